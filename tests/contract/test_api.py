@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from given.house import open_house
+from given.engine import open_engine
 from weft.api import Api
 from weft.host.clock import SystemClock
 from weft.provider.scripted import Say
@@ -18,8 +18,8 @@ ANSWERS = [[Say(text="Here is a short answer.")]] * 10
 @pytest.fixture(params=["memory", "files"])
 async def api(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Api]:
     url = "memory:" if request.param == "memory" else f"file:{tmp_path / 'storage'}"
-    async with open_store(url) as store, open_house(*ANSWERS, store=store, clock=SystemClock()) as house:
-        yield house.api
+    async with open_store(url) as store, open_engine(*ANSWERS, store=store, clock=SystemClock()) as engine:
+        yield engine.api
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from given.client_house import open_served
+from given.served_engine import open_served_engine
 from weft.api import Api
 from weft.provider.scripted import Say
 from weft.store.url import open_store
@@ -17,7 +17,7 @@ ANSWERS = [[Say(text="Here is a short answer.")]] * 10
 @pytest.fixture(params=["memory", "files"])
 async def api(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Api]:
     url = "memory:" if request.param == "memory" else f"file:{tmp_path / 'storage'}"
-    async with open_store(url) as store, open_served(*ANSWERS, store=store) as served:
+    async with open_store(url) as store, open_served_engine(*ANSWERS, store=store) as served:
         yield served.api
 
 

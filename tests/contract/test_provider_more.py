@@ -7,7 +7,7 @@ import pytest
 
 from fake.gemini import GeminiDialect
 from fake.responses import ResponsesDialect
-from given.asked_models import GEMINI_2, GEMINI_3, GPT_4O, GPT_5
+from given.model_requests import GEMINI_2, GEMINI_3, GPT_4O, GPT_5
 from weft.provider.gemini.adapter import Gemini
 from weft.provider.openai_responses.adapter import OpenAIResponses
 from weft.testing.provider_bad_servers import IN_LINES

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from given.serving import Site, served
+from given.http_server import ProjectServer, serve_project
 from weft.provider.scripted import Say, UseTool, Wait
 
 
@@ -28,37 +28,37 @@ def weft(*arguments: str, typed: str = "", cwd: Path | None = None) -> "subproce
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with served(tmp_path, [[Say(text="Here is a short answer.")]] * 10) as site:
-        yield site
+def server(tmp_path: Path) -> Iterator[ProjectServer]:
+    with serve_project(tmp_path, [[Say(text="Here is a short answer.")]] * 10) as server:
+        yield server
 
 
-def test_a_prompt_is_run_at_the_server_and_shown_here(site: Site, tmp_path: Path) -> None:
-    done = weft("run", "--attach", site.url, "--title", "Mine", "hello", cwd=tmp_path)
+def test_a_prompt_is_run_at_the_server_and_shown_here(server: ProjectServer, tmp_path: Path) -> None:
+    done = weft("run", "--attach", server.url, "--title", "Mine", "hello", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "Here is a short answer.\n"), done.stderr
-    (session,) = site.get("/session")
-    assert (session["title"], session["directory"]) == ("Mine", str(site.project))
-    again = weft("run", "--attach", site.url, "-c", "--format", "json", "more", cwd=tmp_path)
+    (session,) = server.get("/session")
+    assert (session["title"], session["directory"]) == ("Mine", str(server.project))
+    again = weft("run", "--attach", server.url, "-c", "--format", "json", "more", cwd=tmp_path)
     result = json.loads(again.stdout.splitlines()[-1])
     assert (result["status"], result["text"]) == ("done", "Here is a short answer.")
-    assert len(site.get(f"/session/{session['id']}/message")) == 4
+    assert len(server.get(f"/session/{session['id']}/message")) == 4
 
 
-def test_what_only_works_here_is_refused_there(site: Site, tmp_path: Path) -> None:
+def test_what_only_works_here_is_refused_there(server: ProjectServer, tmp_path: Path) -> None:
     for option in (["--record", "tape"], ["--replay", "tape"], ["--store", "memory:"]):
-        done = weft("run", "--attach", site.url, *option, "hello", cwd=tmp_path)
+        done = weft("run", "--attach", server.url, *option, "hello", cwd=tmp_path)
         assert done.returncode == 2
         assert "not with --attach" in done.stderr
-    assert site.get("/session") == []
+    assert server.get("/session") == []
 
 
 def test_with_nobody_there_what_is_asked_is_refused_and_says_so(tmp_path: Path) -> None:
     script = [[UseTool(tool="bash", input={"command": "echo hi", "description": "x"})], [Say(text="Done.")]]
-    with served(tmp_path, script, config={"permission": {"bash": "ask"}}) as site:
-        done = weft("run", "--attach", site.url, "hello", cwd=tmp_path)
+    with serve_project(tmp_path, script, config={"permission": {"bash": "ask"}}) as server:
+        done = weft("run", "--attach", server.url, "hello", cwd=tmp_path)
         assert done.returncode == 3, done.stderr
         assert "nobody was there to allow bash echo hi" in done.stderr
-        assert site.get("/permission") == []
+        assert server.get("/permission") == []
 
 
 def test_a_server_that_is_not_there_is_said_to_be_gone(tmp_path: Path) -> None:
@@ -67,26 +67,26 @@ def test_a_server_that_is_not_there_is_said_to_be_gone(tmp_path: Path) -> None:
     assert "weft serve starts one" in done.stderr
 
 
-def test_a_conversation_is_held_line_by_line(site: Site, tmp_path: Path) -> None:
-    done = weft("attach", site.url, typed="hello\n/help\n", cwd=tmp_path)
+def test_a_conversation_is_held_line_by_line(server: ProjectServer, tmp_path: Path) -> None:
+    done = weft("attach", server.url, typed="hello\n/help\n", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "Here is a short answer.\n"
-    (session,) = site.get("/session")
-    again = weft("attach", site.url, "-s", session["id"], typed="/nonsense\nmore\n/exit\n", cwd=tmp_path)
+    (session,) = server.get("/session")
+    again = weft("attach", server.url, "-s", session["id"], typed="/nonsense\nmore\n/exit\n", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "> hello" in again.stderr
     assert "there is no command 'nonsense'" in again.stderr
-    copied = weft("attach", site.url, "-s", session["id"], "--fork", typed="aside\n", cwd=tmp_path)
+    copied = weft("attach", server.url, "-s", session["id"], "--fork", typed="aside\n", cwd=tmp_path)
     assert copied.returncode == 0, copied.stderr
-    assert len(site.get("/session")) == 2
-    assert weft("attach", site.url, "--fork", cwd=tmp_path).returncode == 2
+    assert len(server.get("/session")) == 2
+    assert weft("attach", server.url, "--fork", cwd=tmp_path).returncode == 2
 
 
 def test_what_is_asked_is_answered_at_the_terminal(tmp_path: Path) -> None:
     script = [[UseTool(tool="bash", input={"command": "echo hi", "description": "x"})], [Say(text="Done.")]]
-    with served(tmp_path, script, config={"permission": {"bash": "ask"}}) as site:
+    with serve_project(tmp_path, script, config={"permission": {"bash": "ask"}}) as server:
         talking = subprocess.Popen(
-            [sys.executable, "-m", "weft", "attach", site.url],
+            [sys.executable, "-m", "weft", "attach", server.url],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -104,9 +104,9 @@ def test_what_is_asked_is_answered_at_the_terminal(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_ends_the_run_at_the_server(tmp_path: Path) -> None:
-    with served(tmp_path, [[Say(text="Wait"), Wait(seconds=600)]]) as site:
+    with serve_project(tmp_path, [[Say(text="Wait"), Wait(seconds=600)]]) as server:
         running = subprocess.Popen(
-            [sys.executable, "-m", "weft", "run", "--attach", site.url, "hello"],
+            [sys.executable, "-m", "weft", "run", "--attach", server.url, "hello"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -118,7 +118,7 @@ def test_an_interrupt_ends_the_run_at_the_server(tmp_path: Path) -> None:
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=60)
         assert running.returncode == 130
-        assert site.get("/session/status") == {}
-        (session,) = site.get("/session")
-        last = site.get(f"/session/{session['id']}/message")[-1]
+        assert server.get("/session/status") == {}
+        (session,) = server.get("/session")
+        last = server.get(f"/session/{session['id']}/message")[-1]
         assert last["info"]["error"]["name"] == "MessageAbortedError"

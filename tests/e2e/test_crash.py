@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-RUN = Path(__file__).parents[1] / "given" / "doomed_run.py"
+RUN = Path(__file__).parents[1] / "given" / "killed_run.py"
 WEFT = str(Path(sys.executable).with_name("weft"))
 SLOW_WORDS = json.dumps([[{"do": "say", "text": "word " * 2000}]])
 KEPT = 50 * len("word ")

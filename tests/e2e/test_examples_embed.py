@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from given.serving import Site, served
+from given.http_server import ProjectServer, serve_project
 from weft.cli.demo import GREETING
 from weft.provider.scripted import Say, Wait
 
@@ -54,50 +54,50 @@ def test_an_agent_inside_a_program_works_in_a_directory(tmp_path: Path) -> None:
     assert (tmp_path / "greet.py").read_text() != GREETING
 
 
-def until_busy(site: Site) -> None:
+def until_busy(server: ProjectServer) -> None:
     for _ in range(2000):
-        if site.get("/session/status"):
+        if server.get("/session/status"):
             return
         threading.Event().wait(0.01)
     raise AssertionError("no run began")
 
 
 def test_a_server_is_driven_from_a_script(tmp_path: Path) -> None:
-    with served(tmp_path, [[Say(text="Here is a short answer.")], [Say(text="Yes.")]]) as site:
+    with serve_project(tmp_path, [[Say(text="Here is a short answer.")], [Say(text="Yes.")]]) as server:
         ran = subprocess.run(
-            [sys.executable, DRIVING, site.url, "hello"],
+            [sys.executable, DRIVING, server.url, "hello"],
             capture_output=True,
             text=True,
             timeout=60,
             check=False,
         )
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "Here is a short answer.\nYes.\n", "")
-        assert [each["title"] for each in site.get("/session")] == ["From a script"]
+        assert [each["title"] for each in server.get("/session")] == ["From a script"]
 
 
 @pytest.mark.parametrize("how", ["ask", "stream"])
 def test_an_interrupt_ends_the_run_of_a_script_and_is_all_it_is_told(how: str, tmp_path: Path) -> None:
-    with served(tmp_path, [[Say(text="Wait"), Wait(seconds=600)]]) as site:
+    with serve_project(tmp_path, [[Say(text="Wait"), Wait(seconds=600)]]) as server:
         running = subprocess.Popen(
-            [sys.executable, "-c", ASKING, site.url, how],
+            [sys.executable, "-c", ASKING, server.url, how],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         assert running.stdout is not None
         assert running.stdout.readline().strip() in ("asking", "Wait")
-        until_busy(site)
+        until_busy(server)
         running.send_signal(signal.SIGINT)
         _, told = running.communicate(timeout=60)
         assert told.strip().endswith("KeyboardInterrupt")
         assert [word for word in ("RuntimeError", "Task was", "never awaited") if word in told] == []
-        assert site.get("/session/status") == {}
+        assert server.get("/session/status") == {}
 
 
 def test_a_script_that_ends_without_leaving_ends_and_so_does_its_run(tmp_path: Path) -> None:
-    with served(tmp_path, [[Say(text="Wait"), Wait(seconds=600)]]) as site:
+    with serve_project(tmp_path, [[Say(text="Wait"), Wait(seconds=600)]]) as server:
         ran = subprocess.run(
-            [sys.executable, "-c", LEAVING, site.url],
+            [sys.executable, "-c", LEAVING, server.url],
             env=dict(os.environ),
             capture_output=True,
             text=True,
@@ -105,4 +105,4 @@ def test_a_script_that_ends_without_leaving_ends_and_so_does_its_run(tmp_path: P
             check=False,
         )
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "Wait\n", "")
-        assert site.get("/session/status") == {}
+        assert server.get("/session/status") == {}

@@ -100,7 +100,7 @@ def test_the_skill_is_offered_by_name_and_loaded_when_it_is_called_for(tmp_path:
         }
         config = {"provider": {"here": provider}, "model": "here/m"}
         said = example.weft("run", "write them", OPENCODE_CONFIG_CONTENT=json.dumps(config))
-        first, *rest = [json.loads(each.body) for each in web.asked]
+        first, *rest = [json.loads(each.body) for each in web.requests]
 
     assert "Written." in said
     offered = next(each["function"] for each in first["tools"] if each["function"]["name"] == "skill")

@@ -102,7 +102,7 @@ def test_the_plugin_changes_parameters_and_blocks_a_call(tmp_path: Path) -> None
     with open_web(Script(DONE, DONE)) as web:
         ran = run("run", "-m", "near/m", "--title", "x", "hello", OPENCODE_CONFIG_CONTENT=configured(web.url))
         assert ran.returncode == 0, ran.stderr
-        assert json.loads(web.asked[0].body)["temperature"] == 0.2
+        assert json.loads(web.requests[0].body)["temperature"] == 0.2
 
 
 def test_the_tool_is_offered_called_and_asked_about(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_the_tool_is_offered_called_and_asked_about(tmp_path: Path) -> None:
             *("run", "--format", "json", "-m", "near/m", "--title", "x", "how many?"),
             OPENCODE_CONFIG_CONTENT=configured(web.url),
         )
-        asked = [json.loads(each.body) for each in web.asked]
+        asked = [json.loads(each.body) for each in web.requests]
 
     assert (row["kind"], row["tools"]) == ("tools", ["count"])
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -20,7 +20,7 @@ CHAT = "/v1/chat/completions"
 DEMO = ("-m", "scripted/demo")
 
 
-class Place:
+class Workspace:
     """A repository, and what is configured for it."""
 
     def __init__(self, root: Path) -> None:
@@ -69,8 +69,8 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)
 
 
 class Turns(dict[str, Answer]):
@@ -116,10 +116,10 @@ def served(url: str) -> str:
     return json.dumps({"provider": {"mill": provider}})
 
 
-def asked(place: Place, *answers: Answer, flags: tuple[str, ...] = ()) -> tuple[int, dict[str, Any]]:
+def asked(workspace: Workspace, *answers: Answer, flags: tuple[str, ...] = ()) -> tuple[int, dict[str, Any]]:
     """What a run comes to whose model answers like this."""
     with open_web(Turns(*answers)) as web:
-        return place.result("-m", "mill/m", *flags, "weave", OPENCODE_CONFIG_CONTENT=served(web.url))
+        return workspace.result("-m", "mill/m", *flags, "weave", OPENCODE_CONFIG_CONTENT=served(web.url))
 
 
 def hear(source: int, word: bytes) -> bytes:
@@ -137,9 +137,9 @@ def complaints(said: str) -> list[str]:
     return [line for line in said.splitlines() if not line.startswith("weft ended and left undone: ")]
 
 
-def test_0_the_last_line_says_what_came_of_it(place: Place) -> None:
-    code, result = asked(place, SAYS)
-    last = place.last_message()
+def test_0_the_last_line_says_what_came_of_it(workspace: Workspace) -> None:
+    code, result = asked(workspace, SAYS)
+    last = workspace.last_message()
 
     assert code == 0, result
     assert result == {
@@ -161,42 +161,42 @@ def test_0_the_last_line_says_what_came_of_it(place: Place) -> None:
     }
 
 
-def test_0_what_was_got_over_by_trying_again_is_no_failure(place: Place) -> None:
-    code, result = asked(place, BUSY, SAYS)
+def test_0_what_was_got_over_by_trying_again_is_no_failure(workspace: Workspace) -> None:
+    code, result = asked(workspace, BUSY, SAYS)
 
     assert (code, result["status"], result["text"]) == (0, "done", "Well woven")
 
 
-def test_1_a_provider_that_refuses(place: Place) -> None:
-    code, result = asked(place, WRONG)
+def test_1_a_provider_that_refuses(workspace: Workspace) -> None:
+    code, result = asked(workspace, WRONG)
 
     assert (code, result["status"], result["error"]["name"]) == (1, "failed", "APIError")
 
 
-def test_2_wrong_usage_is_told_before_anything_is_asked(place: Place) -> None:
+def test_2_wrong_usage_is_told_before_anything_is_asked(workspace: Workspace) -> None:
     for wrong in (
         ["--max-cost", "a lot"],
         ["--max-cost", "0"],
         ["--max-steps", "0"],
         ["--max-seconds", "-1"],
     ):
-        ran = place.weft("run", *DEMO, *wrong, "go")
+        ran = workspace.weft("run", *DEMO, *wrong, "go")
         assert ran.returncode == 2, wrong
         assert wrong[0] in ran.stderr
-    assert place.weft("session", "list", "--format", "json").stdout.strip() == "[]"
+    assert workspace.weft("session", "list", "--format", "json").stdout.strip() == "[]"
 
 
-def test_3_a_permission_that_nobody_can_give(place: Place) -> None:
-    place.configure(permission={"edit": "ask"})
-    code, result = place.result(*DEMO, "go")
+def test_3_a_permission_that_nobody_can_give(workspace: Workspace) -> None:
+    workspace.configure(permission={"edit": "ask"})
+    code, result = workspace.result(*DEMO, "go")
 
     assert (code, result["status"]) == (3, "refused")
 
 
-def test_4_a_budget_stops_before_the_call_and_more_of_it_lets_it_go_on(place: Place) -> None:
-    stopped = place.weft("run", *DEMO, "--max-steps", "2", "go")
-    failure = place.last_message()["info"]["error"]
-    again = place.weft("run", "--continue")
+def test_4_a_budget_stops_before_the_call_and_more_of_it_lets_it_go_on(workspace: Workspace) -> None:
+    stopped = workspace.weft("run", *DEMO, "--max-steps", "2", "go")
+    failure = workspace.last_message()["info"]["error"]
+    again = workspace.weft("run", "--continue")
 
     assert stopped.returncode == 4, stopped.stderr
     assert "warning: the next call brings this run to 2 of 2 steps" in stopped.stderr
@@ -212,46 +212,46 @@ def test_4_a_budget_stops_before_the_call_and_more_of_it_lets_it_go_on(place: Pl
 
 
 @pytest.mark.parametrize("scope", ["session", "tree", "day"])
-def test_4_a_configured_budget_holds_over_runs_and_can_be_raised(place: Place, scope: str) -> None:
+def test_4_a_configured_budget_holds_over_runs_and_can_be_raised(workspace: Workspace, scope: str) -> None:
     def budget(steps: int) -> None:
-        place.configure(experimental={"weft": {"budget": {scope: {"steps": steps}}}})
+        workspace.configure(experimental={"weft": {"budget": {scope: {"steps": steps}}}})
 
     budget(4)
-    first, _ = place.result(*DEMO, "go")
-    second, result = place.result(*DEMO, "--continue", "more")
+    first, _ = workspace.result(*DEMO, "go")
+    second, result = workspace.result(*DEMO, "--continue", "more")
     budget(5)
-    third, _ = place.result(*DEMO, "--continue", "more", "--max-steps", "1")
+    third, _ = workspace.result(*DEMO, "--continue", "more", "--max-steps", "1")
 
     assert (first, second, third) == (0, 4, 4)
     assert (result["status"], result["error"]["data"]["scope"]) == ("budget", scope)
     assert f"experimental.weft.budget.{scope}.steps" in result["error"]["data"]["hint"]
 
 
-def test_4_money_runs_out_too(place: Place) -> None:
-    code, result = asked(place, CALLS, SAYS, flags=("--max-cost", "0.02"))
+def test_4_money_runs_out_too(workspace: Workspace) -> None:
+    code, result = asked(workspace, CALLS, SAYS, flags=("--max-cost", "0.02"))
 
     # What a call takes is unknown before the first, and known after it: 8,000 tokens are expected, and 1,000 come.
     assert (code, result["cost"]) == (0, 0.004)
-    assert asked(place, CALLS, flags=("--max-cost", "0.001"))[0] == 4
+    assert asked(workspace, CALLS, flags=("--max-cost", "0.001"))[0] == 4
 
 
-def test_a_budget_that_cannot_be_read_is_refused_with_its_place(place: Place) -> None:
-    place.configure(experimental={"weft": {"budget": {"session": {"cost": "lots"}}}})
-    ran = place.weft("run", *DEMO, "go")
+def test_a_budget_that_cannot_be_read_is_refused_with_its_place(workspace: Workspace) -> None:
+    workspace.configure(experimental={"weft": {"budget": {"session": {"cost": "lots"}}}})
+    ran = workspace.weft("run", *DEMO, "go")
 
     assert ran.returncode == 2
     assert "experimental.weft.budget.session.cost: expected dollars such as" in ran.stderr
 
 
-def test_5_a_deadline_that_passed(place: Place) -> None:
-    place.configure(experimental={"weft": {"deadlines": {"turn": 1}}})
-    code, result = place.result(*DEMO, "go")
+def test_5_a_deadline_that_passed(workspace: Workspace) -> None:
+    workspace.configure(experimental={"weft": {"deadlines": {"turn": 1}}})
+    code, result = workspace.result(*DEMO, "go")
 
     assert (code, result["status"], result["error"]["name"]) == (5, "timeout", "DeadlineError")
 
 
-def test_6_a_model_that_goes_round_in_a_circle(place: Place) -> None:
-    code, result = asked(place, CALLS)
+def test_6_a_model_that_goes_round_in_a_circle(workspace: Workspace) -> None:
+    code, result = asked(workspace, CALLS)
 
     assert (code, result["status"]) == (6, "loop")
 
@@ -259,15 +259,15 @@ def test_6_a_model_that_goes_round_in_a_circle(place: Place) -> None:
 @pytest.mark.parametrize(
     ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_a_signal_settles_the_run_and_says_so(place: Place, sent: signal.Signals, code: int) -> None:
-    running = place.start(*DEMO, "--format", "json", "go")
+def test_a_signal_settles_the_run_and_says_so(workspace: Workspace, sent: signal.Signals, code: int) -> None:
+    running = workspace.start(*DEMO, "--format", "json", "go")
     assert running.stdout is not None
     first = running.stdout.readline()
     assert '"step_start"' in first, (first, running.communicate())
     running.send_signal(sent)
     out, err = running.communicate(timeout=60)
     result = json.loads(out.splitlines()[-1])
-    last = place.last_message()
+    last = workspace.last_message()
 
     assert running.returncode == code
     assert complaints(err) == []
@@ -276,15 +276,15 @@ def test_a_signal_settles_the_run_and_says_so(place: Place, sent: signal.Signals
     assert last["info"]["time"]["completed"]
 
 
-def test_the_second_signal_ends_it_at_once_and_what_it_was_doing_too(place: Place) -> None:
-    pipe = place.root / "pipe"
+def test_the_second_signal_ends_it_at_once_and_what_it_was_doing_too(workspace: Workspace) -> None:
+    pipe = workspace.root / "pipe"
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     # It says by the pipe that it has begun, and holds it open for as long as it lives.
     command = f"trap '' INT TERM; exec 9>{pipe}; echo begun >&9; while true; do sleep 60; done"
     with open_web(Turns(calls("bash", command=command, description="Hold on"))) as web:
         config = {**os.environ, "OPENCODE_CONFIG_CONTENT": served(web.url)}
-        running = place.start("-m", "mill/m", "hold on", env=config)
+        running = workspace.start("-m", "mill/m", "hold on", env=config)
         begun = hear(reading, b"begun\n")
         running.send_signal(signal.SIGINT)
         running.send_signal(signal.SIGTERM)
@@ -298,26 +298,26 @@ def test_the_second_signal_ends_it_at_once_and_what_it_was_doing_too(place: Plac
     assert "Traceback" not in said
 
 
-def test_141_whoever_stops_reading_ends_the_run(place: Place) -> None:
+def test_141_whoever_stops_reading_ends_the_run(workspace: Workspace) -> None:
     ran = subprocess.run(
         ["bash", "-o", "pipefail", "-c", f"{WEFT} run -m scripted/demo --format json go | head -n 1"],
-        cwd=place.root,
+        cwd=workspace.root,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    last = place.last_message()
+    last = workspace.last_message()
 
     assert (ran.returncode, complaints(ran.stderr)) == (141, [])
     assert last["info"]["time"]["completed"]
 
 
-def test_a_person_at_a_terminal_is_asked_and_may_interrupt_instead(place: Place) -> None:
-    place.configure(permission={"edit": "ask"})
+def test_a_person_at_a_terminal_is_asked_and_may_interrupt_instead(workspace: Workspace) -> None:
+    workspace.configure(permission={"edit": "ask"})
     leader, follower = pty.openpty()
-    running = place.start(*DEMO, "go", stdin=follower, stdout=subprocess.PIPE, stderr=follower)
+    running = workspace.start(*DEMO, "go", stdin=follower, stdout=subprocess.PIPE, stderr=follower)
     os.close(follower)
     heard = hear(leader, b"[r]eject")
     running.send_signal(signal.SIGINT)
@@ -328,10 +328,10 @@ def test_a_person_at_a_terminal_is_asked_and_may_interrupt_instead(place: Place)
     assert running.returncode == 130
 
 
-def test_a_person_at_a_terminal_says_yes_and_it_goes_on(place: Place) -> None:
-    place.configure(permission={"edit": "ask"})
+def test_a_person_at_a_terminal_says_yes_and_it_goes_on(workspace: Workspace) -> None:
+    workspace.configure(permission={"edit": "ask"})
     leader, follower = pty.openpty()
-    running = place.start(*DEMO, "go", stdin=follower, stdout=subprocess.PIPE, stderr=follower)
+    running = workspace.start(*DEMO, "go", stdin=follower, stdout=subprocess.PIPE, stderr=follower)
     os.close(follower)
     hear(leader, b"[r]eject")
     os.write(leader, b"o\n")

@@ -30,7 +30,7 @@ KEYS = {
 }
 
 
-class Place:
+class Workspace:
     """A repository in a home, a model that does as the test says, and the installed command."""
 
     def __init__(self, root: Path, model: FakeModel, url: str) -> None:
@@ -101,9 +101,9 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
     with open_fake_model() as (model, url):
-        yield Place(tmp_path.resolve(), model, url)
+        yield Workspace(tmp_path.resolve(), model, url)
 
 
 def eventually(holds: Any) -> bool:
@@ -117,90 +117,90 @@ def eventually(holds: Any) -> bool:
 
 
 @pytest.mark.parametrize("trial", range(TRIALS))
-def test_a_run_that_is_killed_leaves_no_process_behind(place: Place, trial: int) -> None:
+def test_a_run_that_is_killed_leaves_no_process_behind(workspace: Workspace, trial: int) -> None:
     script = f"setsid sleep 600 & (sleep 600 &) ; touch begun{trial}; sleep 600"
-    place.model.plays(called("bash", command=script, description="Wait"), said("Never said."))
-    running = place.start("run", "wait")
-    assert eventually((place.project / f"begun{trial}").exists)
+    workspace.model.plays(called("bash", command=script, description="Wait"), said("Never said."))
+    running = workspace.start("run", "wait")
+    assert eventually((workspace.project / f"begun{trial}").exists)
     running.send_signal(signal.SIGKILL)
     running.wait()
-    assert eventually(lambda: processes_in(place.project) == [])
+    assert eventually(lambda: processes_in(workspace.project) == [])
 
 
-def test_a_sandboxed_run_that_is_killed_leaves_none_either(place: Place) -> None:
-    place.configure(sandbox="auto")
+def test_a_sandboxed_run_that_is_killed_leaves_none_either(workspace: Workspace) -> None:
+    workspace.configure(sandbox="auto")
     script = "setsid sleep 600 & touch begun; sleep 600"
-    place.model.plays(called("bash", command=script, description="Wait"), said("Never said."))
-    running = place.start("run", "wait")
-    assert eventually((place.project / "begun").exists)
+    workspace.model.plays(called("bash", command=script, description="Wait"), said("Never said."))
+    running = workspace.start("run", "wait")
+    assert eventually((workspace.project / "begun").exists)
     running.send_signal(signal.SIGKILL)
     running.wait()
-    assert eventually(lambda: processes_in(place.project) == [])
+    assert eventually(lambda: processes_in(workspace.project) == [])
 
 
 # --- keys ---
 
 
-def test_no_key_and_no_password_is_in_the_environment_of_a_command(place: Place) -> None:
-    place.env |= KEYS
-    said_all = place.run_bash("env")["output"]
-    assert f"HOME={place.root}/home" in said_all
+def test_no_key_and_no_password_is_in_the_environment_of_a_command(workspace: Workspace) -> None:
+    workspace.env |= KEYS
+    said_all = workspace.run_bash("env")["output"]
+    assert f"HOME={workspace.root}/home" in said_all
     assert [secret for secret in (*KEYS.values(), "key-in-the-settings") if secret in said_all] == []
 
 
 # --- the sandbox ---
 
 
-def test_a_command_of_a_run_stays_behind_the_wall(place: Place) -> None:
-    place.configure(sandbox="required")
-    secret, outside = place.root / "home" / "secret", place.root / "outside"
+def test_a_command_of_a_run_stays_behind_the_wall(workspace: Workspace) -> None:
+    workspace.configure(sandbox="required")
+    secret, outside = workspace.root / "home" / "secret", workspace.root / "outside"
     secret.write_text("the person's own")
     outside.mkdir()
-    state = place.run_bash(
-        f"cat {secret}; touch {outside}/x; touch .git/hooks/x; cat {place.config}/opencode.json; echo in > made"
+    state = workspace.run_bash(
+        f"cat {secret}; touch {outside}/x; touch .git/hooks/x; cat {workspace.config}/opencode.json; echo in > made"
     )
     if state["status"] == "error":
         assert "require a sandbox" in state["error"]
-        assert not (place.project / "made").exists()
+        assert not (workspace.project / "made").exists()
         return
     assert "the person's own" not in state["output"]
     assert "key-in-the-settings" not in state["output"]
-    assert (place.project / "made").read_text() == "in\n"
+    assert (workspace.project / "made").read_text() == "in\n"
     assert os.listdir(outside) == []
-    assert not (place.project / ".git" / "hooks" / "x").exists()
+    assert not (workspace.project / ".git" / "hooks" / "x").exists()
 
 
-def test_a_project_can_ask_for_a_stricter_wall_and_not_for_a_lower_one(place: Place) -> None:
-    place.configure(sandbox="required")
-    theirs = {"experimental": {"weft": {"sandbox": {"mode": "off", "writable": [str(place.root)]}}}}
-    (place.project / "opencode.json").write_text(json.dumps(theirs))
-    place.run_bash(f"touch {place.root}/made")
-    assert not (place.root / "made").exists()
+def test_a_project_can_ask_for_a_stricter_wall_and_not_for_a_lower_one(workspace: Workspace) -> None:
+    workspace.configure(sandbox="required")
+    theirs = {"experimental": {"weft": {"sandbox": {"mode": "off", "writable": [str(workspace.root)]}}}}
+    (workspace.project / "opencode.json").write_text(json.dumps(theirs))
+    workspace.run_bash(f"touch {workspace.root}/made")
+    assert not (workspace.root / "made").exists()
 
 
-def test_where_no_wall_can_be_put_up_that_is_said_once_and_by_the_doctor(place: Place) -> None:
-    place.configure(sandbox="auto")
+def test_where_no_wall_can_be_put_up_that_is_said_once_and_by_the_doctor(workspace: Workspace) -> None:
+    workspace.configure(sandbox="auto")
     # A home that is the project cannot be both hidden and written to.
-    place.env["HOME"] = str(place.project)
-    place.model.plays(
+    workspace.env["HOME"] = str(workspace.project)
+    workspace.model.plays(
         Answer(calls=tuple(Called("bash", {"command": f"touch {n}", "description": "Try"}) for n in "ab")),
         said("Done."),
     )
-    ran = place.weft("run", "try it")
+    ran = workspace.weft("run", "try it")
     assert ran.stderr.count("the sandbox is not available, commands run without one") == 1
-    assert (place.project / "b").exists()
-    told = place.weft("doctor").stdout
+    assert (workspace.project / "b").exists()
+    told = workspace.weft("doctor").stdout
     assert "warning  sandbox: the sandbox is not available" in told
 
 
-def test_one_that_is_required_and_missing_runs_nothing(place: Place) -> None:
-    place.configure(sandbox="required")
-    place.env["HOME"] = str(place.project)
-    state = place.run_bash("touch made")
+def test_one_that_is_required_and_missing_runs_nothing(workspace: Workspace) -> None:
+    workspace.configure(sandbox="required")
+    workspace.env["HOME"] = str(workspace.project)
+    state = workspace.run_bash("touch made")
     assert state["status"] == "error"
     assert "require a sandbox" in state["error"]
-    assert not (place.project / "made").exists()
-    doctor = place.weft("doctor")
+    assert not (workspace.project / "made").exists()
+    doctor = workspace.weft("doctor")
     assert "problem  sandbox: the sandbox is not available" in doctor.stdout
     assert doctor.returncode == 1
 
@@ -208,92 +208,92 @@ def test_one_that_is_required_and_missing_runs_nothing(place: Place) -> None:
 # --- worktrees ---
 
 
-def test_a_session_works_in_a_worktree_and_its_work_is_merged_back(place: Place) -> None:
-    (place.project / "hello.txt").write_text("hello\nmine\n")
+def test_a_session_works_in_a_worktree_and_its_work_is_merged_back(workspace: Workspace) -> None:
+    (workspace.project / "hello.txt").write_text("hello\nmine\n")
     script = "echo made > new.txt; echo changed >> sub.txt; pwd"
-    place.model.plays(called("bash", command=script, description="Work"), said("Done."))
-    ran = place.weft("run", "--worktree", "do the work")
-    (worktree,) = place.worktrees()
-    (session,) = place.sessions()
+    workspace.model.plays(called("bash", command=script, description="Work"), said("Done."))
+    ran = workspace.weft("run", "--worktree", "do the work")
+    (worktree,) = workspace.worktrees()
+    (session,) = workspace.sessions()
 
     assert ran.returncode == 0, ran.stderr
     assert "your 1 uncommitted change(s) stay in" in ran.stderr
     assert f"2 changed: weft worktree merge {worktree['name']} (or discard)" in ran.stderr
     assert session["directory"] == worktree["directory"]
     assert worktree["sessions"] == [session["id"]]
-    assert sorted(os.listdir(place.project)) == [".git", "hello.txt"]
+    assert sorted(os.listdir(workspace.project)) == [".git", "hello.txt"]
 
-    merged = place.weft("worktree", "merge")
-    assert merged.stdout == f"A new.txt\nA sub.txt\nmerged into {place.project}, not committed\n"
-    assert (place.project / "new.txt").read_text() == "made\n"
-    assert (place.project / "hello.txt").read_text() == "hello\nmine\n"
-    assert place.weft("worktree", "discard", "--yes").stdout == f"discarded {worktree['name']}\n"
-    assert place.worktrees() == []
+    merged = workspace.weft("worktree", "merge")
+    assert merged.stdout == f"A new.txt\nA sub.txt\nmerged into {workspace.project}, not committed\n"
+    assert (workspace.project / "new.txt").read_text() == "made\n"
+    assert (workspace.project / "hello.txt").read_text() == "hello\nmine\n"
+    assert workspace.weft("worktree", "discard", "--yes").stdout == f"discarded {worktree['name']}\n"
+    assert workspace.worktrees() == []
 
 
-def test_a_session_of_a_worktree_goes_on_there(place: Place) -> None:
-    place.model.plays(said("Here."))
-    place.weft("run", "--worktree=there", "first")
-    (session,) = place.sessions()
+def test_a_session_of_a_worktree_goes_on_there(workspace: Workspace) -> None:
+    workspace.model.plays(said("Here."))
+    workspace.weft("run", "--worktree=there", "first")
+    (session,) = workspace.sessions()
     for words in (["--worktree=there", "-c"], ["-s", str(session["id"])]):
-        place.model.plays(called("bash", command="pwd", description="Where"), said("There."))
-        again = place.weft("run", "--format", "json", *words, "second")
-        (worktree,) = place.worktrees()
+        workspace.model.plays(called("bash", command="pwd", description="Where"), said("There."))
+        again = workspace.weft("run", "--format", "json", *words, "second")
+        (worktree,) = workspace.worktrees()
         assert worktree["name"] == "there"
         assert f"{worktree['directory']}\\n" in again.stdout
-    assert len(place.sessions()) == 1
+    assert len(workspace.sessions()) == 1
     # The last session of a checkout is not that of another one.
-    elsewhere = place.weft("run", "-c", "third")
+    elsewhere = workspace.weft("run", "-c", "third")
     assert elsewhere.returncode == 2
     assert f"the last of this project is {session['id']}, in {worktree['directory']}" in elsewhere.stderr
 
 
-def test_work_that_is_nowhere_else_is_not_discarded_by_the_way(place: Place) -> None:
-    place.model.plays(called("bash", command="echo made > new.txt", description="Work"), said("Done."))
-    place.weft("run", "--worktree", "x", "do the work")
-    refused = place.weft("worktree", "discard", "--yes")
+def test_work_that_is_nowhere_else_is_not_discarded_by_the_way(workspace: Workspace) -> None:
+    workspace.model.plays(called("bash", command="echo made > new.txt", description="Work"), said("Done."))
+    workspace.weft("run", "--worktree", "x", "do the work")
+    refused = workspace.weft("worktree", "discard", "--yes")
     assert refused.returncode == 2
     assert "has work that is nowhere else: 1 changed" in refused.stderr
-    nobody = place.weft("worktree", "discard", "--force")
+    nobody = workspace.weft("worktree", "discard", "--force")
     assert "--yes" in nobody.stderr
-    assert len(place.worktrees()) == 1
-    forced = place.weft("worktree", "discard", "--force", "--yes")
+    assert len(workspace.worktrees()) == 1
+    forced = workspace.weft("worktree", "discard", "--force", "--yes")
     assert "git branch NAME" in forced.stdout
-    assert place.worktrees() == []
+    assert workspace.worktrees() == []
 
 
-def test_a_run_that_cannot_begin_leaves_no_worktree_behind(place: Place) -> None:
-    ran = place.weft("run", "-m", "no/such", "--worktree", "do it")
+def test_a_run_that_cannot_begin_leaves_no_worktree_behind(workspace: Workspace) -> None:
+    ran = workspace.weft("run", "-m", "no/such", "--worktree", "do it")
     assert ran.returncode == 2
-    assert place.worktrees() == []
+    assert workspace.worktrees() == []
 
 
-def test_a_killed_run_leaves_its_worktree_to_be_merged(place: Place) -> None:
+def test_a_killed_run_leaves_its_worktree_to_be_merged(workspace: Workspace) -> None:
     script = "echo half > new.txt; touch begun; sleep 600"
-    place.model.plays(called("bash", command=script, description="Work"), said("Never said."))
-    running = place.start("run", "--worktree=x", "work")
-    assert eventually(lambda: any((place.root / "data").glob("opencode/worktree/*/x/begun")))
-    busy = place.weft("worktree", "merge", "x")
+    workspace.model.plays(called("bash", command=script, description="Work"), said("Never said."))
+    running = workspace.start("run", "--worktree=x", "work")
+    assert eventually(lambda: any((workspace.root / "data").glob("opencode/worktree/*/x/begun")))
+    busy = workspace.weft("worktree", "merge", "x")
     running.send_signal(signal.SIGKILL)
     running.wait()
     assert "is in use" in busy.stderr
-    assert place.weft("worktree", "merge", "x").returncode == 0
-    assert (place.project / "new.txt").read_text() == "half\n"
+    assert workspace.weft("worktree", "merge", "x").returncode == 0
+    assert (workspace.project / "new.txt").read_text() == "half\n"
 
 
-def test_the_start_command_runs_only_where_the_project_is_trusted(place: Place) -> None:
-    place.model.plays(said("Hello."))
-    place.weft("run", "hello")
-    (record,) = (place.root / "data" / "opencode" / "storage" / "project").glob("*.json")
+def test_the_start_command_runs_only_where_the_project_is_trusted(workspace: Workspace) -> None:
+    workspace.model.plays(said("Hello."))
+    workspace.weft("run", "hello")
+    (record,) = (workspace.root / "data" / "opencode" / "storage" / "project").glob("*.json")
     stored = json.loads(record.read_text())
     record.write_text(json.dumps({**stored, "commands": {"start": "echo ready > ready.txt"}}))
 
-    place.model.plays(said("Hello."))
-    stranger = place.weft("run", "--worktree=one", "hello")
+    workspace.model.plays(said("Hello."))
+    stranger = workspace.weft("run", "--worktree=one", "hello")
     assert "its start command is not run" in stranger.stderr
-    assert place.weft("trust", "--yes").returncode == 0
-    place.model.plays(said("Hello."))
-    trusted = place.weft("run", "--worktree=two", "hello")
+    assert workspace.weft("trust", "--yes").returncode == 0
+    workspace.model.plays(said("Hello."))
+    trusted = workspace.weft("run", "--worktree=two", "hello")
     assert trusted.returncode == 0, trusted.stderr
-    ready = {row["name"]: (Path(row["directory"]) / "ready.txt").exists() for row in place.worktrees()}
+    ready = {row["name"]: (Path(row["directory"]) / "ready.txt").exists() for row in workspace.worktrees()}
     assert ready == {"one": False, "two": True}

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from given.serving import make_project, prompt
-from given.weft_serve import DEMO, WEFT, serving
+from given.http_server import make_project, prompt
+from given.serve_process import DEMO, WEFT, start_serve
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def password_file() -> Path:
 
 
 def test_a_password_is_made_once_and_kept_for_its_owner_alone(project: Path) -> None:
-    with serving(project) as running:
+    with start_serve(project) as running:
         secret = password_file().read_text().strip()
         assert password_file().stat().st_mode & 0o777 == 0o600
         assert httpx2.get(f"{running.url}/path", timeout=60).status_code == 401
@@ -35,13 +35,13 @@ def test_a_password_is_made_once_and_kept_for_its_owner_alone(project: Path) -> 
         assert path["directory"] == str(project)
         assert secret not in "\n".join(running.printed + running.noted)
         assert running.end(signal.SIGTERM) == 0
-    with serving(project) as running:
+    with start_serve(project) as running:
         assert httpx2.get(f"{running.url}/path", auth=("opencode", secret), timeout=60).status_code == 200
         assert running.end(signal.SIGINT) == 0
 
 
 def test_it_prints_a_line_to_paste_for_each_client(project: Path) -> None:
-    with serving(project) as running:
+    with start_serve(project) as running:
         lines = [line.strip() for line in running.printed if line.startswith("  ")]
         assert [
             re.sub(r'"\$\(cat [^)]+\)"', "SECRET", line).replace(running.url, "URL") for line in lines[:5]
@@ -57,14 +57,14 @@ def test_it_prints_a_line_to_paste_for_each_client(project: Path) -> None:
 
 
 def test_a_password_from_the_environment_goes_before(project: Path) -> None:
-    with serving(project, OPENCODE_SERVER_PASSWORD="chosen", OPENCODE_SERVER_USERNAME="ada") as running:
+    with start_serve(project, OPENCODE_SERVER_PASSWORD="chosen", OPENCODE_SERVER_USERNAME="ada") as running:
         assert httpx2.get(f"{running.url}/path", auth=("ada", "chosen"), timeout=60).status_code == 200
         assert httpx2.get(f"{running.url}/path", auth=("opencode", "chosen"), timeout=60).status_code == 401
         assert not password_file().exists()
 
 
 def test_without_a_password_it_is_for_this_machine_alone(project: Path) -> None:
-    with serving(project, "--auth", "none") as running:
+    with start_serve(project, "--auth", "none") as running:
         assert httpx2.get(f"{running.url}/path", timeout=60).status_code == 200
         assert (
             httpx2.get(f"{running.url}/path", headers={"host": "evil.example"}, timeout=60).status_code == 403
@@ -96,7 +96,7 @@ def test_a_password_file_that_others_can_read_is_not_used(project: Path) -> None
 
 def test_a_listed_page_may_call_it(project: Path) -> None:
     page = {"origin": "https://mine.example"}
-    with serving(project, "--auth", "none", "--cors", "https://mine.example") as running:
+    with start_serve(project, "--auth", "none", "--cors", "https://mine.example") as running:
         answer = httpx2.get(f"{running.url}/path", headers=page, timeout=60)
         assert answer.headers["access-control-allow-origin"] == "https://mine.example"
         asked = httpx2.options(
@@ -106,7 +106,7 @@ def test_a_listed_page_may_call_it(project: Path) -> None:
 
 
 def test_the_access_log_holds_no_secret(project: Path) -> None:
-    with serving(project, "--access-log") as running:
+    with start_serve(project, "--access-log") as running:
         httpx2.get(f"{running.url}/path?password=s3cret", auth=("opencode", "s3cret"), timeout=60)
         running.wait_for_note("GET /path 401")
         assert "s3cret" not in "\n".join(running.noted)
@@ -114,7 +114,7 @@ def test_the_access_log_holds_no_secret(project: Path) -> None:
 
 def test_the_first_signal_settles_runs_and_ends_streams(project: Path) -> None:
     with (
-        serving(project, "--auth", "none") as running,
+        start_serve(project, "--auth", "none") as running,
         httpx2.Client(base_url=running.url, timeout=60) as client,
     ):
         session = client.post("/session").json()["id"]
@@ -156,7 +156,7 @@ def test_the_first_signal_settles_runs_and_ends_streams(project: Path) -> None:
 
 
 def test_nothing_it_started_outlives_it_however_it_dies(project: Path) -> None:
-    with serving(project, "--auth", "none") as running:
+    with start_serve(project, "--auth", "none") as running:
         made = httpx2.post(f"{running.url}/pty", json={"command": "cat", "args": []}, timeout=60).json()
         assert Path(f"/proc/{made['pid']}").exists()
         running.end(signal.SIGKILL)
@@ -174,7 +174,7 @@ def test_what_is_configured_counts_unless_said_otherwise(project: Path) -> None:
         json.dumps({"server": {"hostname": "127.0.0.2", "cors": ["https://mine.example"]}})
     )
     (project / "opencode.json").write_text(json.dumps({"server": {"cors": ["https://evil.example"]}}))
-    with serving(project, "--auth", "none") as running:
+    with start_serve(project, "--auth", "none") as running:
         assert running.url.startswith("http://127.0.0.2:")
         mine = httpx2.get(f"{running.url}/path", headers={"origin": "https://mine.example"}, timeout=60)
         evil = httpx2.get(f"{running.url}/path", headers={"origin": "https://evil.example"}, timeout=60)
@@ -182,7 +182,7 @@ def test_what_is_configured_counts_unless_said_otherwise(project: Path) -> None:
 
 
 def test_a_port_that_is_taken_is_said_to_be(project: Path) -> None:
-    with serving(project, "--auth", "none") as running:
+    with start_serve(project, "--auth", "none") as running:
         port = running.url.rsplit(":", 1)[1]
         refused = subprocess.run(
             [WEFT, "serve", "--auth", "none", "--port", port],
@@ -211,7 +211,7 @@ def test_programs_that_start_opencode_find_the_line_they_wait_for_and_their_flag
         "http://a",
         "http://b",
     )
-    with serving(project, *flags, WEFT_SERVE_AUTH="none") as running:
+    with start_serve(project, *flags, WEFT_SERVE_AUTH="none") as running:
         assert [line for line in running.printed if line.startswith("opencode server listening")] == [
             f"opencode server listening on {running.url}"
         ]
@@ -223,7 +223,7 @@ def test_programs_that_start_opencode_find_the_line_they_wait_for_and_their_flag
 
 
 def test_only_what_is_as_grave_as_asked_for_is_logged(project: Path) -> None:
-    with serving(project, "--access-log", "--log-level", "WARN", WEFT_SERVE_AUTH="none") as running:
+    with start_serve(project, "--access-log", "--log-level", "WARN", WEFT_SERVE_AUTH="none") as running:
         assert httpx2.get(f"{running.url}/path", timeout=60).status_code == 200
         assert running.end(signal.SIGTERM) == 0
     assert running.noted == []

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import httpx2
 
-from given.serving import prompt, served
-from given.weft_serve import serving
+from given.http_server import prompt, serve_project
+from given.serve_process import start_serve
 
 
 def test_damaged_documents_are_named_in_the_log_once_and_on_a_route(tmp_path: Path) -> None:
-    with served(tmp_path) as site:
-        ids = [site.post("/session", {"title": title})["id"] for title in ("Whole", "Cut off")]
-        site.post(f"/session/{ids[0]}/message", prompt("Go."))
+    with serve_project(tmp_path) as server:
+        ids = [server.post("/session", {"title": title})["id"] for title in ("Whole", "Cut off")]
+        server.post(f"/session/{ids[0]}/message", prompt("Go."))
     root = tmp_path / "storage"
     [session] = root.glob(f"session/*/{ids[1]}.json")
     session.write_text('{"id": "ses_')
@@ -23,7 +23,7 @@ def test_damaged_documents_are_named_in_the_log_once_and_on_a_route(tmp_path: Pa
     damaged = [str(part), str(session), str(stray)]
 
     with (
-        serving(tmp_path / "project", "--auth", "none", "--store", str(root)) as server,
+        start_serve(tmp_path / "project", "--auth", "none", "--store", str(root)) as server,
         httpx2.Client(base_url=server.url, timeout=60) as client,
     ):
         for _ in range(2):

@@ -15,8 +15,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from given.serving import make_project, prompt
-from given.weft_serve import DEMO, WEFT, Running, serving
+from given.http_server import make_project, prompt
+from given.serve_process import DEMO, WEFT, ServeProcess, start_serve
 
 UNTIL_TOLD = "until [ -e go ]; do sleep 0.02; done; echo done"
 
@@ -29,7 +29,7 @@ def project(tmp_path: Path) -> Path:
 class Work:
     """A shell command under way in a session, and what came of it."""
 
-    def __init__(self, running: Running, command: str) -> None:
+    def __init__(self, running: ServeProcess, command: str) -> None:
         self._url = running.url
         self._command = command
         self.session = httpx2.post(f"{running.url}/session", timeout=60).json()["id"]
@@ -61,9 +61,9 @@ class Work:
 
 
 @contextmanager
-def working(project: Path, command: str, *more: str) -> Iterator[tuple[Running, Work, httpx2.Client]]:
+def working(project: Path, command: str, *more: str) -> Iterator[tuple[ServeProcess, Work, httpx2.Client]]:
     with (
-        serving(project, "--auth", "none", *more) as running,
+        start_serve(project, "--auth", "none", *more) as running,
         httpx2.Client(base_url=running.url, timeout=60) as client,
     ):
         work = Work(running, command)
@@ -98,7 +98,7 @@ def test_what_does_not_finish_is_settled_and_the_next_one_goes_on(project: Path)
         assert work.state()["status"] in {"completed", "error"}
         session = work.session
     with (
-        serving(project, "--auth", "none") as running,
+        start_serve(project, "--auth", "none") as running,
         httpx2.Client(base_url=running.url, timeout=60) as client,
     ):
         assert client.get("/session/status").json() == {}
@@ -116,7 +116,7 @@ def test_a_second_signal_ends_it_at_once(project: Path) -> None:
 
 
 def test_lines_of_the_log_are_json_if_asked_for_and_hold_no_secret(project: Path) -> None:
-    with serving(project, "--log-format", "json", "--access-log") as running:
+    with start_serve(project, "--log-format", "json", "--access-log") as running:
         httpx2.get(
             f"{running.url}/session/ses_x/todo?password=s3cret", auth=("opencode", "s3cret"), timeout=60
         )

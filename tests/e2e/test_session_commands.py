@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.session_storm import BELOW, SOURCE, plant
+from given.session_stress import BELOW, SOURCE, plant
 from weft.model.diff import FileDiff
 from weft.model.event import SessionCreated, SessionDiffed, SessionUpdated, TodoUpdated
 from weft.model.session import Todo

@@ -11,8 +11,8 @@ import pytest
 
 from given.browser import Browser, Tab, open_browser
 from given.hostile_session import PLACES, attempts, breakouts, hostile_session
-from given.parcels import parcel
-from given.serving import Site, prompt, served
+from given.http_server import ProjectServer, prompt, serve_project
+from given.session_exports import parcel
 from given.web import Answer, Web, open_web
 from weft.cli.main import run_command
 from weft.model.share import SharedSession
@@ -40,24 +40,26 @@ def elsewhere() -> Iterator[Web]:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with served(tmp_path, SCRIPT, door=AccessPolicy(password="pw", open_to_all="/s/"), pages=PAGES) as site:
-        site.client.auth = ("opencode", "pw")
-        yield site
+def server(tmp_path: Path) -> Iterator[ProjectServer]:
+    with serve_project(
+        tmp_path, SCRIPT, door=AccessPolicy(password="pw", open_to_all="/s/"), pages=PAGES
+    ) as server:
+        server.client.auth = ("opencode", "pw")
+        yield server
 
 
 @pytest.fixture
-def session(site: Site) -> str:
-    id: str = site.post("/session", {"title": "warp"})["id"]
-    site.post(f"/session/{id}/message", prompt("first words"))
+def session(server: ProjectServer) -> str:
+    id: str = server.post("/session", {"title": "warp"})["id"]
+    server.post(f"/session/{id}/message", prompt("first words"))
     return id
 
 
 @pytest.fixture
-def page(site: Site, session: str) -> str:
+def page(server: ProjectServer, session: str) -> str:
     """Where the session is shown."""
-    url: str = site.post(f"/session/{session}/share")["share"]["url"]
-    return url.replace(PAGES, site.url)
+    url: str = server.post(f"/session/{session}/share")["share"]["url"]
+    return url.replace(PAGES, server.url)
 
 
 def says(words: str) -> str:
@@ -76,7 +78,7 @@ def acted(tab: Tab, elsewhere: Web) -> dict[str, Any]:
     )
     found = {
         "ran": tab.evaluate("typeof ran") != "undefined",
-        "asked": [asked.path for asked in elsewhere.asked],
+        "asked": [asked.path for asked in elsewhere.requests],
         "elements": tab.evaluate(f"[...document.querySelectorAll('{foreign}')].map(each => each.outerHTML)"),
         "handlers": tab.evaluate(
             "[...document.querySelectorAll('*')].flatMap(each => each.getAttributeNames())"
@@ -91,18 +93,18 @@ def acted(tab: Tab, elsewhere: Web) -> dict[str, Any]:
 
 
 def came(elsewhere: Web, names: Iterable[str]) -> bool:
-    return {f"/{name}" for name in names} <= {asked.path for asked in elsewhere.asked}
+    return {f"/{name}" for name in names} <= {asked.path for asked in elsewhere.requests}
 
 
 def test_a_session_full_of_markup_is_read_and_does_nothing(
-    browser: Browser, site: Site, elsewhere: Web
+    browser: Browser, server: ProjectServer, elsewhere: Web
 ) -> None:
     bad, hostile = breakouts(elsewhere.url), hostile_session(elsewhere.url)
-    ticket = site.post("/api/share", {"sessionID": hostile.info.id})
-    url = f"{site.url}/s/{ticket['id']}"
+    ticket = server.post("/api/share", {"sessionID": hostile.info.id})
+    url = f"{server.url}/s/{ticket['id']}"
 
     def sync(data: list[Any]) -> None:
-        site.post(f"/api/share/{ticket['id']}/sync", {"secret": ticket["secret"], "data": data})
+        server.post(f"/api/share/{ticket['id']}/sync", {"secret": ticket["secret"], "data": data})
 
     data = json.loads(encode(list(to_items(hostile).values())))
     sync(data)
@@ -157,18 +159,18 @@ def test_markup_that_got_into_a_page_by_mistake_would_be_stopped_by_its_policy(
 
 
 def test_an_open_page_follows_its_session_and_says_when_it_was_taken_back(
-    browser: Browser, site: Site, session: str, page: str
+    browser: Browser, server: ProjectServer, session: str, page: str
 ) -> None:
     with browser.open(page) as tab:
         tab.evaluate("here = 1")
         assert tab.evaluate(says("answer 1"))
-        site.post(f"/session/{session}/message", prompt("second words"))
+        server.post(f"/session/{session}/message", prompt("second words"))
         tab.wait_for(says("answer 2"))
-        site.send("PATCH", f"/session/{session}", {"title": "weft & <b>warp</b>"})
+        server.send("PATCH", f"/session/{session}", {"title": "weft & <b>warp</b>"})
         tab.wait_for("document.title == 'weft & <b>warp</b>'")
         assert tab.evaluate("document.querySelector('h1').textContent") == "weft & <b>warp</b>"
         assert (tab.evaluate("here"), tab.complaints()) == (1, [])
-        site.send("DELETE", f"/session/{session}/share")
+        server.send("DELETE", f"/session/{session}/share")
         tab.wait_for(GONE)
         assert "words" not in tab.text()
         tab.go(page)
@@ -180,29 +182,29 @@ def test_an_open_page_follows_its_session_and_says_when_it_was_taken_back(
 
 
 def test_what_happened_before_the_page_began_to_listen_is_shown(
-    browser: Browser, site: Site, session: str, page: str
+    browser: Browser, server: ProjectServer, session: str, page: str
 ) -> None:
     with browser.open("about:blank") as tab, tab.holding("*/live") as held:
         tab.go(page)
         stream = held()
-        site.post(f"/session/{session}/message", prompt("second words"))
+        server.post(f"/session/{session}/message", prompt("second words"))
         tab.call("Fetch.continueRequest", requestId=stream)
         tab.wait_for(says("answer 2"))
 
 
 def test_a_page_that_was_taken_back_before_it_began_to_listen_says_so(
-    browser: Browser, site: Site, session: str, page: str
+    browser: Browser, server: ProjectServer, session: str, page: str
 ) -> None:
     with browser.open("about:blank") as tab, tab.holding("*/live") as held:
         tab.go(page)
         stream = held()
-        site.send("DELETE", f"/session/{session}/share")
+        server.send("DELETE", f"/session/{session}/share")
         tab.call("Fetch.continueRequest", requestId=stream)
         tab.wait_for(GONE)
 
 
 def test_a_page_that_is_told_to_wait_stays_and_asks_again(
-    browser: Browser, site: Site, session: str, page: str
+    browser: Browser, server: ProjectServer, session: str, page: str
 ) -> None:
     with browser.open("about:blank") as tab:
         tab.hurry()
@@ -212,7 +214,7 @@ def test_a_page_that_is_told_to_wait_stays_and_asks_again(
             "performance.getEntriesByName(location.href, 'resource').length"
         )  # its first look is over
         with tab.holding(page) as held:
-            site.post(f"/session/{session}/message", prompt("second words"))
+            server.post(f"/session/{session}/message", prompt("second words"))
             for _ in range(3):  # more often than anything is told of one prompt
                 tab.call("Fetch.fulfillRequest", requestId=held(), responseCode=429)
             tab.call("Fetch.continueRequest", requestId=held())
@@ -221,27 +223,27 @@ def test_a_page_that_is_told_to_wait_stays_and_asks_again(
 
 
 def test_a_page_that_may_not_listen_yet_tries_again(
-    browser: Browser, site: Site, session: str, page: str
+    browser: Browser, server: ProjectServer, session: str, page: str
 ) -> None:
     with browser.open("about:blank") as tab, tab.holding("*/live") as held:
         tab.hurry()
         tab.go(page)
         tab.call("Fetch.fulfillRequest", requestId=held(), responseCode=429)
         tab.call("Fetch.continueRequest", requestId=held())
-        site.post(f"/session/{session}/message", prompt("second words"))
+        server.post(f"/session/{session}/message", prompt("second words"))
         tab.wait_for(says("answer 2"))
 
 
 def test_what_was_unfolded_stays_so_while_the_session_goes_on(browser: Browser, tmp_path: Path) -> None:
     script = [[UseTool(tool="read", input={"filePath": "hello.txt"})], *SCRIPT]
-    with served(tmp_path, script, pages=PAGES) as site:
-        session = site.post("/session", {"title": "warp"})["id"]
-        site.post(f"/session/{session}/message", prompt("read it"))
-        url = site.post(f"/session/{session}/share")["share"]["url"].replace(PAGES, site.url)
+    with serve_project(tmp_path, script, pages=PAGES) as server:
+        session = server.post("/session", {"title": "warp"})["id"]
+        server.post(f"/session/{session}/message", prompt("read it"))
+        url = server.post(f"/session/{session}/share")["share"]["url"].replace(PAGES, server.url)
         with browser.open(url) as tab:
             tab.evaluate("document.querySelector('summary').click()")
             tab.evaluate("document.querySelector('summary').focus()")
-            site.post(f"/session/{session}/message", prompt("second words"))
+            server.post(f"/session/{session}/message", prompt("second words"))
             tab.wait_for(says("answer 2"))
             assert tab.evaluate("document.querySelector('details').open")
             assert tab.evaluate("document.activeElement === document.querySelector('summary')")

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from given.house import EchoInput
+from given.engine import EchoInput
 from weft.errors import FaultKind
 from weft.host.clock import Clock
 from weft.provider.chunk import (
@@ -55,7 +55,7 @@ LASTING: tuple[FaultKind, ...] = (
 WORDS = ("loom", "thread", "Schuss", "Kette", "織る", "🧵", "a\n\nb", "", " ", "x" * 300)
 
 # How often a model is of which mind. What comes to a good end comes often enough that a conversation gets anywhere.
-MOODS = {
+BEHAVIOURS = {
     "speaks": 20,
     "thinks": 6,
     "calls": 22,
@@ -103,7 +103,7 @@ class ChaosModel:
     def _mood(self, request: ModelRequest) -> str:
         if request.session in self._stuck:
             return "repeats"
-        return self._random.choices(list(MOODS), list(MOODS.values()))[0]
+        return self._random.choices(list(BEHAVIOURS), list(BEHAVIOURS.values()))[0]
 
     # --- good ends ---
 

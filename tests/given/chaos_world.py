@@ -11,10 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from given.chaos import TOOLS, ChaosModel
-from given.ends import left_open
-from given.house import ALLOW, MODEL, NOW, House, open_house
-from given.simulated import SimulatedClock
-from given.wires import SUMMARISER, WIRES, Reader, next_requests
+from given.engine import ALLOW, MODEL, NOW, Engine, open_engine
+from given.provider_wires import SUMMARISER, WIRES, RequestChecker, next_requests
+from given.simulated_time import SimulatedClock
+from given.unfinished import list_unfinished
 from weft.errors import ConflictError, InvalidInputError, NotFoundError, SessionBusyError
 from weft.local.permissions import PermissionSettings
 from weft.model.agent import Agent
@@ -49,10 +49,10 @@ SMALL = replace(MODEL, id="small")
 FORMAT = JsonFormat(schema={"type": "object", "properties": {"done": {"type": "boolean"}}}, retry_count=1)
 
 
-class Readers:
+class RequestCheckers:
     """The servers of all wires, asked only whether they would take a request."""
 
-    def __init__(self, readers: dict[str, Reader]) -> None:
+    def __init__(self, readers: dict[str, RequestChecker]) -> None:
         self._readers = readers
         asked = UserMessage(id=MessageID("msg_x"), session_id=SessionID("ses_x"), time=Moment(created=NOW))
         agent = Agent(name="build", mode="primary")
@@ -70,12 +70,12 @@ class Readers:
             instead = replace(request, model=WIRES[name].model, parameters=self._parameters[name])
             self._note(f"request {self.asked} over {name}", self._readers[name].problem(instead))
 
-    def look_on(self, house: House, history: Sequence[MessageWithParts]) -> None:
+    def look_on(self, engine: Engine, history: Sequence[MessageWithParts]) -> None:
         """Whether they would take whatever may be asked next, also if the run had died here."""
         if find_newest_prompt(history) is None:
             return
         for name, reader in self._readers.items():
-            for kind, request in next_requests(house.api.runtime, history, WIRES[name].model):
+            for kind, request in next_requests(engine.api.runtime, history, WIRES[name].model):
                 self._note(f"next {kind} over {name}", reader.problem(request))
 
     def _note(self, what: str, problem: str | None) -> None:
@@ -83,7 +83,7 @@ class Readers:
             self.refused.append(f"{what}: {problem}")
 
 
-class Lot(Struct, frozen=True, kw_only=True):
+class WorldSettings(Struct, frozen=True, kw_only=True):
     """What this world is like: everything that can be set, set by chance."""
 
     model: Model
@@ -93,14 +93,14 @@ class Lot(Struct, frozen=True, kw_only=True):
     steps: int | None
 
 
-def draw(random: Random) -> Lot:
+def draw(random: Random) -> WorldSettings:
     window = random.choice([6_000, 20_000, 100_000])
     limited = Budgets(
         session=Budget(steps=random.choice([None, 30]), cost=random.choice([None, Decimal("0.5")])),
         tree=Budget(tokens=random.choice([None, 400_000])),
         day=Budget(seconds=random.choice([None, 40_000])),
     )
-    return Lot(
+    return WorldSettings(
         model=replace(MODEL, limit=Limit(context=window, output=1_000)),
         budgets=limited if random.random() < 0.3 else Budgets(),
         deadlines=RunDeadlines(tool=60, turn=random.choice([300, 3600])),
@@ -130,7 +130,7 @@ class SlowStore(MemoryStore):
 class World:
     """One seed's weft, with people in it. `wrong` is all that must not be and was."""
 
-    def __init__(self, seed: int, readers: Readers) -> None:
+    def __init__(self, seed: int, readers: RequestCheckers) -> None:
         self.random = Random(seed)
         self.wrong: list[str] = []
         self.turns = 0
@@ -145,39 +145,39 @@ class World:
 
     async def run(self, turns: int) -> None:
         """So many turns, and then everything is looked at."""
-        lot, before, clock = draw(self.random), asyncio.all_tasks(), SimulatedClock(NOW)
+        settings, before, clock = draw(self.random), asyncio.all_tasks(), SimulatedClock(NOW)
         build = Agent(
             name="chained",
             mode="primary",
             permission=ALLOW,
-            model=to_ref(lot.model),
+            model=to_ref(settings.model),
             fallback=(to_ref(SECOND),),
         )
-        async with open_house(
+        async with open_engine(
             clock=clock,
             store=SlowStore(self.random, clock),
             provider=self.chaos,
-            model=lot.model,
+            model=settings.model,
             small=ServedModel(SMALL, self.chaos),
             also=(ServedModel(SECOND, self.chaos),),
             tools=(INVALID, TASK, *TOOLS),
             agents=(build, SUMMARISER, Agent(name="general", mode="subagent", permission=ALLOW)),
-            rules=lot.rules,
-            steps=lot.steps,
-            budgets=lot.budgets,
-            deadlines=lot.deadlines,
+            rules=settings.rules,
+            steps=settings.steps,
+            budgets=settings.budgets,
+            deadlines=settings.deadlines,
             subtasks=SubtaskLimits(seconds=600),
             permissions=PermissionSettings(terms=AskPolicy(answered=True)),
             seed=self.random.randrange(1000),
-        ) as house:
-            house.api.bus.watch(self._see)
+        ) as engine:
+            engine.api.bus.watch(self._see)
             async with asyncio.TaskGroup() as people:
-                answering = people.create_task(self._answer(house))
+                answering = people.create_task(self._answer(engine))
                 async with asyncio.TaskGroup() as working:
                     for _ in range(PEOPLE):
-                        working.create_task(self._work(house, working, turns))
+                        working.create_task(self._work(engine, working, turns))
                 answering.cancel()
-            await self._look_at_all(house)
+            await self._look_at_all(engine)
         left = asyncio.all_tasks() - before
         self._expect(not left, f"tasks left behind: {left}")
 
@@ -191,7 +191,7 @@ class World:
         session = session_of(event)
         match event:
             case SessionRested(session_id=rested):
-                for problem in left_open(self._heard.setdefault(rested, Transcript()).messages()):
+                for problem in list_unfinished(self._heard.setdefault(rested, Transcript()).messages()):
                     self._expect(False, f"idle, but {problem}")
             case SessionDeleted(info=info):
                 self._gone.add(info.id)
@@ -202,61 +202,61 @@ class World:
         if session is not None:
             self._heard.setdefault(session, Transcript()).feed(event)
 
-    async def _answer(self, house: House) -> None:
+    async def _answer(self, engine: Engine) -> None:
         """Who is asked, and answers when they come round to it."""
         while True:
-            await house.api.runtime.clock.sleep(self.random.uniform(0.1, 20))
+            await engine.api.runtime.clock.sleep(self.random.uniform(0.1, 20))
             for asked in self._waiting[:]:
                 self._waiting.remove(asked)
                 reply = self.random.choices(("once", "always", "reject"), (6, 2, 1))[0]
                 with suppress(
                     NotFoundError, ConflictError
                 ):  # its run was aborted, or another answer settled it
-                    await house.api.reply_permission(asked, reply)
+                    await engine.api.reply_permission(asked, reply)
 
-    async def _work(self, house: House, tasks: asyncio.TaskGroup, turns: int) -> None:
+    async def _work(self, engine: Engine, tasks: asyncio.TaskGroup, turns: int) -> None:
         while self.turns < turns:
-            session = await self._session(house)
+            session = await self._session(engine)
             act = self.random.choices(
                 ("ask", "ask and go", "abort", "compact", "fork", "remove", "rest"), (30, 12, 10, 4, 3, 1, 8)
             )[0]
             try:
                 match act:
                     case "ask":
-                        await self._ask(house, session)
+                        await self._ask(engine, session)
                     case "ask and go":
-                        tasks.create_task(self._ask_and_forget(house, session))
+                        tasks.create_task(self._ask_and_forget(engine, session))
                     case "abort":
-                        await house.api.runtime.clock.sleep(self.random.uniform(0, 3))
+                        await engine.api.runtime.clock.sleep(self.random.uniform(0, 3))
                         self._cuts[session] += 1
-                        await house.api.abort(session)
+                        await engine.api.abort(session)
                     case "compact":
-                        await house.api.compact(session)
+                        await engine.api.compact(session)
                     case "fork":
-                        await self._fork(house, session)
+                        await self._fork(engine, session)
                     case "remove":
                         self._known.remove(session)
                         self._cuts[session] += 1
-                        await house.api.remove_session(session, trash=self.random.random() < 0.5)
+                        await engine.api.remove_session(session, trash=self.random.random() < 0.5)
                     case "rest":
-                        await house.api.runtime.clock.sleep(self.random.uniform(0, 30))
+                        await engine.api.runtime.clock.sleep(self.random.uniform(0, 30))
             except (SessionBusyError, NotFoundError, InvalidInputError, ValueError):
                 # Somebody else was quicker: it runs, it is gone, or there is nothing in it yet.
-                await house.api.runtime.clock.sleep(0.1)
+                await engine.api.runtime.clock.sleep(0.1)
 
-    async def _session(self, house: House) -> SessionID:
+    async def _session(self, engine: Engine) -> SessionID:
         if len(self._known) < 2 or (len(self._known) < 5 and self.random.random() < 0.05):
-            self._known.append((await house.api.create_session(SessionInput())).id)
+            self._known.append((await engine.api.create_session(SessionInput())).id)
         return self.random.choice(self._known)
 
-    async def _ask_and_forget(self, house: House, session: SessionID) -> None:
+    async def _ask_and_forget(self, engine: Engine, session: SessionID) -> None:
         with suppress(SessionBusyError, NotFoundError):
-            await self._ask(house, session)
+            await self._ask(engine, session)
 
-    async def _ask(self, house: House, session: SessionID) -> None:
+    async def _ask(self, engine: Engine, session: SessionID) -> None:
         input, cuts = self._prompt(), self._cuts[session]
         again = 2 if input.message_id is not None and self.random.random() < 0.5 else 1
-        answers = await asyncio.gather(*(house.api.prompt(session, input) for _ in range(again)))
+        answers = await asyncio.gather(*(engine.api.prompt(session, input) for _ in range(again)))
         if input.no_reply:
             return
         self.turns += 1
@@ -281,31 +281,31 @@ class World:
             format=FORMAT if random.random() < 0.05 else None,
         )
 
-    async def _fork(self, house: House, session: SessionID) -> None:
-        history = await house.api.list_messages(session)
+    async def _fork(self, engine: Engine, session: SessionID) -> None:
+        history = await engine.api.list_messages(session)
         at = self.random.choice([None, *(message.info.id for message in history)])
-        fork = await house.api.fork_session(session, at=at)
-        copied = await house.api.list_messages(fork.id)
+        fork = await engine.api.fork_session(session, at=at)
+        copied = await engine.api.list_messages(fork.id)
         self._heard[fork.id] = Transcript(copied)
-        self._expect(left_open(copied) == [], f"open in a fork: {left_open(copied)}")
+        self._expect(list_unfinished(copied) == [], f"open in a fork: {list_unfinished(copied)}")
         self._known.append(fork.id)
 
     # --- in the end ---
 
-    async def _look_at_all(self, house: House) -> None:
-        self._expect(await house.api.list_status() == {}, f"busy: {await house.api.list_status()}")
-        self._expect(await house.api.list_permissions() == [], "a question is open")
-        for session in await house.store.list_sessions():
+    async def _look_at_all(self, engine: Engine) -> None:
+        self._expect(await engine.api.list_status() == {}, f"busy: {await engine.api.list_status()}")
+        self._expect(await engine.api.list_permissions() == [], "a question is open")
+        for session in await engine.store.list_sessions():
             self._expect(session.id not in self._gone, f"removed, and there: {session.id}")
-            history = await house.store.list_messages(session.id)
+            history = await engine.store.list_messages(session.id)
             self.messages += len(history)
-            self.wrong += left_open(history)
+            self.wrong += list_unfinished(history)
             heard = self._heard.get(session.id, Transcript()).messages()
             self._expect(heard == history, f"told and stored differ in {session.id}")
             self.wrong += out_of_order(history)
-            self.wrong += [problem async for problem in miscounted(house, session, history)]
-            self._readers.look_on(house, history)
-            async with house.store.lease(session.id, "the test"):
+            self.wrong += [problem async for problem in miscounted(engine, session, history)]
+            self._readers.look_on(engine, history)
+            async with engine.store.lease(session.id, "the test"):
                 pass
 
 
@@ -325,7 +325,7 @@ def out_of_order(history: Sequence[MessageWithParts]) -> Iterator[str]:
 
 
 async def miscounted(
-    house: House, session: Session, history: Sequence[MessageWithParts]
+    engine: Engine, session: Session, history: Sequence[MessageWithParts]
 ) -> AsyncIterator[str]:
     """Where sums do not add up: of the steps in a message, the messages in a session, the sessions in a tree."""
     answers = [message for message in history if isinstance(message.info, AssistantMessage)]
@@ -339,11 +339,11 @@ async def miscounted(
         for message in answers
         if message.info.time.created >= session.time.created
     ]
-    spending = await house.api.get_spending(session.id)
+    spending = await engine.api.get_spending(session.id)
     ledger = get_weft_data(session).spent
     if spending.own != add_spent(own) or (own and (ledger is None or ledger.own != spending.own)):
         yield f"{session.id}: {spending.own} and {ledger} is not {add_spent(own)}"
-    children = [each for each in await house.store.list_sessions() if each.parent_id == session.id]
-    below = [to_child_spent((await house.api.get_spending(child.id)).tree) for child in children]
+    children = [each for each in await engine.store.list_sessions() if each.parent_id == session.id]
+    below = [to_child_spent((await engine.api.get_spending(child.id)).tree) for child in children]
     if spending.tree != add_spent((spending.own, *below)):
         yield f"{session.id}: the tree is {spending.tree} and not {add_spent((spending.own, *below))}"

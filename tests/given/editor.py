@@ -30,7 +30,7 @@ from acp.schema import (
 )
 from msgspec.structs import replace
 
-from given.serving import make_project
+from given.http_server import make_project
 from weft.acp.agent import AgentSetup
 from weft.acp.connection import serve_editor
 from weft.host.clock import SystemClock
@@ -194,7 +194,7 @@ class Editor:
         return await self.agent.prompt(session_id=session, prompt=[text_block(each) for each in words])
 
 
-class Desk:
+class EditorConnection:
     """A project, an editor that works on it, and what weft noted."""
 
     def __init__(self, project: Path, editor: Editor, notes: list[str]) -> None:
@@ -255,7 +255,7 @@ async def open_editor(
     editor: Editor | None = None,
     config: dict[str, Any] | None = None,
     able: ClientCapabilities | None = None,
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[EditorConnection]:
     project = tmp_path / "project"
     if not project.exists():
         make_project(project)
@@ -265,7 +265,7 @@ async def open_editor(
         editor.agent = agent
         await agent.initialize(protocol_version=PROTOCOL_VERSION, client_capabilities=able)
         try:
-            yield Desk(project, editor, notes)
+            yield EditorConnection(project, editor, notes)
         finally:
             await agent.close()
 

@@ -9,7 +9,7 @@ from weft.host.files import Disk
 
 
 @contextmanager
-def no_file_over(size: int) -> Iterator[None]:
+def limit_file_size(size: int) -> Iterator[None]:
     """The system itself refuses to write a file beyond so many bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -22,9 +22,9 @@ def no_file_over(size: int) -> Iterator[None]:
 class FailingDisk(Disk):
     """Fails at one call, having done half of it; or from that call on, having done nothing."""
 
-    def __init__(self, at: int, *, for_ever: bool = False) -> None:
+    def __init__(self, at: int, *, forever: bool = False) -> None:
         self._left = at
-        self._for_ever = for_ever
+        self._for_ever = forever
         self.failed = False
 
     def _fails(self) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from given.parcels import AT, parcel
+from given.session_exports import AT, parcel
 from weft.model.failure import unknown_failure
 from weft.model.ids import PartID
 from weft.model.message import AssistantMessage, MessageWithParts

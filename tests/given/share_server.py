@@ -14,7 +14,7 @@ from msgspec import Struct
 TYPES = {"session", "message", "part", "session_diff", "model"}
 
 
-class Hosted(Struct):
+class HostedShare(Struct):
     """One share there: its secret, and the last value of each item."""
 
     session: str
@@ -23,12 +23,12 @@ class Hosted(Struct):
     batches: list[list[dict[str, Any]]] = []
 
 
-class Shares(Struct):
+class ShareServer(Struct):
     """`trouble` are statuses to answer with before anything else, `sync_trouble` where something is sent,
     `drop_trouble` where it is taken back; `made` counts what was ever made."""
 
     url: str
-    there: dict[str, Hosted] = {}
+    there: dict[str, HostedShare] = {}
     asked: list[tuple[str, str]] = []
     bodies: list[str] = []
     logins: list[str] = []
@@ -67,10 +67,10 @@ def key_of(item: dict[str, Any]) -> str:
 
 
 @contextmanager
-def open_shares() -> Iterator[Shares]:
-    shares = Shares(url="")
+def open_share_server() -> Iterator[ShareServer]:
+    shares = ShareServer(url="")
 
-    class Desk(BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             raw = self.rfile.read(int(self.headers.get("content-length") or 0))
             shares.asked.append((self.command, self.path))
@@ -95,7 +95,7 @@ def open_shares() -> Iterator[Shares]:
             assert set(body) <= {"sessionID", "expires"}, body
             shares.made += 1
             id, secret = f"shr{shares.made}", f"the-secret-{shares.made}"
-            shares.there[id] = Hosted(body["sessionID"], secret)
+            shares.there[id] = HostedShare(body["sessionID"], secret)
             self.reply(200, {"id": id, "url": f"{shares.url}{shares.pages}{id}", "secret": secret})
 
         def sync(self, id: str, body: dict[str, Any]) -> None:
@@ -140,7 +140,7 @@ def open_shares() -> Iterator[Shares]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Desk)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     shares.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

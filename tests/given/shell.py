@@ -83,7 +83,7 @@ def list_groups() -> Iterator[tuple[str, Group]]:
         yield from ((f"{name}: {group.about}", group) for group in chapter.group)
 
 
-class Grounds(Struct, frozen=True, kw_only=True):
+class ShellTree(Struct, frozen=True, kw_only=True):
     """A project with a secret, links that lead out of it, and what lies outside."""
 
     top: Path
@@ -108,14 +108,14 @@ class Grounds(Struct, frozen=True, kw_only=True):
         return explain(command, self.where(), self.limits(rules))
 
 
-def lay_out(top: Path) -> Grounds:
-    grounds = Grounds(top=Path(os.path.realpath(top)))
+def make_shell_tree(top: Path) -> ShellTree:
+    tree = ShellTree(top=Path(os.path.realpath(top)))
     for path, text in _FILES.items():
-        (grounds.top / path).parent.mkdir(parents=True, exist_ok=True)
-        (grounds.top / path).write_text(text)
+        (tree.top / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree.top / path).write_text(text)
     for path, target in _LINKS.items():
-        (grounds.top / path).symlink_to(target)
-    return grounds
+        (tree.top / path).symlink_to(target)
+    return tree
 
 
 _FILES = {

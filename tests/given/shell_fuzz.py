@@ -6,9 +6,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from given.shell import Grounds
+from given.shell import ShellTree
 from given.shell_commands import Maker
-from given.shell_trial import Deeds, Trial, lay_out_trial, open_trial
+from given.shell_trial import Effects, Trial, make_trial_tree, open_trial
 from weft.local.permissions import judge_parts
 from weft.tool.shell.judgement import judge_command
 
@@ -25,7 +25,7 @@ class Hole(Struct, frozen=True, kw_only=True):
 
     command: str
     rules: str
-    deeds: Deeds
+    deeds: Effects
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -37,18 +37,18 @@ class Found(Struct, frozen=True, kw_only=True):
 def fuzz(seed: int, count: int) -> Found:
     """Try so many commands."""
     with tempfile.TemporaryDirectory() as bare:
-        grounds = lay_out_trial(Path(bare).resolve())
-        with open_trial(grounds) as trial:
+        tree = make_trial_tree(Path(bare).resolve())
+        with open_trial(tree) as trial:
             commands = list(dict.fromkeys(islice(Maker(seed).commands(), count)))
-            tried = [_try(command, grounds, trial) for command in commands]
+            tried = [_try(command, tree, trial) for command in commands]
     holes = tuple(hole for each in tried if each is not None for hole in each)
     return Found(tried=len(commands), run=sum(each is not None for each in tried), holes=holes)
 
 
-def _try(command: str, grounds: Grounds, trial: Trial) -> list[Hole] | None:
+def _try(command: str, tree: ShellTree, trial: Trial) -> list[Hole] | None:
     """The holes of a command; None if no rules allow it, so that it is not run."""
-    parts = judge_command(command, grounds.where()).in_order
-    allowing = [rules for rules in RULES if judge_parts(parts, grounds.limits(rules)).verdict == "allow"]
+    parts = judge_command(command, tree.where()).in_order
+    allowing = [rules for rules in RULES if judge_parts(parts, tree.limits(rules)).verdict == "allow"]
     # Of a program that nobody knows, and that is allowed all the same, nothing was said.
     if any(part.may_write for part in parts):
         allowing = [rules for rules in allowing if rules == "plan"]
@@ -59,7 +59,7 @@ def _try(command: str, grounds: Grounds, trial: Trial) -> list[Hole] | None:
     return [Hole(command=command, rules=rules, deeds=deeds) for rules in allowing if rules in forbidding]
 
 
-def find_holes(deeds: Deeds) -> tuple[str, ...]:
+def find_holes(deeds: Effects) -> tuple[str, ...]:
     """The rules that forbid some of what was done."""
     changed = [path for path in deeds.changed if not _is_below(path, _KEPT)]
     if deeds.read or any(_is_below(path, _GUARDED) for path in changed):

@@ -18,7 +18,7 @@ from typing import IO
 
 from msgspec import Struct, convert
 
-from given.shell import Grounds, lay_out
+from given.shell import ShellTree, make_shell_tree
 
 SECONDS = 2.0
 # A megabyte in a file, three seconds of processor time, two gigabytes of memory.
@@ -42,7 +42,7 @@ MORE = {
 }
 
 
-class Deeds(Struct, frozen=True, kw_only=True):
+class Effects(Struct, frozen=True, kw_only=True):
     """What a command did: paths from the top of the grounds, and names of programs."""
 
     changed: tuple[str, ...] = ()
@@ -50,21 +50,21 @@ class Deeds(Struct, frozen=True, kw_only=True):
     ran: tuple[str, ...] = ()
 
 
-def lay_out_trial(top: Path) -> Grounds:
+def make_trial_tree(top: Path) -> ShellTree:
     """The project that commands are judged in, with a repository in it."""
-    grounds = lay_out(top)
+    tree = make_shell_tree(top)
     for path, text in MORE.items():
-        (grounds.top / path).write_text(text)
-    shutil.rmtree(grounds.project / ".git")
-    environment = {**os.environ, "HOME": str(grounds.top / "home"), "GIT_CONFIG_NOSYSTEM": "1"}
+        (tree.top / path).write_text(text)
+    shutil.rmtree(tree.project / ".git")
+    environment = {**os.environ, "HOME": str(tree.top / "home"), "GIT_CONFIG_NOSYSTEM": "1"}
     who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.test")
     for words in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-qm", "A beginning")):
-        subprocess.run(["git", *who, *words], cwd=grounds.project, check=True, env=environment)
-    hooks = grounds.project / ".git" / "hooks"
+        subprocess.run(["git", *who, *words], cwd=tree.project, check=True, env=environment)
+    hooks = tree.project / ".git" / "hooks"
     for hook in hooks.iterdir():
         hook.unlink()
     (hooks / "pre-commit.sample").touch()
-    return grounds
+    return tree
 
 
 def is_possible() -> bool:
@@ -84,14 +84,14 @@ class Trial:
         self._to = to
         self._said = said
 
-    def run(self, command: str) -> Deeds:
+    def run(self, command: str) -> Effects:
         self._to.write(json.dumps(command) + "\n")
         self._to.flush()
-        return convert(json.loads(self._said.readline()), Deeds)
+        return convert(json.loads(self._said.readline()), Effects)
 
 
 @contextmanager
-def open_trial(grounds: Grounds) -> Iterator[Trial]:
+def open_trial(tree: ShellTree) -> Iterator[Trial]:
     with tempfile.TemporaryDirectory() as bare:
         shims = Path(bare)
         words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/"]
@@ -102,11 +102,11 @@ def open_trial(grounds: Grounds) -> Iterator[Trial]:
             shim.chmod(0o755)
             real = os.path.realpath(shutil.which(name) or f"/usr/bin/{name}")
             words += ["--ro-bind", real, f"/run/real/{name}", "--ro-bind", str(shim), real]
-        words += ["--tmpfs", str(grounds.top), "--chdir", "/"]
+        words += ["--tmpfs", str(tree.top), "--chdir", "/"]
         here = Path(__file__)
         environment = {**os.environ, "PYTHONPATH": str(here.parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
         with subprocess.Popen(
-            [*words, sys.executable, str(here), str(grounds.top)],
+            [*words, sys.executable, str(here), str(tree.top)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -124,7 +124,7 @@ def open_trial(grounds: Grounds) -> Iterator[Trial]:
 def serve(top: Path) -> None:
     """Answer each command that comes in with what it did."""
     kept = Path("/run/kept")
-    lay_out_trial(kept)
+    make_trial_tree(kept)
     _renew(top, kept)
     before = _look(top)
     for line in sys.stdin:

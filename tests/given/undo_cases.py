@@ -10,11 +10,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from given.loom import PATCHING, Loom, Use, bash, edits, reads, writes
-from given.undoing import as_repository, git, write
+from given.snapshot_harness import git, init_repository, write
+from given.undo_harness import PATCHING_MODEL, UndoHarness, Use, bash, edits, reads, writes
 from weft.model.ids import MessageID
 
-Play = Callable[[Loom], Awaitable[MessageID]]
+Play = Callable[[UndoHarness], Awaitable[MessageID]]
 
 START: dict[str, bytes] = {
     "a.txt": b"one\ntwo\n",
@@ -67,7 +67,7 @@ def lay_out(root: Path, case: Case) -> None:
     (root / "run.sh").chmod(0o755)
     (root / "link").symlink_to("a.txt")
     if case.repository:
-        as_repository(root)
+        init_repository(root)
     for name, content in UNTRACKED.items():
         write(root / name, content)
     case.lay(root)
@@ -77,9 +77,9 @@ def lay_out(root: Path, case: Case) -> None:
 
 
 @case("a tool edits a file", undo={"a.txt": "restored"}, redo={"a.txt": "restored"})
-async def tool_edits(loom: Loom) -> MessageID:
-    a = loom.root / "a.txt"
-    return await loom.works([reads(a)], [edits(a, "one", "agent")])
+async def tool_edits(harness: UndoHarness) -> MessageID:
+    a = harness.root / "a.txt"
+    return await harness.works([reads(a)], [edits(a, "one", "agent")])
 
 
 @case(
@@ -87,9 +87,9 @@ async def tool_edits(loom: Loom) -> MessageID:
     undo={"notes.txt": "restored"},
     redo={"notes.txt": "restored"},
 )
-async def tool_edits_untracked(loom: Loom) -> MessageID:
-    notes = loom.root / "notes.txt"
-    return await loom.works([reads(notes)], [edits(notes, "mine", "agent")])
+async def tool_edits_untracked(harness: UndoHarness) -> MessageID:
+    notes = harness.root / "notes.txt"
+    return await harness.works([reads(notes)], [edits(notes, "mine", "agent")])
 
 
 @case(
@@ -97,9 +97,9 @@ async def tool_edits_untracked(loom: Loom) -> MessageID:
     undo={"kept.log": "restored"},
     redo={"kept.log": "restored"},
 )
-async def tool_edits_ignored(loom: Loom) -> MessageID:
-    log = loom.root / "kept.log"
-    return await loom.works([reads(log)], [edits(log, "ignored", "agent")])
+async def tool_edits_ignored(harness: UndoHarness) -> MessageID:
+    log = harness.root / "kept.log"
+    return await harness.works([reads(log)], [edits(log, "ignored", "agent")])
 
 
 @case(
@@ -107,8 +107,8 @@ async def tool_edits_ignored(loom: Loom) -> MessageID:
     undo={"x/y/new.txt": "removed"},
     redo={"x/y/new.txt": "restored"},
 )
-async def tool_creates(loom: Loom) -> MessageID:
-    return await loom.does(writes(loom.root / "x/y/new.txt", "agent\n"))
+async def tool_creates(harness: UndoHarness) -> MessageID:
+    return await harness.does(writes(harness.root / "x/y/new.txt", "agent\n"))
 
 
 @case(
@@ -116,9 +116,9 @@ async def tool_creates(loom: Loom) -> MessageID:
     undo={"a.txt": "restored", "b.txt": "restored", "moved.txt": "removed", "new.txt": "removed"},
     redo={"a.txt": "restored", "b.txt": "removed", "moved.txt": "restored", "new.txt": "restored"},
     lay=lambda root: write(root / "m.txt", "m\n"),
-    config={"model": f"{PATCHING.provider_id}/{PATCHING.id}"},
+    config={"model": f"{PATCHING_MODEL.provider_id}/{PATCHING_MODEL.id}"},
 )
-async def tool_patches(loom: Loom) -> MessageID:
+async def tool_patches(harness: UndoHarness) -> MessageID:
     text = "\n".join(
         (
             "*** Begin Patch",
@@ -137,8 +137,8 @@ async def tool_patches(loom: Loom) -> MessageID:
             "*** End Patch",
         )
     )
-    read = [reads(loom.root / "a.txt"), reads(loom.root / "b.txt")]
-    return await loom.works(read, [Use(tool="apply_patch", input={"patchText": text})])
+    read = [reads(harness.root / "a.txt"), reads(harness.root / "b.txt")]
+    return await harness.works(read, [Use(tool="apply_patch", input={"patchText": text})])
 
 
 @case(
@@ -146,8 +146,8 @@ async def tool_patches(loom: Loom) -> MessageID:
     undo={"a.txt": "restored", "b.txt": "restored", "new.txt": "removed", "notes.txt": "restored"},
     redo={"a.txt": "restored", "b.txt": "removed", "new.txt": "restored", "notes.txt": "removed"},
 )
-async def command_works(loom: Loom) -> MessageID:
-    return await loom.does(bash("echo agent >> a.txt; rm b.txt notes.txt; echo new > new.txt"))
+async def command_works(harness: UndoHarness) -> MessageID:
+    return await harness.does(bash("echo agent >> a.txt; rm b.txt notes.txt; echo new > new.txt"))
 
 
 @case(
@@ -165,13 +165,13 @@ async def command_works(loom: Loom) -> MessageID:
         "shallow/in/c.txt": "restored",
     },
 )
-async def command_renames(loom: Loom) -> MessageID:
-    return await loom.does(bash("mv a.txt z.txt; mv deep shallow"))
+async def command_renames(harness: UndoHarness) -> MessageID:
+    return await harness.does(bash("mv a.txt z.txt; mv deep shallow"))
 
 
 @case("a command overwrites a binary file", undo={"pic.bin": "restored"}, redo={"pic.bin": "restored"})
-async def command_binary(loom: Loom) -> MessageID:
-    return await loom.does(bash(r"printf '\001\377\000new' > pic.bin"))
+async def command_binary(harness: UndoHarness) -> MessageID:
+    return await harness.does(bash(r"printf '\001\377\000new' > pic.bin"))
 
 
 @case(
@@ -179,8 +179,8 @@ async def command_binary(loom: Loom) -> MessageID:
     undo={"a.txt": "restored", "run.sh": "restored"},
     redo={"a.txt": "restored", "run.sh": "restored"},
 )
-async def command_modes(loom: Loom) -> MessageID:
-    return await loom.does(bash("chmod +x a.txt; chmod -x run.sh"))
+async def command_modes(harness: UndoHarness) -> MessageID:
+    return await harness.does(bash("chmod +x a.txt; chmod -x run.sh"))
 
 
 @case(
@@ -189,9 +189,9 @@ async def command_modes(loom: Loom) -> MessageID:
     redo={"a.txt": "restored"},
     lay=lambda root: (root / "a.txt").chmod(0o600),
 )
-async def tool_edits_private(loom: Loom) -> MessageID:
-    a = loom.root / "a.txt"
-    return await loom.works([reads(a)], [edits(a, "one", "agent")])
+async def tool_edits_private(harness: UndoHarness) -> MessageID:
+    a = harness.root / "a.txt"
+    return await harness.works([reads(a)], [edits(a, "one", "agent")])
 
 
 @case(
@@ -199,8 +199,10 @@ async def tool_edits_private(loom: Loom) -> MessageID:
     undo={"link": "restored", "a.txt": "restored", "new-link": "removed"},
     redo={"link": "restored", "a.txt": "restored", "new-link": "restored"},
 )
-async def command_links(loom: Loom) -> MessageID:
-    return await loom.does(bash("ln -sfn b.txt link; ln -s deep new-link; rm a.txt; ln -s /etc/hosts a.txt"))
+async def command_links(harness: UndoHarness) -> MessageID:
+    return await harness.does(
+        bash("ln -sfn b.txt link; ln -s deep new-link; rm a.txt; ln -s /etc/hosts a.txt")
+    )
 
 
 @case(
@@ -208,8 +210,8 @@ async def command_links(loom: Loom) -> MessageID:
     undo={"a.txt": "restored", "a.txt/in": "removed"},
     redo={"a.txt": "removed", "a.txt/in": "restored"},
 )
-async def command_swaps(loom: Loom) -> MessageID:
-    return await loom.does(bash("rm a.txt; mkdir a.txt; echo in > a.txt/in"))
+async def command_swaps(harness: UndoHarness) -> MessageID:
+    return await harness.does(bash("rm a.txt; mkdir a.txt; echo in > a.txt/in"))
 
 
 @case(
@@ -217,9 +219,9 @@ async def command_swaps(loom: Loom) -> MessageID:
     undo={"lines.txt": "restored"},
     redo={"lines.txt": "restored"},
 )
-async def crlf(loom: Loom) -> MessageID:
-    lines = loom.root / "lines.txt"
-    return await loom.works(
+async def crlf(harness: UndoHarness) -> MessageID:
+    lines = harness.root / "lines.txt"
+    return await harness.works(
         [reads(lines)], [edits(lines, "carriage", "agent"), bash("echo more >> b.txt; git checkout -q b.txt")]
     )
 
@@ -234,8 +236,8 @@ async def crlf(loom: Loom) -> MessageID:
         git(root, "config", "filter.lfs.required", "true"),
     ),
 )
-async def lfs(loom: Loom) -> MessageID:
-    return await loom.does(bash(r"printf 'agent\r\n\000' > big.psd"))
+async def lfs(harness: UndoHarness) -> MessageID:
+    return await harness.does(bash(r"printf 'agent\r\n\000' > big.psd"))
 
 
 ODD = ("übung.txt", 'quo"te.txt', "tab\there.txt", "new\nline.txt", " space .txt", "-n", ":(glob)*")
@@ -247,8 +249,8 @@ ODD = ("übung.txt", 'quo"te.txt', "tab\there.txt", "new\nline.txt", " space .tx
     redo=dict.fromkeys(ODD, "restored") | {"ganz-neü.txt": "restored"},
     lay=lambda root: [write(root / name, f"{name}\n") for name in ODD],
 )
-async def odd_names(loom: Loom) -> MessageID:
-    return await loom.does(
+async def odd_names(harness: UndoHarness) -> MessageID:
+    return await harness.does(
         bash(
             'for f in *; do grep -q "^" "./$f" && case "$f" in '
             + _odd_pattern()
@@ -267,8 +269,8 @@ def _odd_pattern() -> str:
     redo={"a.txt": "restored", "b.txt": "restored"},
     below="deep",
 )
-async def from_below(loom: Loom) -> MessageID:
-    return await loom.works(
+async def from_below(harness: UndoHarness) -> MessageID:
+    return await harness.works(
         [reads("../a.txt")], [edits("../a.txt", "one", "agent"), bash("echo agent > ../b.txt")]
     )
 
@@ -279,9 +281,9 @@ async def from_below(loom: Loom) -> MessageID:
     redo={"a.txt": "restored", "b.txt": "removed", "new.txt": "restored"},
     repository=False,
 )
-async def no_git(loom: Loom) -> MessageID:
-    a = loom.root / "a.txt"
-    return await loom.works([reads(a)], [edits(a, "one", "agent"), bash("rm b.txt; echo new > new.txt")])
+async def no_git(harness: UndoHarness) -> MessageID:
+    a = harness.root / "a.txt"
+    return await harness.works([reads(a)], [edits(a, "one", "agent"), bash("rm b.txt; echo new > new.txt")])
 
 
 @case(
@@ -289,13 +291,13 @@ async def no_git(loom: Loom) -> MessageID:
     undo={"b.txt": "restored"},
     redo={"b.txt": "removed"},
 )
-async def at_once(loom: Loom) -> MessageID:
-    return await loom.does(bash("rm b.txt"))
+async def at_once(harness: UndoHarness) -> MessageID:
+    return await harness.does(bash("rm b.txt"))
 
 
 @case("a turn that changes nothing")
-async def nothing(loom: Loom) -> MessageID:
-    return await loom.does(reads(loom.root / "a.txt"), bash("true"))
+async def nothing(harness: UndoHarness) -> MessageID:
+    return await harness.does(reads(harness.root / "a.txt"), bash("true"))
 
 
 @case(
@@ -304,8 +306,8 @@ async def nothing(loom: Loom) -> MessageID:
     redo={"a.txt": "restored"},
     then="the commit stays: undo does not touch the repository",
 )
-async def commits(loom: Loom) -> MessageID:
-    return await loom.does(
+async def commits(harness: UndoHarness) -> MessageID:
+    return await harness.does(
         bash("echo agent >> a.txt; git -c user.name=A -c user.email=a@example.test commit -qam agent")
     )
 
@@ -319,9 +321,9 @@ async def commits(loom: Loom) -> MessageID:
     mine={"a.txt": b"agent\ntwo\nme\n"},
     redo={},
 )
-async def edited_after(loom: Loom) -> MessageID:
-    a = loom.root / "a.txt"
-    prompt = await loom.works([reads(a)], [edits(a, "one", "agent")])
+async def edited_after(harness: UndoHarness) -> MessageID:
+    a = harness.root / "a.txt"
+    prompt = await harness.works([reads(a)], [edits(a, "one", "agent")])
     write(a, "agent\ntwo\nme\n")
     return prompt
 
@@ -332,9 +334,9 @@ async def edited_after(loom: Loom) -> MessageID:
     mine={"a.txt": b"mine alone\n"},
     redo={"b.txt": "restored"},
 )
-async def edited_one_after(loom: Loom) -> MessageID:
-    prompt = await loom.does(bash("echo agent > a.txt; echo agent > b.txt"))
-    write(loom.root / "a.txt", "mine alone\n")
+async def edited_one_after(harness: UndoHarness) -> MessageID:
+    prompt = await harness.does(bash("echo agent > a.txt; echo agent > b.txt"))
+    write(harness.root / "a.txt", "mine alone\n")
     return prompt
 
 
@@ -343,9 +345,9 @@ async def edited_one_after(loom: Loom) -> MessageID:
     undo={"a.txt": "kept"},
     mine={"a.txt": None},
 )
-async def deleted_after(loom: Loom) -> MessageID:
-    prompt = await loom.does(bash("echo agent > a.txt"))
-    (loom.root / "a.txt").unlink()
+async def deleted_after(harness: UndoHarness) -> MessageID:
+    prompt = await harness.does(bash("echo agent > a.txt"))
+    (harness.root / "a.txt").unlink()
     return prompt
 
 
@@ -354,9 +356,9 @@ async def deleted_after(loom: Loom) -> MessageID:
     undo={"new.txt": "kept"},
     mine={"new.txt": b"agent\nme\n"},
 )
-async def continued(loom: Loom) -> MessageID:
-    prompt = await loom.does(writes(loom.root / "new.txt", "agent\n"))
-    write(loom.root / "new.txt", "agent\nme\n")
+async def continued(harness: UndoHarness) -> MessageID:
+    prompt = await harness.does(writes(harness.root / "new.txt", "agent\n"))
+    write(harness.root / "new.txt", "agent\nme\n")
     return prompt
 
 
@@ -366,9 +368,9 @@ async def continued(loom: Loom) -> MessageID:
     mine={"b.txt": b"me\n"},
     redo={"a.txt": "restored", "new.txt": "restored"},
 )
-async def beside_thinking(loom: Loom) -> MessageID:
-    a, b = loom.root / "a.txt", loom.root / "b.txt"
-    return await loom.works(
+async def beside_thinking(harness: UndoHarness) -> MessageID:
+    a, b = harness.root / "a.txt", harness.root / "b.txt"
+    return await harness.works(
         [reads(a)],
         [lambda: write(b, "me\n"), edits(a, "one", "agent")],
         [bash("echo new > new.txt")],
@@ -381,9 +383,9 @@ async def beside_thinking(loom: Loom) -> MessageID:
     mine={"b.txt": b"me\n"},
     redo={"a.txt": "restored"},
 )
-async def beside_tool(loom: Loom) -> MessageID:
-    a, b = loom.root / "a.txt", loom.root / "b.txt"
-    return await loom.works([reads(a)], [edits(a, "one", "agent"), lambda: write(b, "me\n")])
+async def beside_tool(harness: UndoHarness) -> MessageID:
+    a, b = harness.root / "a.txt", harness.root / "b.txt"
+    return await harness.works([reads(a)], [edits(a, "one", "agent"), lambda: write(b, "me\n")])
 
 
 @case(
@@ -393,9 +395,9 @@ async def beside_tool(loom: Loom) -> MessageID:
     redo={"a.txt": "restored"},
     then="it is as the person left it",
 )
-async def between(loom: Loom) -> MessageID:
-    a = loom.root / "a.txt"
-    return await loom.works(
+async def between(harness: UndoHarness) -> MessageID:
+    a = harness.root / "a.txt"
+    return await harness.works(
         [bash("echo agent > a.txt")],
         [lambda: write(a, "me\n"), reads(a)],
         [edits(a, "me", "agent again")],
@@ -408,9 +410,9 @@ async def between(loom: Loom) -> MessageID:
     mine={"x/mine.txt": b"me\n"},
     redo={"x/new.txt": "restored"},
 )
-async def inside(loom: Loom) -> MessageID:
-    prompt = await loom.does(writes(loom.root / "x/new.txt", "agent\n"))
-    write(loom.root / "x/mine.txt", "me\n")
+async def inside(harness: UndoHarness) -> MessageID:
+    prompt = await harness.does(writes(harness.root / "x/new.txt", "agent\n"))
+    write(harness.root / "x/mine.txt", "me\n")
     return prompt
 
 
@@ -422,8 +424,8 @@ async def inside(loom: Loom) -> MessageID:
     lay=lambda root: (write(root / "b.txt", "staged\n"), git(root, "add", "b.txt")),
     then="the index is as it was",
 )
-async def staged(loom: Loom) -> MessageID:
-    return await loom.does(bash("echo agent > a.txt"))
+async def staged(harness: UndoHarness) -> MessageID:
+    return await harness.does(bash("echo agent > a.txt"))
 
 
 # --- what cannot be taken back, and is said to be ---
@@ -432,7 +434,7 @@ async def staged(loom: Loom) -> MessageID:
 def _add_submodule(root: Path) -> None:
     other = root.parent / "other"
     write(other / "inner.txt", "inner\n")
-    as_repository(other)
+    init_repository(other)
     git(root, "submodule", "--quiet", "add", str(other), "sub")
     git(root, "commit", "-qm", "two")
 
@@ -444,8 +446,8 @@ def _add_submodule(root: Path) -> None:
     redo={},
     lay=_add_submodule,
 )
-async def submodule(loom: Loom) -> MessageID:
-    return await loom.does(bash("echo agent > sub/inner.txt"))
+async def submodule(harness: UndoHarness) -> MessageID:
+    return await harness.does(bash("echo agent > sub/inner.txt"))
 
 
 @case(
@@ -453,21 +455,21 @@ async def submodule(loom: Loom) -> MessageID:
     undo={"within": "uncovered", "a.txt": "restored"},
     left={"within/w.txt": b"agent\n"},
     redo={"a.txt": "restored"},
-    lay=lambda root: (write(root / "within/w.txt", "w\n"), as_repository(root / "within")),
+    lay=lambda root: (write(root / "within/w.txt", "w\n"), init_repository(root / "within")),
 )
-async def nested(loom: Loom) -> MessageID:
-    return await loom.does(bash("echo agent > within/w.txt; echo agent > a.txt"))
+async def nested(harness: UndoHarness) -> MessageID:
+    return await harness.does(bash("echo agent > within/w.txt; echo agent > a.txt"))
 
 
 @case(
     "a tool edits a file in a repository within",
     undo={"within/w.txt": "restored"},
     redo={"within/w.txt": "restored"},
-    lay=lambda root: (write(root / "within/w.txt", "w\n"), as_repository(root / "within")),
+    lay=lambda root: (write(root / "within/w.txt", "w\n"), init_repository(root / "within")),
 )
-async def nested_by_tool(loom: Loom) -> MessageID:
-    w = loom.root / "within/w.txt"
-    return await loom.works([reads(w)], [edits(w, "w", "agent")])
+async def nested_by_tool(harness: UndoHarness) -> MessageID:
+    w = harness.root / "within/w.txt"
+    return await harness.works([reads(w)], [edits(w, "w", "agent")])
 
 
 HUGE = b"x" * 2000
@@ -481,8 +483,8 @@ HUGE = b"x" * 2000
     lay=lambda root: write(root / "huge.bin", HUGE),
     config={"experimental": {"weft": {"snapshots": {"maxFileBytes": 1000}}}},
 )
-async def huge(loom: Loom) -> MessageID:
-    return await loom.does(bash("echo agent > huge.bin; echo agent > a.txt"))
+async def huge(harness: UndoHarness) -> MessageID:
+    return await harness.does(bash("echo agent > huge.bin; echo agent > a.txt"))
 
 
 @case(
@@ -490,8 +492,8 @@ async def huge(loom: Loom) -> MessageID:
     left={"build/out.log": b"agent\n"},
     then="it is not seen, and not said: what is ignored is kept for tools alone",
 )
-async def ignored_by_command(loom: Loom) -> MessageID:
-    return await loom.does(bash("echo agent > build/out.log"))
+async def ignored_by_command(harness: UndoHarness) -> MessageID:
+    return await harness.does(bash("echo agent > build/out.log"))
 
 
 @case(
@@ -499,9 +501,11 @@ async def ignored_by_command(loom: Loom) -> MessageID:
     undo={"kept.log": "restored"},
     redo={"kept.log": "restored"},
 )
-async def ignored_by_both(loom: Loom) -> MessageID:
-    log = loom.root / "kept.log"
-    return await loom.works([reads(log)], [edits(log, "ignored", "agent")], [bash("echo more >> kept.log")])
+async def ignored_by_both(harness: UndoHarness) -> MessageID:
+    log = harness.root / "kept.log"
+    return await harness.works(
+        [reads(log)], [edits(log, "ignored", "agent")], [bash("echo more >> kept.log")]
+    )
 
 
 @case(
@@ -510,18 +514,18 @@ async def ignored_by_both(loom: Loom) -> MessageID:
     redo={"a.txt": "restored", "b.txt": "restored"},
     then="nobody can tell who it was: it counts as the command's, is said, and comes back with a redo",
 )
-async def beside_command(loom: Loom) -> MessageID:
-    ready, done = loom.root.parent / "ready", loom.root.parent / "done"
+async def beside_command(harness: UndoHarness) -> MessageID:
+    ready, done = harness.root.parent / "ready", harness.root.parent / "done"
 
     def person() -> None:
         while not ready.exists():
             done.parent.stat()
-        write(loom.root / "b.txt", "me\n")
+        write(harness.root / "b.txt", "me\n")
         write(done, "")
 
     sitting = Thread(target=person)
     sitting.start()
-    prompt = await loom.does(
+    prompt = await harness.does(
         bash(f"echo agent > a.txt; touch '{ready}'; until [ -e '{done}' ]; do sleep 0.01; done")
     )
     sitting.join()

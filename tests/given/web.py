@@ -14,7 +14,7 @@ class Answer(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Asked(NamedTuple):
+class WebRequest(NamedTuple):
     method: str
     path: str
     headers: dict[str, str]
@@ -23,19 +23,19 @@ class Asked(NamedTuple):
 
 class Web(NamedTuple):
     url: str
-    asked: list[Asked]
+    asked: list[WebRequest]
 
 
 @contextmanager
 def open_web(pages: Mapping[str, Answer]) -> Iterator[Web]:
     """Serves `pages` by path, whatever the method; any other path is a 404."""
-    asked: list[Asked] = []
+    asked: list[WebRequest] = []
 
-    class Desk(BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             length = int(self.headers.get("content-length") or 0)
             headers = {name.lower(): value for name, value in self.headers.items()}
-            asked.append(Asked(self.command, self.path, headers, self.rfile.read(length)))
+            asked.append(WebRequest(self.command, self.path, headers, self.rfile.read(length)))
             page = pages.get(self.path, Answer(b"no such page", 404, "text/plain"))
             self.send_response(page.status)
             self.send_header("content-type", page.kind)
@@ -51,7 +51,7 @@ def open_web(pages: Mapping[str, Answer]) -> Iterator[Web]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Desk)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -7,8 +7,8 @@ from pathlib import Path
 from acp import text_block
 from acp.schema import AcpMcpServer, McpServerStdio
 
-from given.cast import Cast
 from given.editor import FORMS, Editor, open_editor, refused
+from given.prompt_keyed_provider import PromptKeyedProvider
 from weft.host.clock import SystemClock
 from weft.provider.scripted import End, Fail, Say, Think, UseTool, Wait
 
@@ -21,31 +21,31 @@ GOOD_SERVER = McpServerStdio(name="good", command=sys.executable, args=[str(GOOD
 
 async def test_a_prompt_is_told_as_it_goes_and_ends_with_its_reason(tmp_path: Path) -> None:
     script = [Think(text="let me see"), Say(text="I look."), READ], [Say(text="It says hello.")]
-    async with open_editor(tmp_path, *script) as desk:
-        session = await desk.new()
-        answer = await desk.editor.say(session, "what does it say?")
+    async with open_editor(tmp_path, *script) as connection:
+        session = await connection.new()
+        answer = await connection.editor.say(session, "what does it say?")
         assert answer.stop_reason == "end_turn"
         assert answer.usage.total_tokens > 0
-        assert desk.editor.words() == "I look.It says hello."
-        assert desk.editor.words("agent_thought_chunk") == "let me see"
-        call = desk.editor.call("read")
+        assert connection.editor.words() == "I look.It says hello."
+        assert connection.editor.words("agent_thought_chunk") == "let me see"
+        call = connection.editor.call("read")
         assert (call["status"], call["title"]) == ("completed", "Read hello.txt")
-        assert call["locations"] == [{"path": str(desk.project / "hello.txt")}]
+        assert call["locations"] == [{"path": str(connection.project / "hello.txt")}]
         assert "hello there" in call["content"][0]["content"]["text"]
-        used = desk.editor.updates("usage_update")[-1]
+        used = connection.editor.updates("usage_update")[-1]
         assert (used.size, used.cost.currency) == (200_000, "USD")
         assert used.cost.amount > 0
-        assert {id for id, _ in desk.editor.told} == {session}
-        assert desk.notes == []
+        assert {id for id, _ in connection.editor.told} == {session}
+        assert connection.notes == []
 
 
 async def test_an_edit_is_asked_for_with_its_diff_and_shown_whole_once_made(tmp_path: Path) -> None:
-    async with open_editor(tmp_path, [READ], [EDIT], [Say(text="Done.")], config=ASK) as desk:
-        session = await desk.new()
-        assert (await desk.editor.say(session, "greet me")).stop_reason == "end_turn"
-        [(asked_in, asked, options)] = desk.editor.asked
-        path = str(desk.project / "hello.txt")
-        assert (asked_in, asked.tool_call_id) == (session, desk.editor.call("edit")["tool_call_id"])
+    async with open_editor(tmp_path, [READ], [EDIT], [Say(text="Done.")], config=ASK) as connection:
+        session = await connection.new()
+        assert (await connection.editor.say(session, "greet me")).stop_reason == "end_turn"
+        [(asked_in, asked, options)] = connection.editor.asked
+        path = str(connection.project / "hello.txt")
+        assert (asked_in, asked.tool_call_id) == (session, connection.editor.call("edit")["tool_call_id"])
         assert [(each.path, each.old_text, each.new_text) for each in asked.content] == [
             (path, "there", "you")
         ]
@@ -54,40 +54,42 @@ async def test_an_edit_is_asked_for_with_its_diff_and_shown_whole_once_made(tmp_
             ("always", "allow_always"),
             ("reject", "reject_once"),
         ]
-        call = desk.editor.call("edit")
+        call = connection.editor.call("edit")
         assert (call["status"], call["title"]) == ("completed", "Edit hello.txt")
         assert call["content"] == [
             {"type": "diff", "path": path, "old_text": "hello there\n", "new_text": "hello you\n"}
         ]
-        assert (desk.project / "hello.txt").read_text() == "hello you\n"
+        assert (connection.project / "hello.txt").read_text() == "hello you\n"
 
 
 async def test_what_is_rejected_or_dismissed_is_not_done(tmp_path: Path) -> None:
     for number, chosen in enumerate(("reject", None)):
         editor = Editor(lambda _, __, chosen=chosen: chosen)
         at = tmp_path / str(number)
-        async with open_editor(at, [READ], [EDIT], [Say(text="never")], editor=editor, config=ASK) as desk:
-            assert (await editor.say(await desk.new(), "greet me")).stop_reason == "end_turn"
+        async with open_editor(
+            at, [READ], [EDIT], [Say(text="never")], editor=editor, config=ASK
+        ) as connection:
+            assert (await editor.say(await connection.new(), "greet me")).stop_reason == "end_turn"
             assert editor.call("edit")["status"] == "failed"
-            assert (desk.project / "hello.txt").read_text() == "hello there\n"
+            assert (connection.project / "hello.txt").read_text() == "hello there\n"
 
 
 async def test_what_is_always_allowed_is_asked_once(tmp_path: Path) -> None:
     again = UseTool(tool="edit", input={"filePath": "hello.txt", "oldString": "you", "newString": "all"})
     editor = Editor(lambda _, __: "always")
     script = [READ], [EDIT], [again], [Say(text="Done.")]
-    async with open_editor(tmp_path, *script, editor=editor, config=ASK) as desk:
-        await editor.say(await desk.new(), "greet us")
+    async with open_editor(tmp_path, *script, editor=editor, config=ASK) as connection:
+        await editor.say(await connection.new(), "greet us")
         assert len(editor.asked) == 1
-        assert (desk.project / "hello.txt").read_text() == "hello all\n"
+        assert (connection.project / "hello.txt").read_text() == "hello all\n"
 
 
 async def test_a_file_that_is_written_over_is_shown_with_what_it_held(tmp_path: Path) -> None:
     over = UseTool(tool="write", input={"filePath": "hello.txt", "content": "new\n"})
     made = UseTool(tool="write", input={"filePath": "made.txt", "content": "made\n"})
-    async with open_editor(tmp_path, [READ], [over], [made], [Say(text="Done.")]) as desk:
-        await desk.editor.say(await desk.new(), "write")
-        diffs = [call["content"] for call in desk.editor.calls().values() if call["kind"] == "edit"]
+    async with open_editor(tmp_path, [READ], [over], [made], [Say(text="Done.")]) as connection:
+        await connection.editor.say(await connection.new(), "write")
+        diffs = [call["content"] for call in connection.editor.calls().values() if call["kind"] == "edit"]
         assert [(each.get("old_text"), each["new_text"]) for [each] in diffs] == [
             ("hello there\n", "new\n"),
             (None, "made\n"),
@@ -101,16 +103,18 @@ async def test_a_session_is_loaded_as_it_was_told_in_another_process(tmp_path: P
         [UseTool(tool="todowrite", input=todo)],
         [Say(text="So.")],
     )
-    async with open_editor(tmp_path, *script) as desk:
-        session = await desk.new()
-        await desk.editor.say(session, "look at it")
-        first = desk.editor
+    async with open_editor(tmp_path, *script) as connection:
+        session = await connection.new()
+        await connection.editor.say(session, "look at it")
+        first = connection.editor
     assert [(each.content, each.status) for each in first.updates("plan")[-1].entries] == [
         ("greet", "in_progress")
     ]
-    async with open_editor(tmp_path, [Say(text="Again.")]) as desk:
-        loaded = await desk.agent.load_session(cwd=str(desk.project), session_id=session, mcp_servers=[])
-        again = desk.editor
+    async with open_editor(tmp_path, [Say(text="Again.")]) as connection:
+        loaded = await connection.agent.load_session(
+            cwd=str(connection.project), session_id=session, mcp_servers=[]
+        )
+        again = connection.editor
         assert loaded.modes.current_mode_id == "build"
         assert again.words("user_message_chunk") == "look at it"
         assert (again.words(), again.words("agent_thought_chunk")) == (
@@ -124,75 +128,81 @@ async def test_a_session_is_loaded_as_it_was_told_in_another_process(tmp_path: P
 
 
 async def test_a_session_is_listed_resumed_forked_and_closed(tmp_path: Path) -> None:
-    async with open_editor(tmp_path, [Say(text="One.")], [Say(text="Two.")], [Say(text="Three.")]) as desk:
-        session, cwd = await desk.new(), str(desk.project)
-        await desk.editor.say(session, "count")
-        [listed] = (await desk.agent.list_sessions(cwd=cwd)).sessions
+    async with open_editor(
+        tmp_path, [Say(text="One.")], [Say(text="Two.")], [Say(text="Three.")]
+    ) as connection:
+        session, cwd = await connection.new(), str(connection.project)
+        await connection.editor.say(session, "count")
+        [listed] = (await connection.agent.list_sessions(cwd=cwd)).sessions
         assert (listed.session_id, listed.cwd) == (session, cwd)
-        await desk.agent.close_session(session_id=session)
-        assert (await refused(desk.editor.say(session, "on"))).code == -32002
-        await desk.agent.resume_session(session_id=session, cwd=cwd, mcp_servers=[])
-        await desk.editor.say(session, "on")
-        forked = await desk.agent.fork_session(session_id=session, cwd=cwd, mcp_servers=[])
-        await desk.editor.say(forked.session_id, "on")
-        assert desk.editor.words() == "One.Two.Three."
-        assert len((await desk.agent.list_sessions()).sessions) == 2
+        await connection.agent.close_session(session_id=session)
+        assert (await refused(connection.editor.say(session, "on"))).code == -32002
+        await connection.agent.resume_session(session_id=session, cwd=cwd, mcp_servers=[])
+        await connection.editor.say(session, "on")
+        forked = await connection.agent.fork_session(session_id=session, cwd=cwd, mcp_servers=[])
+        await connection.editor.say(forked.session_id, "on")
+        assert connection.editor.words() == "One.Two.Three."
+        assert len((await connection.agent.list_sessions()).sessions) == 2
 
 
 async def test_a_prompt_is_cancelled_while_the_editor_asks_and_the_next_one_goes_on(tmp_path: Path) -> None:
     editor = Editor()
     editor.hold = asyncio.Event()
     script = [READ], [EDIT], [Say(text="Well then.")]
-    async with open_editor(tmp_path, *script, editor=editor, config=ASK) as desk:
-        session = await desk.new()
+    async with open_editor(tmp_path, *script, editor=editor, config=ASK) as connection:
+        session = await connection.new()
         prompting = asyncio.ensure_future(editor.say(session, "greet me"))
         await editor.waiting.wait()
-        await desk.agent.cancel(session_id=session)
+        await connection.agent.cancel(session_id=session)
         assert (await prompting).stop_reason == "cancelled"
         assert editor.call("edit")["status"] == "failed"
         assert (await editor.say(session, "never mind")).stop_reason == "end_turn"
-        assert (desk.project / "hello.txt").read_text() == "hello there\n"
+        assert (connection.project / "hello.txt").read_text() == "hello there\n"
 
 
 async def test_one_prompt_at_a_time_and_one_right_after_a_cancel_waits_for_its_end(tmp_path: Path) -> None:
-    async with open_editor(tmp_path, [Say(text="Well."), Wait(seconds=600)], [Say(text="Here.")]) as desk:
-        session = await desk.new()
-        first = asyncio.ensure_future(desk.editor.say(session, "one"))
-        await desk.editor.until("agent_message_chunk")
-        assert (await refused(desk.editor.say(session, "two"))).code == -32600
-        await desk.agent.cancel(session_id=session)
-        third = asyncio.ensure_future(desk.editor.say(session, "three"))
+    async with open_editor(
+        tmp_path, [Say(text="Well."), Wait(seconds=600)], [Say(text="Here.")]
+    ) as connection:
+        session = await connection.new()
+        first = asyncio.ensure_future(connection.editor.say(session, "one"))
+        await connection.editor.until("agent_message_chunk")
+        assert (await refused(connection.editor.say(session, "two"))).code == -32600
+        await connection.agent.cancel(session_id=session)
+        third = asyncio.ensure_future(connection.editor.say(session, "three"))
         assert (await first).stop_reason == "cancelled"
         assert (await third).stop_reason == "end_turn"
-        assert desk.editor.words() == "Well.Here."
-        await desk.agent.cancel(session_id=session)  # nothing goes on: nothing happens
-        assert desk.notes == []
+        assert connection.editor.words() == "Well.Here."
+        await connection.agent.cancel(session_id=session)  # nothing goes on: nothing happens
+        assert connection.notes == []
 
 
 async def test_the_mode_is_the_agent_that_answers(tmp_path: Path) -> None:
-    async with open_editor(tmp_path, [Say(text="A plan.")]) as desk:
-        made = await desk.agent.new_session(cwd=str(desk.project), mcp_servers=[])
+    async with open_editor(tmp_path, [Say(text="A plan.")]) as connection:
+        made = await connection.agent.new_session(cwd=str(connection.project), mcp_servers=[])
         session = made.session_id
         assert made.modes.current_mode_id == "build"
         assert {"build", "plan"} <= {mode.id for mode in made.modes.available_modes}
-        await desk.agent.set_session_mode(session_id=session, mode_id="plan")
-        await desk.editor.say(session, "plan it")
-        loaded = await desk.agent.load_session(cwd=str(desk.project), session_id=session, mcp_servers=[])
+        await connection.agent.set_session_mode(session_id=session, mode_id="plan")
+        await connection.editor.say(session, "plan it")
+        loaded = await connection.agent.load_session(
+            cwd=str(connection.project), session_id=session, mcp_servers=[]
+        )
         assert loaded.modes.current_mode_id == "plan"
-        wrong = await refused(desk.agent.set_session_mode(session_id=session, mode_id="dance"))
+        wrong = await refused(connection.agent.set_session_mode(session_id=session, mode_id="dance"))
         assert (wrong.code, "there are build, plan" in str(wrong)) == (-32002, True)
 
 
 async def test_the_model_is_chosen_among_those_there_are(tmp_path: Path) -> None:
-    async with open_editor(tmp_path, [Say(text="Hello.")]) as desk:
-        made = await desk.agent.new_session(cwd=str(desk.project), mcp_servers=[])
+    async with open_editor(tmp_path, [Say(text="Hello.")]) as connection:
+        made = await connection.agent.new_session(cwd=str(connection.project), mcp_servers=[])
         session, [mode, model] = made.session_id, made.config_options
         assert (mode.current_value, model.current_value) == ("build", "default")
         assert "scripted/test" in {each.value for each in model.options}
-        choose = desk.agent.set_config_option
+        choose = connection.agent.set_config_option
         chosen = await choose(session_id=session, config_id="model", value="scripted/test")
         assert chosen.config_options[1].current_value == "scripted/test"
-        await desk.editor.say(session, "hello")
+        await connection.editor.say(session, "hello")
         chosen = await choose(session_id=session, config_id="mode", value="plan")
         assert chosen.config_options[0].current_value == "plan"
         wrong = await refused(choose(session_id=session, config_id="model", value="scripted/tset"))
@@ -204,18 +214,18 @@ async def test_the_model_is_chosen_among_those_there_are(tmp_path: Path) -> None
 async def test_a_slash_command_is_run_and_a_path_is_not_one(tmp_path: Path) -> None:
     config = {"command": {"greet": {"template": "Say hello to $ARGUMENTS", "description": "greet somebody"}}}
     script = [Say(text="Hello, ada.")], [Say(text="A path.")], [Say(text="In short: hello.")]
-    async with open_editor(tmp_path, *script, config=config) as desk:
-        session = await desk.new()
-        await desk.editor.say(session, "/greet ada")
-        listed = desk.editor.updates("available_commands_update")[0].available_commands
+    async with open_editor(tmp_path, *script, config=config) as connection:
+        session = await connection.new()
+        await connection.editor.say(session, "/greet ada")
+        listed = connection.editor.updates("available_commands_update")[0].available_commands
         assert {"greet", "init", "compact"} <= {each.name for each in listed}
         assert next(each for each in listed if each.name == "greet").input.root.hint == "$ARGUMENTS"
-        await desk.editor.say(session, "/usr/bin is what?")
-        assert (await desk.editor.say(session, "/compact")).stop_reason == "end_turn"
-        assert "In short: hello." in desk.editor.words("agent_thought_chunk")
-        desk.editor.told.clear()
-        await desk.agent.load_session(cwd=str(desk.project), session_id=session, mcp_servers=[])
-        assert desk.editor.words("user_message_chunk") == "Say hello to ada/usr/bin is what?"
+        await connection.editor.say(session, "/usr/bin is what?")
+        assert (await connection.editor.say(session, "/compact")).stop_reason == "end_turn"
+        assert "In short: hello." in connection.editor.words("agent_thought_chunk")
+        connection.editor.told.clear()
+        await connection.agent.load_session(cwd=str(connection.project), session_id=session, mcp_servers=[])
+        assert connection.editor.words("user_message_chunk") == "Say hello to ada/usr/bin is what?"
 
 
 QUESTION = UseTool(
@@ -237,8 +247,8 @@ QUESTION = UseTool(
 
 async def test_a_question_is_a_choice_in_every_editor(tmp_path: Path) -> None:
     editor = Editor(lambda _, __: "1")
-    async with open_editor(tmp_path, [QUESTION], [Say(text="Hey it is.")], editor=editor) as desk:
-        await editor.say(await desk.new(), "ask me")
+    async with open_editor(tmp_path, [QUESTION], [Say(text="Hey it is.")], editor=editor) as connection:
+        await editor.say(await connection.new(), "ask me")
         [(_, call, options)] = editor.asked
         assert (call.title, [each.name for each in options]) == (
             "Which greeting?",
@@ -253,8 +263,8 @@ async def test_a_question_is_a_form_where_there_are_forms(tmp_path: Path) -> Non
     ):
         editor, at = Editor(), tmp_path / str(number)
         editor.fill_in = filled
-        async with open_editor(at, [QUESTION], [Say(text="So.")], editor=editor, able=FORMS) as desk:
-            await editor.say(await desk.new(), "ask me")
+        async with open_editor(at, [QUESTION], [Say(text="So.")], editor=editor, able=FORMS) as connection:
+            await editor.say(await connection.new(), "ask me")
             [(_, form)] = editor.forms
             assert list(form.requested_schema.properties) == ["answer0", "own0"]
             assert f'"Which greeting?"="{said}"' in editor.call("other")["content"][0]["content"]["text"]
@@ -266,36 +276,36 @@ async def test_a_question_is_about_the_call_that_the_editor_was_told_of(tmp_path
         editor = Editor(lambda _, __: "0")
         editor.fill_in = {"answer0": "hello"}
         at = tmp_path / str(number)
-        async with open_editor(at, [QUESTION], [Say(text="Done.")], editor=editor, able=able) as desk:
-            await editor.say(await desk.new(), "ask me")
+        async with open_editor(at, [QUESTION], [Say(text="Done.")], editor=editor, able=able) as connection:
+            await editor.say(await connection.new(), "ask me")
             asked = [call.tool_call_id for _, call, _ in editor.asked]
             asked += [mode.tool_call_id for _, mode in editor.forms]
             assert asked == [editor.call("other")["tool_call_id"]]
 
 
 async def test_a_session_is_deleted_whether_it_is_open_or_not(tmp_path: Path) -> None:
-    async with open_editor(tmp_path, [Say(text="Hi.")]) as desk:
-        first, second = await desk.new(), await desk.new()
-        await desk.editor.say(first, "hello")
-        await desk.agent.close_session(session_id=second)
+    async with open_editor(tmp_path, [Say(text="Hi.")]) as connection:
+        first, second = await connection.new(), await connection.new()
+        await connection.editor.say(first, "hello")
+        await connection.agent.close_session(session_id=second)
         for session in (first, second):
-            assert await desk.agent._conn.send_request("session/delete", {"sessionId": session}) == {}
-        listed = await desk.agent.list_sessions(cwd=str(desk.project))
+            assert await connection.agent._conn.send_request("session/delete", {"sessionId": session}) == {}
+        listed = await connection.agent.list_sessions(cwd=str(connection.project))
         assert listed.sessions == []
-        assert (await refused(desk.editor.say(first, "again"))).code == -32002
-        gone = await refused(desk.agent._conn.send_request("session/delete", {"sessionId": first}))
+        assert (await refused(connection.editor.say(first, "again"))).code == -32002
+        gone = await refused(connection.agent._conn.send_request("session/delete", {"sessionId": first}))
         assert gone.code == -32002
-        odd = await refused(desk.agent._conn.send_request("session/delete", {}))
+        odd = await refused(connection.agent._conn.send_request("session/delete", {}))
         assert odd.code == -32602
-        unknown = await refused(desk.agent.ext_method("session/none", {}))
+        unknown = await refused(connection.agent.ext_method("session/none", {}))
         assert unknown.code == -32601
 
 
 async def test_a_question_that_is_dismissed_ends_the_run(tmp_path: Path) -> None:
-    async with open_editor(tmp_path, [QUESTION], [Say(text="never")], able=FORMS) as desk:
-        assert (await desk.editor.say(await desk.new(), "ask me")).stop_reason == "end_turn"
-        assert desk.editor.call("other")["status"] == "failed"
-        assert desk.editor.words() == ""
+    async with open_editor(tmp_path, [QUESTION], [Say(text="never")], able=FORMS) as connection:
+        assert (await connection.editor.say(await connection.new(), "ask me")).stop_reason == "end_turn"
+        assert connection.editor.call("other")["status"] == "failed"
+        assert connection.editor.words() == ""
 
 
 async def test_what_a_child_wants_is_asked_in_the_session_that_sent_it(tmp_path: Path) -> None:
@@ -306,66 +316,70 @@ async def test_what_a_child_wants_is_asked_in_the_session_that_sent_it(tmp_path:
         "greet me": [[task], [Say(text="Done.")]],
         "go and greet": [[READ], [EDIT], [Say(text="I greeted.")]],
     }
-    cast = Cast(scripts, SystemClock())
-    async with open_editor(tmp_path, provider=cast, config=ASK) as desk:
-        session = await desk.new()
-        await desk.editor.say(session, "greet me")
-        [(asked_in, asked, _)] = desk.editor.asked
+    provider = PromptKeyedProvider(scripts, SystemClock())
+    async with open_editor(tmp_path, provider=provider, config=ASK) as connection:
+        session = await connection.new()
+        await connection.editor.say(session, "greet me")
+        [(asked_in, asked, _)] = connection.editor.asked
         assert (asked_in, asked.title) == (session, "edit hello.txt")
         assert "-hello there" in asked.content[0].content.text
-        assert {id for id, _ in desk.editor.told} == {session}
-        assert desk.editor.words() == "Done."
-        [task_call] = desk.editor.calls().values()
+        assert {id for id, _ in connection.editor.told} == {session}
+        assert connection.editor.words() == "Done."
+        [task_call] = connection.editor.calls().values()
         assert (task_call["kind"], task_call["status"]) == ("think", "completed")
-        assert (desk.project / "hello.txt").read_text() == "hello you\n"
+        assert (connection.project / "hello.txt").read_text() == "hello you\n"
 
 
 async def test_why_it_ended_is_said_in_the_words_of_the_protocol(tmp_path: Path) -> None:
     script = [Say(text="Much"), End(reason="length")], [Say(text="No."), End(reason="content-filter")]
-    async with open_editor(tmp_path, *script) as desk:
-        session = await desk.new()
-        assert (await desk.editor.say(session, "much")).stop_reason == "max_tokens"
-        assert (await desk.editor.say(session, "bad")).stop_reason == "refusal"
+    async with open_editor(tmp_path, *script) as connection:
+        session = await connection.new()
+        assert (await connection.editor.say(session, "much")).stop_reason == "max_tokens"
+        assert (await connection.editor.say(session, "bad")).stop_reason == "refusal"
 
 
 async def test_a_failure_is_an_error_with_its_words_and_the_next_prompt_goes_on(tmp_path: Path) -> None:
     script = [Fail(message="the API is out of order", status=400)], [Say(text="Better.")]
-    async with open_editor(tmp_path, *script) as desk:
-        session = await desk.new()
-        failed = await refused(desk.editor.say(session, "hello"))
+    async with open_editor(tmp_path, *script) as connection:
+        session = await connection.new()
+        failed = await refused(connection.editor.say(session, "hello"))
         assert (failed.code, str(failed)) == (-32603, "the API is out of order")
-        assert (await desk.editor.say(session, "again")).stop_reason == "end_turn"
+        assert (await connection.editor.say(session, "again")).stop_reason == "end_turn"
 
 
 async def test_what_cannot_be_meant_is_refused_by_name(tmp_path: Path) -> None:
-    async with open_editor(tmp_path) as desk:
-        new, nowhere = desk.agent.new_session, str(tmp_path / "nowhere")
+    async with open_editor(tmp_path) as connection:
+        new, nowhere = connection.agent.new_session, str(tmp_path / "nowhere")
         assert "cwd" in str(await refused(new(cwd="here", mcp_servers=[])))
         assert "there is no such directory" in str(await refused(new(cwd=nowhere, mcp_servers=[])))
-        beside = await refused(new(cwd=str(desk.project), mcp_servers=[], additional_directories=["/"]))
+        beside = await refused(new(cwd=str(connection.project), mcp_servers=[], additional_directories=["/"]))
         assert (beside.code, "more than one directory" in str(beside)) == (-32602, True)
         unknown = "ses_000000000000aaaaaaaaaaaaaa"
-        assert (await refused(desk.editor.say(unknown, "hello"))).code == -32002
-        load = desk.agent.load_session
-        assert (await refused(load(cwd=str(desk.project), session_id=unknown, mcp_servers=[]))).code == -32002
-        assert (await refused(load(cwd=str(desk.project), session_id="../x", mcp_servers=[]))).code == -32002
-        assert (await refused(desk.agent.authenticate(method_id="by-magic"))).code == -32002
-        await desk.agent.authenticate(method_id="weft-auth-login")
-        await desk.agent.cancel(session_id=unknown)
-        assert (await desk.agent.list_sessions()).sessions == []
+        assert (await refused(connection.editor.say(unknown, "hello"))).code == -32002
+        load = connection.agent.load_session
+        assert (
+            await refused(load(cwd=str(connection.project), session_id=unknown, mcp_servers=[]))
+        ).code == -32002
+        assert (
+            await refused(load(cwd=str(connection.project), session_id="../x", mcp_servers=[]))
+        ).code == -32002
+        assert (await refused(connection.agent.authenticate(method_id="by-magic"))).code == -32002
+        await connection.agent.authenticate(method_id="weft-auth-login")
+        await connection.agent.cancel(session_id=unknown)
+        assert (await connection.agent.list_sessions()).sessions == []
 
 
 async def test_servers_that_an_editor_brings_are_asked_and_those_in_trouble_named(tmp_path: Path) -> None:
     bad = McpServerStdio(name="bad", command=str(tmp_path / "nothing"), args=[], env=[])
     far = AcpMcpServer(type="acp", name="far", server_id="1")
-    cast = Cast({"look": [[Say(text="I see.")]]}, SystemClock())
+    provider = PromptKeyedProvider({"look": [[Say(text="I see.")]]}, SystemClock())
     patient = {"experimental": {"weft": {"mcp": {"wait": 60}}}}
-    async with open_editor(tmp_path, provider=cast, config=patient) as desk:
-        session = await desk.new(mcp_servers=[GOOD_SERVER, bad, far])
-        await desk.editor.say(session, "look")
-        [request] = [each for each in cast.requests if each.tools]
+    async with open_editor(tmp_path, provider=provider, config=patient) as connection:
+        session = await connection.new(mcp_servers=[GOOD_SERVER, bad, far])
+        await connection.editor.say(session, "look")
+        [request] = [each for each in provider.requests if each.tools]
         assert "good_add" in {tool.name for tool in request.tools}
-        told = desk.editor.words("agent_thought_chunk")
+        told = connection.editor.words("agent_thought_chunk")
         assert "MCP server bad is not connected" in told
         assert "MCP server far: weft cannot reach servers through the editor." in told
         assert "MCP server good is not connected" not in told
@@ -373,9 +387,9 @@ async def test_servers_that_an_editor_brings_are_asked_and_those_in_trouble_name
 
 async def test_what_is_long_is_cut_short(tmp_path: Path) -> None:
     long = UseTool(tool="bash", input={"command": "seq 1 40000", "description": "count " * 400})
-    async with open_editor(tmp_path, [long], [Say(text="Counted.")]) as desk:
-        await desk.editor.say(await desk.new(), "count")
-        call = desk.editor.call("execute")
+    async with open_editor(tmp_path, [long], [Say(text="Counted.")]) as connection:
+        await connection.editor.say(await connection.new(), "count")
+        call = connection.editor.call("execute")
         assert call["title"] == "seq 1 40000"
         assert len(call["content"][0]["content"]["text"]) <= 32_000
         assert len(call["raw_input"]["description"]) <= 4_000
@@ -384,25 +398,29 @@ async def test_what_is_long_is_cut_short(tmp_path: Path) -> None:
 async def test_an_editor_that_hangs_up_leaves_a_settled_session(tmp_path: Path) -> None:
     editor = Editor()
     editor.hold = asyncio.Event()
-    async with open_editor(tmp_path, [READ], [EDIT], editor=editor, config=ASK) as desk:
-        session = await desk.new()
+    async with open_editor(tmp_path, [READ], [EDIT], editor=editor, config=ASK) as connection:
+        session = await connection.new()
         prompting = asyncio.ensure_future(editor.say(session, "greet me"))
         await editor.waiting.wait()
     assert isinstance((await asyncio.gather(prompting, return_exceptions=True))[0], ConnectionError)
-    async with open_editor(tmp_path, [Say(text="Back.")], config=ASK) as desk:
-        await desk.agent.load_session(cwd=str(desk.project), session_id=session, mcp_servers=[])
-        assert desk.editor.call("edit")["status"] == "failed"
-        assert (await desk.editor.say(session, "again")).stop_reason == "end_turn"
+    async with open_editor(tmp_path, [Say(text="Back.")], config=ASK) as connection:
+        await connection.agent.load_session(cwd=str(connection.project), session_id=session, mcp_servers=[])
+        assert connection.editor.call("edit")["status"] == "failed"
+        assert (await connection.editor.say(session, "again")).stop_reason == "end_turn"
 
 
 async def test_what_an_editor_has_open_is_put_before_the_model(tmp_path: Path) -> None:
-    cast = Cast({"look": [[Say(text="I see.")]]}, SystemClock())
-    async with open_editor(tmp_path, provider=cast) as desk:
-        session = await desk.new()
-        link = {"type": "resource_link", "name": "hello.txt", "uri": (desk.project / "hello.txt").as_uri()}
+    provider = PromptKeyedProvider({"look": [[Say(text="I see.")]]}, SystemClock())
+    async with open_editor(tmp_path, provider=provider) as connection:
+        session = await connection.new()
+        link = {
+            "type": "resource_link",
+            "name": "hello.txt",
+            "uri": (connection.project / "hello.txt").as_uri(),
+        }
         held = {"type": "resource", "resource": {"uri": "file:///x/notes.md", "text": "unsaved words"}}
         blocks = [text_block("look"), link, held]
-        await desk.agent.prompt(session_id=session, prompt=blocks)
-        [request] = [each for each in cast.requests if each.tools]
+        await connection.agent.prompt(session_id=session, prompt=blocks)
+        [request] = [each for each in provider.requests if each.tools]
         assert "hello there" in str(request.messages)
         assert "unsaved words" in str(request.messages)

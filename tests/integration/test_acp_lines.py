@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from given.editor import open_pipe
-from given.serving import make_project
+from given.http_server import make_project
 from weft.acp.connection import LineTransport
 from weft.cli.main import run_command
 from weft.provider.scripted import Say

@@ -15,11 +15,13 @@ def bash(command: str, **more: Any) -> UseTool:
     return UseTool(tool="bash", input={"command": command, "description": "try it", **more})
 
 
-async def output_of(desk: Any, session: str) -> list[str]:
+async def output_of(connection: Any, session: str) -> list[str]:
     """The output of every call as the editor shows it when the session is loaded again."""
-    loaded = await desk.agent.load_session(cwd=str(desk.project), session_id=session, mcp_servers=[])
+    loaded = await connection.agent.load_session(
+        cwd=str(connection.project), session_id=session, mcp_servers=[]
+    )
     assert loaded is not None
-    return [call["content"][-1]["content"]["text"] for call in desk.editor.calls().values()]
+    return [call["content"][-1]["content"]["text"] for call in connection.editor.calls().values()]
 
 
 async def test_a_command_runs_in_a_terminal_that_the_call_shows(
@@ -27,58 +29,58 @@ async def test_a_command_runs_in_a_terminal_that_the_call_shows(
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
     said = "echo one; pwd; echo key=$ANTHROPIC_API_KEY; exit 3"
-    async with open_editor(tmp_path, [bash(said)], [Say(text="Done.")], able=TERMINALS) as desk:
-        session = await desk.new()
-        await desk.editor.say(session, "run it")
-        [(asked_in, command, _)] = desk.editor.opened
+    async with open_editor(tmp_path, [bash(said)], [Say(text="Done.")], able=TERMINALS) as connection:
+        session = await connection.new()
+        await connection.editor.say(session, "run it")
+        [(asked_in, command, _)] = connection.editor.opened
         assert (asked_in, command) == (session, "env")
-        call = desk.editor.call("execute")
+        call = connection.editor.call("execute")
         assert (call["status"], call["content"]) == (
             "completed",
             [{"type": "terminal", "terminal_id": "term_0"}],
         )
-        assert desk.editor.released == ["term_0"]
-        desk.editor.told.clear()
-        [text] = await output_of(desk, session)
-        assert text == f"one\n{desk.project}\nkey=\n(exit code 3)"
+        assert connection.editor.released == ["term_0"]
+        connection.editor.told.clear()
+        [text] = await output_of(connection, session)
+        assert text == f"one\n{connection.project}\nkey=\n(exit code 3)"
 
 
 async def test_one_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
     slow = bash("echo begun; sleep 600 & sleep 600", timeout=500)
-    async with open_editor(tmp_path, [slow], [Say(text="Slow.")], able=TERMINALS) as desk:
-        session = await desk.new()
-        await desk.editor.say(session, "run it")
-        assert processes_in(desk.project) == []
-        desk.editor.told.clear()
-        [text] = await output_of(desk, session)
+    async with open_editor(tmp_path, [slow], [Say(text="Slow.")], able=TERMINALS) as connection:
+        session = await connection.new()
+        await connection.editor.say(session, "run it")
+        assert processes_in(connection.project) == []
+        connection.editor.told.clear()
+        [text] = await output_of(connection, session)
         assert text.startswith("begun\n")
         assert "exceeding timeout 500 ms" in text
 
 
 async def test_what_a_command_leaves_running_is_ended(tmp_path: Path) -> None:
     leaves = bash("sleep 600 >/dev/null 2>&1 & echo left")
-    async with open_editor(tmp_path, [leaves], [Say(text="Done.")], able=TERMINALS) as desk:
-        session = await desk.new()
-        await desk.editor.say(session, "run it")
-        assert processes_in(desk.project) == []
-        desk.editor.told.clear()
-        [text] = await output_of(desk, session)
+    async with open_editor(tmp_path, [leaves], [Say(text="Done.")], able=TERMINALS) as connection:
+        session = await connection.new()
+        await connection.editor.say(session, "run it")
+        assert processes_in(connection.project) == []
+        connection.editor.told.clear()
+        [text] = await output_of(connection, session)
         assert "1 background process(es) still running were ended" in text
 
 
 async def test_cancelling_ends_it(tmp_path: Path) -> None:
-    async with open_editor(tmp_path, [bash("echo begun; sleep 600")], able=TERMINALS) as desk:
-        session = await desk.new()
-        prompting = asyncio.ensure_future(desk.editor.say(session, "run it"))
-        while not any(each.said for each in desk.editor.terminals.values()):  # noqa: ASYNC110  a process wakes nobody
+    async with open_editor(tmp_path, [bash("echo begun; sleep 600")], able=TERMINALS) as connection:
+        session = await connection.new()
+        prompting = asyncio.ensure_future(connection.editor.say(session, "run it"))
+        while not any(each.said for each in connection.editor.terminals.values()):  # noqa: ASYNC110  a process wakes nobody
             await asyncio.sleep(0.01)
-        await desk.agent.cancel(session_id=session)
+        await connection.agent.cancel(session_id=session)
         assert (await prompting).stop_reason == "cancelled"
-        assert (processes_in(desk.project), desk.editor.released) == ([], ["term_0"])
+        assert (processes_in(connection.project), connection.editor.released) == ([], ["term_0"])
 
 
 async def test_an_editor_that_gives_no_terminal_keeps_no_command_from_running(tmp_path: Path) -> None:
-    async with open_editor(tmp_path, [bash("echo hello")], [Say(text="Done.")]) as desk:
-        await desk.editor.say(await desk.new(), "run it")
-        assert desk.editor.opened == []
-        assert desk.editor.call("execute")["content"][0]["content"]["text"] == "hello\n"
+    async with open_editor(tmp_path, [bash("echo hello")], [Say(text="Done.")]) as connection:
+        await connection.editor.say(await connection.new(), "run it")
+        assert connection.editor.opened == []
+        assert connection.editor.call("execute")["content"][0]["content"]["text"] == "hello\n"

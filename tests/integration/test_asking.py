@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fake.anthropic import AnthropicDialect
 from fake.openai import OpenAIChatDialect
-from given.house import ALLOW, NOW, House, QuickClock, open_house, say
+from given.engine import ALLOW, NOW, Engine, InstantClock, open_engine, say
 from given.models import CLAUDE, GPT
 from weft.model.agent import Agent
 from weft.model.catalog import to_ref
@@ -37,16 +37,16 @@ LOOK = PromptInput(
 class Two(Struct, frozen=True):
     """An agent with Claude first and GPT to fall back on, each on a server of its own."""
 
-    house: House
+    engine: Engine
     store: MemoryStore
     claude: ServerStand
     gpt: ServerStand
 
     async def start(self) -> SessionID:
-        return (await self.house.api.create_session(SessionInput(title="t"))).id
+        return (await self.engine.api.create_session(SessionInput(title="t"))).id
 
     async def prompt(self, session: SessionID, prompt: PromptInput) -> MessageWithParts:
-        return await self.house.api.prompt(session, prompt)
+        return await self.engine.api.prompt(session, prompt)
 
 
 @asynccontextmanager
@@ -62,9 +62,9 @@ async def open_two(*, claude_within: StreamDeadlines | None = None) -> AsyncIter
     ):
         first = claude.within(claude_within) if claude_within else claude.provider
         served = (ServedModel(CLAUDE, first), ServedModel(GPT, gpt.provider))
-        clock = QuickClock(NOW)
-        async with open_house(agents=(agent,), also=served, store=store, clock=clock) as house:
-            yield Two(house, store, claude, gpt)
+        clock = InstantClock(NOW)
+        async with open_engine(agents=(agent,), also=served, store=store, clock=clock) as engine:
+            yield Two(engine, store, claude, gpt)
 
 
 def info(answer: MessageWithParts) -> AssistantMessage:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from given.gate import open_post, standing, waiting
-from given.house import ECHO, House, open_house, say
-from given.loom import bash, open_loom
+from given.engine import ECHO, Engine, open_engine, say
+from given.gate_harness import make_caller, make_gate_harness, run_alongside
+from given.undo_harness import bash, open_undo_harness
 from weft.errors import ConflictError, RejectedError
 from weft.local.permissions import PermissionSettings, open_decision_log
 from weft.model.event import PermissionAsked, PermissionReplied, QuestionAsked, QuestionRejected
@@ -34,23 +34,23 @@ ASKS = [UseTool(tool="question", input={"questions": [TEA]})]
 @asynccontextmanager
 async def opened(
     directory: Path, *script: list[AnyMove], answered: bool = True, seed: int = 1, **terms: Any
-) -> AsyncIterator[House]:
+) -> AsyncIterator[Engine]:
     """Weft in one place, as by one process after the other."""
     said = AskPolicy(answered=answered, person="ada", **terms)
     permitting = PermissionSettings(terms=said, directory=str(directory / "permission"))
     async with (
         open_store(f"file:{directory / 'storage'}") as store,
-        open_house(
+        open_engine(
             *script, store=store, rules=ASK, seed=seed, tools=(ECHO, QUESTION), permissions=permitting
-        ) as house,
+        ) as engine,
     ):
-        yield house
+        yield engine
 
 
-async def told(house: House, *kinds: type) -> list[Any]:
+async def told(engine: Engine, *kinds: type) -> list[Any]:
     """The first event of each kind, once all have been told."""
     found: dict[type, Any] = {}
-    async for each in house.api.events(after=0):
+    async for each in engine.api.events(after=0):
         if type(each.event) in kinds:
             found.setdefault(type(each.event), each.event)
         if len(found) == len(kinds):
@@ -60,18 +60,18 @@ async def told(house: House, *kinds: type) -> list[Any]:
 
 async def left_asking(directory: Path) -> tuple[SessionID, PermissionRequest]:
     """A session whose run was waiting for an answer when its process ended."""
-    async with opened(directory, CALL, DONE) as house:
-        session = (await house.api.create_session(SessionInput())).id
-        running = asyncio.ensure_future(house.api.prompt(session, say("go")))
-        [asked] = await told(house, PermissionAsked)
-        assert await house.api.list_permissions() == [asked.request]
+    async with opened(directory, CALL, DONE) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        running = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        [asked] = await told(engine, PermissionAsked)
+        assert await engine.api.list_permissions() == [asked.request]
     await running
     return session, asked.request
 
 
-async def call_of(house: House, session: SessionID) -> CompletedState | ErrorState:
+async def call_of(engine: Engine, session: SessionID) -> CompletedState | ErrorState:
     """What came of the last call."""
-    parts = [part for message in await house.api.list_messages(session) for part in message.parts]
+    parts = [part for message in await engine.api.list_messages(session) for part in message.parts]
     [*_, last] = [part.state for part in parts if isinstance(part, ToolPart)]
     assert isinstance(last, CompletedState | ErrorState)
     return last
@@ -79,110 +79,110 @@ async def call_of(house: House, session: SessionID) -> CompletedState | ErrorSta
 
 async def test_it_is_listed_after_a_restart_and_the_call_was_not_made(tmp_path: Path) -> None:
     session, request = await left_asking(tmp_path)
-    async with opened(tmp_path, seed=2) as house:
-        assert await house.api.list_permissions() == [request]
-        assert isinstance(await call_of(house, session), ErrorState)
+    async with opened(tmp_path, seed=2) as engine:
+        assert await engine.api.list_permissions() == [request]
+        assert isinstance(await call_of(engine, session), ErrorState)
 
 
 async def test_it_is_asked_again_by_the_same_name_when_the_session_goes_on(tmp_path: Path) -> None:
     session, request = await left_asking(tmp_path)
-    async with opened(tmp_path, CALL, DONE, seed=2) as house:
-        async with waiting(house.api.prompt(session, say("go on"))) as [running]:
-            [asked] = await told(house, PermissionAsked)
+    async with opened(tmp_path, CALL, DONE, seed=2) as engine:
+        async with run_alongside(engine.api.prompt(session, say("go on"))) as [running]:
+            [asked] = await told(engine, PermissionAsked)
             assert asked.request.id == request.id
             assert asked.request.tool != request.tool
-            await house.api.reply_permission(request.id, "once")
+            await engine.api.reply_permission(request.id, "once")
             await running
-        assert isinstance(await call_of(house, session), CompletedState)
-        assert await house.api.list_permissions() == []
+        assert isinstance(await call_of(engine, session), CompletedState)
+        assert await engine.api.list_permissions() == []
 
 
 async def test_an_answer_given_in_between_is_used_once(tmp_path: Path) -> None:
     session, request = await left_asking(tmp_path)
-    async with opened(tmp_path, seed=2, answered=False) as house:
-        await house.api.reply_permission(request.id, "once")
-        assert await house.api.list_permissions() == []
+    async with opened(tmp_path, seed=2, answered=False) as engine:
+        await engine.api.reply_permission(request.id, "once")
+        assert await engine.api.list_permissions() == []
         with pytest.raises(ConflictError):
-            await house.api.reply_permission(request.id, "reject")
-    async with opened(tmp_path, CALL, CALL, DONE, seed=3, answered=False) as house:
-        await house.api.prompt(session, say("go on"))
-        parts = [part for message in await house.api.list_messages(session) for part in message.parts]
+            await engine.api.reply_permission(request.id, "reject")
+    async with opened(tmp_path, CALL, CALL, DONE, seed=3, answered=False) as engine:
+        await engine.api.prompt(session, say("go on"))
+        parts = [part for message in await engine.api.list_messages(session) for part in message.parts]
         states = [type(part.state) for part in parts if isinstance(part, ToolPart)]
         assert states == [ErrorState, CompletedState, ErrorState]
 
 
 async def test_a_no_given_in_between_is_used_with_its_words(tmp_path: Path) -> None:
     session, request = await left_asking(tmp_path)
-    async with opened(tmp_path, seed=2) as house:
-        await house.api.reply_permission(request.id, "reject", message="use ls")
-    async with opened(tmp_path, CALL, DONE, seed=3, answered=False) as house:
-        await house.api.prompt(session, say("go on"))
-        state = await call_of(house, session)
+    async with opened(tmp_path, seed=2) as engine:
+        await engine.api.reply_permission(request.id, "reject", message="use ls")
+    async with opened(tmp_path, CALL, DONE, seed=3, answered=False) as engine:
+        await engine.api.prompt(session, say("go on"))
+        state = await call_of(engine, session)
         assert isinstance(state, ErrorState)
         assert state.error.endswith("with the following feedback: use ls")
 
 
 async def test_an_answer_to_one_thing_is_not_used_for_another(tmp_path: Path) -> None:
     session, request = await left_asking(tmp_path)
-    async with opened(tmp_path, seed=2) as house:
-        await house.api.reply_permission(request.id, "once")
+    async with opened(tmp_path, seed=2) as engine:
+        await engine.api.reply_permission(request.id, "once")
     other = [UseTool(tool="echo", input={"words": "*"})]
-    async with opened(tmp_path, other, DONE, seed=3, answered=False) as house:
-        await house.api.prompt(session, say("go on"))
-        assert isinstance(await call_of(house, session), ErrorState)
+    async with opened(tmp_path, other, DONE, seed=3, answered=False) as engine:
+        await engine.api.prompt(session, say("go on"))
+        assert isinstance(await call_of(engine, session), ErrorState)
 
 
 async def test_what_the_next_run_does_not_ask_again_is_asked_no_more(tmp_path: Path) -> None:
     session, _ = await left_asking(tmp_path)
-    async with opened(tmp_path, DONE, seed=2) as house:
-        await house.api.prompt(session, say("never mind"))
-        assert await house.api.list_permissions() == []
+    async with opened(tmp_path, DONE, seed=2) as engine:
+        await engine.api.prompt(session, say("never mind"))
+        assert await engine.api.list_permissions() == []
 
 
 async def test_what_is_refused_because_nobody_is_there_can_be_allowed_and_gone_on_with(
     tmp_path: Path,
 ) -> None:
-    async with opened(tmp_path, CALL, DONE, answered=False) as house:
-        session = (await house.api.create_session(SessionInput())).id
-        await house.api.prompt(session, say("go"))
-        [request] = await house.api.list_permissions()
-        state = await call_of(house, session)
+    async with opened(tmp_path, CALL, DONE, answered=False) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        await engine.api.prompt(session, say("go"))
+        [request] = await engine.api.list_permissions()
+        state = await call_of(engine, session)
         assert isinstance(state, ErrorState)
         assert "nobody is there" in state.error
-        assert len(house.provider.requests) == 1
-    async with opened(tmp_path, CALL, DONE, answered=False, seed=2) as house:
-        await house.api.reply_permission(request.id, "once")
-        await house.api.prompt(session, say("go on"))
-        assert isinstance(await call_of(house, session), CompletedState)
+        assert len(engine.provider.requests) == 1
+    async with opened(tmp_path, CALL, DONE, answered=False, seed=2) as engine:
+        await engine.api.reply_permission(request.id, "once")
+        await engine.api.prompt(session, say("go on"))
+        assert isinstance(await call_of(engine, session), CompletedState)
     assert (
-        find_break(open_decision_log(str(tmp_path / "permission"), house.api.runtime.place.project.id))[1]
+        find_break(open_decision_log(str(tmp_path / "permission"), engine.api.runtime.place.project.id))[1]
         is None
     )
 
 
 async def test_an_aborted_run_leaves_no_question(tmp_path: Path) -> None:
-    async with opened(tmp_path, CALL, DONE) as house:
-        session = (await house.api.create_session(SessionInput())).id
-        running = asyncio.ensure_future(house.api.prompt(session, say("go")))
-        [asked] = await told(house, PermissionAsked)
-        assert await house.api.abort(session)
+    async with opened(tmp_path, CALL, DONE) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        running = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        [asked] = await told(engine, PermissionAsked)
+        assert await engine.api.abort(session)
         await running
-        [replied] = await told(house, PermissionReplied)
+        [replied] = await told(engine, PermissionReplied)
         assert (replied.request_id, replied.reply) == (asked.request.id, "reject")
-        assert await house.api.list_permissions() == []
+        assert await engine.api.list_permissions() == []
 
 
 async def test_a_removed_session_leaves_no_question(tmp_path: Path) -> None:
     session, _ = await left_asking(tmp_path)
-    async with opened(tmp_path, seed=2) as house:
-        await house.api.remove_session(session)
-        assert await house.api.list_permissions() == []
+    async with opened(tmp_path, seed=2) as engine:
+        await engine.api.remove_session(session)
+        assert await engine.api.list_permissions() == []
 
 
 async def test_an_answer_from_another_process_reaches_the_one_that_waits(tmp_path: Path) -> None:
-    here, there = open_post(str(tmp_path)), open_post(str(tmp_path), answered=False)
+    here, there = make_gate_harness(str(tmp_path)), make_gate_harness(str(tmp_path), answered=False)
     request = here.request("ls")
-    async with waiting(here.gate.let_pass(request, standing())) as [passing]:
+    async with run_alongside(here.gate.let_pass(request, make_caller())) as [passing]:
         await here.asked()
         assert [each.id for each in await there.gate.pending()] == [request.id]
         await there.gate.reply(request.id, "once")
@@ -190,7 +190,7 @@ async def test_an_answer_from_another_process_reaches_the_one_that_waits(tmp_pat
         here.clock.turn(1000)
         await passing
     refused = here.request("rm")
-    async with waiting(here.gate.let_pass(refused, standing())) as [passing]:
+    async with run_alongside(here.gate.let_pass(refused, make_caller())) as [passing]:
         await here.asked(2)
         await there.gate.reply(refused.id, "reject")
         await here.clock.somebody_sleeps(1)
@@ -201,27 +201,27 @@ async def test_an_answer_from_another_process_reaches_the_one_that_waits(tmp_pat
 
 
 async def test_a_grant_from_another_process_is_used_by_the_next_call(tmp_path: Path) -> None:
-    here, there = open_post(str(tmp_path)), open_post(str(tmp_path))
+    here, there = make_gate_harness(str(tmp_path)), make_gate_harness(str(tmp_path))
     request = here.request("ls")
-    async with waiting(here.gate.let_pass(request, standing())) as [passing]:
+    async with run_alongside(here.gate.let_pass(request, make_caller())) as [passing]:
         await here.asked()
         await here.gate.reply(request.id, "always")
         await passing
-    await there.gate.let_pass(there.request("ls"), standing())
+    await there.gate.let_pass(there.request("ls"), make_caller())
     [grant] = await there.gate.list_grants()
     await there.gate.revoke(grant.id)
     assert await here.gate.list_grants() == []
 
 
 async def test_a_question_is_asked_and_answered(tmp_path: Path) -> None:
-    async with opened(tmp_path, ASKS, DONE) as house:
-        session = (await house.api.create_session(SessionInput())).id
-        async with waiting(house.api.prompt(session, say("go"))) as [running]:
-            [asked] = await told(house, QuestionAsked)
-            assert await house.api.list_questions() == [asked.request]
-            await house.api.reply_question(asked.request.id, (("Yes", "with milk"),))
+    async with opened(tmp_path, ASKS, DONE) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        async with run_alongside(engine.api.prompt(session, say("go"))) as [running]:
+            [asked] = await told(engine, QuestionAsked)
+            assert await engine.api.list_questions() == [asked.request]
+            await engine.api.reply_question(asked.request.id, (("Yes", "with milk"),))
             await running
-        state = await call_of(house, session)
+        state = await call_of(engine, session)
         assert isinstance(state, CompletedState)
         assert state.title == "Asked 1 question"
         assert state.metadata["answers"] == [["Yes", "with milk"]]
@@ -232,64 +232,64 @@ async def test_a_question_is_asked_and_answered(tmp_path: Path) -> None:
 
 
 async def test_a_question_that_is_dismissed_ends_the_run(tmp_path: Path) -> None:
-    async with opened(tmp_path, ASKS, DONE) as house:
-        session = (await house.api.create_session(SessionInput())).id
-        async with waiting(house.api.prompt(session, say("go"))) as [running]:
-            [asked] = await told(house, QuestionAsked)
-            await house.api.reject_question(asked.request.id)
+    async with opened(tmp_path, ASKS, DONE) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        async with run_alongside(engine.api.prompt(session, say("go"))) as [running]:
+            [asked] = await told(engine, QuestionAsked)
+            await engine.api.reject_question(asked.request.id)
             await running
-        state = await call_of(house, session)
+        state = await call_of(engine, session)
         assert isinstance(state, ErrorState)
         assert state.error == "The user dismissed this question"
-        assert len(house.provider.requests) == 1
+        assert len(engine.provider.requests) == 1
         with pytest.raises(ConflictError):
-            await house.api.reject_question(asked.request.id)
+            await engine.api.reject_question(asked.request.id)
 
 
 async def test_a_question_outlives_its_process_and_its_answer_is_used(tmp_path: Path) -> None:
-    async with opened(tmp_path, ASKS, DONE) as house:
-        session = (await house.api.create_session(SessionInput())).id
-        running = asyncio.ensure_future(house.api.prompt(session, say("go")))
-        [asked] = await told(house, QuestionAsked)
+    async with opened(tmp_path, ASKS, DONE) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        running = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        [asked] = await told(engine, QuestionAsked)
     await running
-    async with opened(tmp_path, ASKS, DONE, seed=2) as house:
-        assert await house.api.list_questions() == [asked.request]
-        await house.api.reply_question(asked.request.id, (("Yes",),))
-        await house.api.prompt(session, say("go on"))
-        state = await call_of(house, session)
+    async with opened(tmp_path, ASKS, DONE, seed=2) as engine:
+        assert await engine.api.list_questions() == [asked.request]
+        await engine.api.reply_question(asked.request.id, (("Yes",),))
+        await engine.api.prompt(session, say("go on"))
+        state = await call_of(engine, session)
         assert isinstance(state, CompletedState)
         assert state.metadata["answers"] == [["Yes"]]
-        assert await house.api.list_questions() == []
+        assert await engine.api.list_questions() == []
 
 
 async def test_a_question_that_nobody_can_answer_is_told_so_and_the_work_goes_on(tmp_path: Path) -> None:
-    async with opened(tmp_path, ASKS, DONE, answered=False) as house:
-        session = (await house.api.create_session(SessionInput())).id
-        await house.api.prompt(session, say("go"))
-        state = await call_of(house, session)
+    async with opened(tmp_path, ASKS, DONE, answered=False) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        await engine.api.prompt(session, say("go"))
+        state = await call_of(engine, session)
         assert isinstance(state, CompletedState)
         assert state.output == UNATTENDED
-        assert len(house.provider.requests) == 2
-        assert await house.api.list_questions() == []
+        assert len(engine.provider.requests) == 2
+        assert await engine.api.list_questions() == []
 
 
 async def test_a_question_of_an_aborted_run_is_withdrawn(tmp_path: Path) -> None:
-    async with opened(tmp_path, ASKS, DONE) as house:
-        session = (await house.api.create_session(SessionInput())).id
-        running = asyncio.ensure_future(house.api.prompt(session, say("go")))
-        [asked] = await told(house, QuestionAsked)
-        await house.api.abort(session)
+    async with opened(tmp_path, ASKS, DONE) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        running = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        [asked] = await told(engine, QuestionAsked)
+        await engine.api.abort(session)
         await running
-        [rejected] = await told(house, QuestionRejected)
+        [rejected] = await told(engine, QuestionRejected)
         assert rejected.request_id == asked.request.id
-        assert await house.api.list_questions() == []
+        assert await engine.api.list_questions() == []
 
 
 async def test_a_run_goes_on_after_a_refusal_if_the_configuration_says_so(tmp_path: Path) -> None:
     config = {"permission": {"bash": "ask"}, "experimental": {"continue_loop_on_deny": True}}
-    async with open_loom(tmp_path / "project", config=config) as loom:
-        await loom.works([bash("true")])
-        _, refused, last = await loom.history()
+    async with open_undo_harness(tmp_path / "project", config=config) as harness:
+        await harness.works([bash("true")])
+        _, refused, last = await harness.history()
 
     [call] = [part for part in refused.parts if isinstance(part, ToolPart)]
     assert isinstance(call.state, ErrorState)

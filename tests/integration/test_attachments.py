@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.house import ALLOW, PLACE, open_house
+from given.engine import ALLOW, PLACE, open_engine
 from weft.model.agent import Agent
 from weft.model.input import AgentInput, AnyPartInput, FileInput, PromptInput, SessionInput
 from weft.model.message import MessageWithParts
@@ -34,12 +34,12 @@ def project(tmp_path: Path) -> Path:
 async def attached(project: Path, *parts: AnyPartInput, **more: Any) -> MessageWithParts:
     """The prompt as it was stored. It was answered, whatever it brought along."""
     place = replace(PLACE, directory=str(project), worktree=str(project))
-    async with open_house(
+    async with open_engine(
         [Say(text="ok")], place=place, tools=(READ, LIST), agents=(GENERAL,), **more
-    ) as house:
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        await house.api.prompt(session, PromptInput(parts=parts))
-        asked, answer = await house.api.list_messages(session)
+    ) as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        await engine.api.prompt(session, PromptInput(parts=parts))
+        asked, answer = await engine.api.list_messages(session)
         assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["ok"]
         return asked
 

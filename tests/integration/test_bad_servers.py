@@ -14,8 +14,8 @@ from fake.converse import ConverseDialect
 from fake.gemini import GeminiDialect
 from fake.openai import OpenAIChatDialect
 from fake.responses import ResponsesDialect
-from given.asked_models import GEMINI_3, GPT_5
-from given.house import House, open_house, say
+from given.engine import Engine, open_engine, say
+from given.model_requests import GEMINI_3, GPT_5
 from given.models import CLAUDE, GPT, ON_BEDROCK
 from weft.model.catalog import Model
 from weft.model.failure import ApiFailure
@@ -68,14 +68,14 @@ WIRES = {
 
 
 @asynccontextmanager
-async def open_session(name: str) -> AsyncIterator[tuple[House, ServerStand]]:
+async def open_session(name: str) -> AsyncIterator[tuple[Engine, ServerStand]]:
     wire = WIRES[name]
     async with (
         asyncio.timeout(PATIENCE),
         open_stand(wire.dialect(), wire.make, wire.model) as stand,
-        open_house(model=wire.model, provider=stand.within(SOON), quick=True) as house,
+        open_engine(model=wire.model, provider=stand.within(SOON), quick=True) as engine,
     ):
-        yield house, stand
+        yield engine, stand
 
 
 # --- how a server may misbehave ---
@@ -116,16 +116,16 @@ FAULTS = (html, half_a_line, wrong_json, no_finish, a_call_without_a_name, nothi
 
 async def fail_and_go_on(name: str, fault: Callable[[FakeServer], None]) -> str:
     """What is on the message in the end. Whether it is tried again is another matter: it fails each time."""
-    async with open_session(name) as (house, stand):
+    async with open_session(name) as (engine, stand):
         for _ in range(6):
             fault(stand.server)
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        failed = (await house.api.prompt(session, say("go"))).info
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        failed = (await engine.api.prompt(session, say("go"))).info
         assert isinstance(failed, AssistantMessage)
         assert isinstance(failed.error, ApiFailure), failed.error
         stand.server.forget()
         stand.play([Say(text="fine")])
-        answer = await house.api.prompt(session, say("again"))
+        answer = await engine.api.prompt(session, say("again"))
         assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["fine"]
         return failed.error.data.message
 
@@ -140,10 +140,10 @@ async def test_the_failure_is_kept_and_the_session_goes_on(
 
 @pytest.mark.parametrize("name", WIRES)
 async def test_a_failure_names_the_address_that_was_asked_and_nothing_secret_in_it(name: str) -> None:
-    async with open_session(name) as (house, stand):
+    async with open_session(name) as (engine, stand):
         stand.server.refuse(400, "no")
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        failed = (await house.api.prompt(session, say("go"))).info
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        failed = (await engine.api.prompt(session, say("go"))).info
         assert isinstance(failed, AssistantMessage)
         assert isinstance(failed.error, ApiFailure)
         asked = stand.server.requests[-1].path.partition("?")[0]
@@ -156,11 +156,11 @@ async def test_a_failure_names_the_address_that_was_asked_and_nothing_secret_in_
 
 @pytest.mark.parametrize("name", WIRES)
 async def test_two_ends_are_one(name: str) -> None:
-    async with open_session(name) as (house, stand):
+    async with open_session(name) as (engine, stand):
         frames = stand.server.dialect.frames([Say(text="one two")])
         stand.server.send(*frames, *frames)
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        answer = await house.api.prompt(session, say("go"))
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        answer = await engine.api.prompt(session, say("go"))
         assert isinstance(answer.info, AssistantMessage)
         assert (answer.info.error, answer.info.finish) == (None, "stop")
         assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["one two"]
@@ -173,11 +173,11 @@ async def test_b32_silence_has_an_end(name: str) -> None:
     async with (
         asyncio.timeout(PATIENCE),
         open_stand(wire.dialect(), wire.make, wire.model) as stand,
-        open_house(model=wire.model, provider=stand.within(quick), quick=True) as house,
+        open_engine(model=wire.model, provider=stand.within(quick), quick=True) as engine,
     ):
         for _ in range(6):
             silence(stand.server)
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        failed = (await house.api.prompt(session, say("go"))).info
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        failed = (await engine.api.prompt(session, say("go"))).info
         assert isinstance(failed, AssistantMessage)
         assert isinstance(failed.error, ApiFailure)

@@ -4,29 +4,29 @@ from pathlib import Path
 
 import pytest
 
-from given.attempts import PAGE, to_page
-from given.shell import Grounds, Group, lay_out, list_groups
+from given.bypass_page import PAGE, to_page
+from given.shell import Group, ShellTree, list_groups, make_shell_tree
 
 GROUPS = dict(list_groups())
 
 
 @pytest.fixture(scope="module")
-def grounds(tmp_path_factory: pytest.TempPathFactory) -> Grounds:
-    return lay_out(tmp_path_factory.mktemp("grounds"))
+def tree(tmp_path_factory: pytest.TempPathFactory) -> ShellTree:
+    return make_shell_tree(tmp_path_factory.mktemp("grounds"))
 
 
-def came_to(grounds: Grounds, command: str, group: Group) -> tuple[str, bool]:
+def came_to(tree: ShellTree, command: str, group: Group) -> tuple[str, bool]:
     """The verdict, and whether the permission in question has a part in it."""
-    told = grounds.explain(command, group.rules)
+    told = tree.explain(command, group.rules)
     giving = {each.part.permission for each in told.parts if each.rule.action == told.verdict}
     return told.verdict, group.permission in giving
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_every_attempt_comes_to_its_verdict(grounds: Grounds, name: str) -> None:
+def test_every_attempt_comes_to_its_verdict(tree: ShellTree, name: str) -> None:
     group = GROUPS[name]
     expected = dict.fromkeys(group.commands, (group.verdict, True))
-    assert {command: came_to(grounds, command, group) for command in group.commands} == expected
+    assert {command: came_to(tree, command, group) for command in group.commands} == expected
 
 
 def test_there_are_enough_of_them() -> None:
@@ -44,12 +44,12 @@ def test_there_are_enough_of_them() -> None:
 
 
 def test_the_page_tells_of_all_of_them() -> None:
-    assert PAGE.read_text() == to_page(), "write it anew: PYTHONPATH=tests python tests/given/attempts.py"
+    assert PAGE.read_text() == to_page(), "write it anew: PYTHONPATH=tests python tests/given/bypass_page.py"
 
 
 def test_what_a_person_allows_wins(tmp_path: Path) -> None:
-    grounds = lay_out(tmp_path)
-    assert grounds.explain("echo x > .git/hooks/pre-commit").verdict == "ask"
-    assert grounds.explain("echo x > .git/hooks/pre-commit", "own-hooks").verdict == "allow"
-    assert grounds.explain("echo x > sub/.git/hooks/pre-commit", "own-hooks").verdict == "allow"
-    assert grounds.explain("echo x > .git/config", "own-hooks").verdict == "ask"
+    tree = make_shell_tree(tmp_path)
+    assert tree.explain("echo x > .git/hooks/pre-commit").verdict == "ask"
+    assert tree.explain("echo x > .git/hooks/pre-commit", "own-hooks").verdict == "allow"
+    assert tree.explain("echo x > sub/.git/hooks/pre-commit", "own-hooks").verdict == "allow"
+    assert tree.explain("echo x > .git/config", "own-hooks").verdict == "ask"

@@ -12,7 +12,7 @@ from types import FrameType
 import httpx2
 
 import weft
-from given.house import open_house, say
+from given.engine import open_engine, say
 from given.models import CLAUDE
 from weft.model.input import SessionInput
 from weft.provider.anthropic.adapter import AnthropicMessages
@@ -82,9 +82,9 @@ class WatchingTransport(httpx2.AsyncBaseTransport):
 
 async def test_a_prompt_reaches_its_provider_through_few_frames() -> None:
     provider = Watcher()
-    async with open_house(provider=provider) as house:
-        session = await house.api.create_session(SessionInput())
-        await house.api.prompt(session.id, say("Hello?"))
+    async with open_engine(provider=provider) as engine:
+        session = await engine.api.create_session(SessionInput())
+        await engine.api.prompt(session.id, say("Hello?"))
     assert any(name.endswith(":take_step") for name in provider.frames)
     assert len(provider.frames) <= TO_PROVIDER, "\n".join(provider.frames)
 
@@ -95,8 +95,8 @@ async def test_a_prompt_reaches_the_socket_through_few_frames() -> None:
         provider = AnthropicMessages(
             client, ModelEndpoint(base_url="https://api.example.com/v1", api_key="k")
         )
-        async with open_house(model=CLAUDE, provider=provider) as house:
-            session = await house.api.create_session(SessionInput(title="t"))
-            await house.api.prompt(session.id, say("Hello?"))
+        async with open_engine(model=CLAUDE, provider=provider) as engine:
+            session = await engine.api.create_session(SessionInput(title="t"))
+            await engine.api.prompt(session.id, say("Hello?"))
     assert any(name.endswith(":take_step") for name in transport.frames)
     assert len(transport.frames) <= TO_SOCKET, "\n".join(transport.frames)

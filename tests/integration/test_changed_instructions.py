@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from given.house import open_house, say
-from given.prefix import find_bust
-from given.repository import Repository
-from given.wires import WIRES
+from given.engine import open_engine, say
+from given.instruction_repository import Repository
+from given.provider_wires import WIRES
+from given.request_prefix import find_prefix_change
 from weft.model.input import SessionInput
 from weft.provider.scripted import Say, Think, UseTool
 from weft.testing.provider_stand import open_stand
@@ -21,19 +21,19 @@ async def sent_while_they_change(name: str, repository: Repository) -> list[byte
     wire = WIRES[name]
     async with (
         open_stand(wire.dialect(), wire.make, wire.model) as stand,
-        open_house(
+        open_engine(
             model=wire.model, provider=stand.provider, place=repository.place, instructions=repository.read()
-        ) as house,
+        ) as engine,
     ):
-        session = (await house.api.create_session(SessionInput(title="t"))).id
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
         stand.play(CALL, [Say(text="one")], CALL, [Say(text="two")], [Say(text="three")], [Say(text="four")])
-        await house.api.prompt(session, say("first"))
+        await engine.api.prompt(session, say("first"))
         (repository.near / "AGENTS.md").write_text("Nearer.")
-        await house.api.prompt(session, say("second"))
+        await engine.api.prompt(session, say("second"))
         (repository.top / "AGENTS.md").write_text("Farther.")
-        await house.api.prompt(session, say("third"))
+        await engine.api.prompt(session, say("third"))
         (repository.top / "AGENTS.md").unlink()
-        await house.api.prompt(session, say("fourth"))
+        await engine.api.prompt(session, say("fourth"))
         return [request.raw for request in stand.server.requests]
 
 
@@ -41,7 +41,7 @@ async def sent_while_they_change(name: str, repository: Repository) -> list[byte
 async def test_what_changed_is_told_at_the_end_and_the_beginning_stays(name: str, tmp_path: Path) -> None:
     sent = await sent_while_they_change(name, Repository(tmp_path))
 
-    assert [bust for pair in pairwise(sent) if (bust := find_bust(*pair)) is not None] == []
+    assert [change for pair in pairwise(sent) if (change := find_prefix_change(*pair)) is not None] == []
     assert len(sent) == 6
     for words in (b"Near.", b"Far."):
         assert words in sent[0]

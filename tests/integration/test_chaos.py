@@ -9,10 +9,10 @@ import os
 
 import pytest
 
-from given.chaos import MOODS
-from given.chaos_world import Readers, World
-from given.simulated import simulate
-from given.wires import WIRES, Reader, greeting
+from given.chaos import BEHAVIOURS
+from given.chaos_world import RequestCheckers, World
+from given.provider_wires import WIRES, RequestChecker, greeting
+from given.simulated_time import simulate
 from weft.testing.fake_server import ReceivedRequest
 
 # Two thousand turns; a soak takes as many seeds as it is given (`WEFT_SOAK_SEEDS=1000`).
@@ -34,11 +34,13 @@ def greeted() -> dict[str, ReceivedRequest]:
 def test_whatever_a_model_does_every_run_ends_and_leaves_a_valid_history(
     seed: int, greeted: dict[str, ReceivedRequest]
 ) -> None:
-    readers = Readers({name: Reader(wire, wire.dialect(), greeted[name]) for name, wire in WIRES.items()})
+    readers = RequestCheckers(
+        {name: RequestChecker(wire, wire.dialect(), greeted[name]) for name, wire in WIRES.items()}
+    )
     world = World(seed, readers)
     simulate(world.run(TURNS))
     assert world.wrong == []
     assert readers.refused == []
     # Had nothing happened, nothing would be shown.
     assert world.turns >= TURNS
-    assert len(world.chaos.moods) > len(MOODS) / 2
+    assert len(world.chaos.moods) > len(BEHAVIOURS) / 2

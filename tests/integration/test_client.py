@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from given.client_canned import Canned, open_canned
-from given.client_house import lent, open_served, open_server
-from given.client_proxy import open_road
-from given.house import open_house, say
+from given.canned_server import CannedServer, open_canned_server
+from given.cutting_proxy import open_cutting_proxy
+from given.engine import open_engine, say
+from given.served_engine import always_open, open_served_engine, open_server
 from weft.api import Api
 from weft.client.api import connect, open_remote
 from weft.client.blocking import blocking
@@ -54,13 +54,13 @@ ASK = (Rule(permission="echo", pattern="*", action="ask"),)
 
 @asynccontextmanager
 async def in_process(*script: list[object]) -> AsyncIterator[Api]:
-    async with open_house(*script, clock=SystemClock()) as house:  # type: ignore[arg-type]
-        yield house.api
+    async with open_engine(*script, clock=SystemClock()) as engine:  # type: ignore[arg-type]
+        yield engine.api
 
 
 @asynccontextmanager
 async def over_http(*script: list[object]) -> AsyncIterator[Api]:
-    async with open_served(*script) as served:  # type: ignore[arg-type]
+    async with open_served_engine(*script) as served:  # type: ignore[arg-type]
         yield served.api
 
 
@@ -147,7 +147,7 @@ async def test_a_program_answers_what_an_agent_asks() -> None:
         return permit(request)
 
     script = ([UseTool(tool="echo", input={"words": "hi"})], [Say(text="Done.")])
-    async with open_served(*script, *script, rules=ASK, permissions=ANSWERED) as served:
+    async with open_served_engine(*script, *script, rules=ASK, permissions=ANSWERED) as served:
         for each in (permit, think_it_over):
             talk = await converse(served.api, permit=each)
             assert await talk.ask("go") == "Done."
@@ -156,8 +156,8 @@ async def test_a_program_answers_what_an_agent_asks() -> None:
 
 async def test_a_server_that_is_started_anew_is_gone_on_with_and_nothing_is_missed() -> None:
     notices: list[str] = []
-    async with open_house(*[ANSWER] * 3, clock=SystemClock()) as house:
-        async with AsyncExitStack() as client, open_server(lent(house), name="one") as url:
+    async with open_engine(*[ANSWER] * 3, clock=SystemClock()) as engine:
+        async with AsyncExitStack() as client, open_server(always_open(engine), name="one") as url:
             terms = ConnectionOptions(patience=30, notice=notices.append)
             api = await client.enter_async_context(open_remote(url, terms, env={}))
             staying = client.pop_all()
@@ -166,10 +166,10 @@ async def test_a_server_that_is_started_anew_is_gone_on_with_and_nothing_is_miss
             await api.prompt(session.id, say("one"))
             told = await anext(listening)
             heard.feed(told.event)
-        await house.api.prompt(session.id, say("two"))  # while there is no server
-        await house.api.rename_session(session.id, "Another name")
-        there = await house.api.list_messages(session.id)
-        async with open_server(lent(house), name="two", port=port):
+        await engine.api.prompt(session.id, say("two"))  # while there is no server
+        await engine.api.rename_session(session.id, "Another name")
+        there = await engine.api.list_messages(session.id)
+        async with open_server(always_open(engine), name="two", port=port):
             events = [told.event]
             async with asyncio.timeout(60):
                 while heard.messages() != there or not any(
@@ -187,23 +187,23 @@ async def test_a_server_that_is_started_anew_is_gone_on_with_and_nothing_is_miss
 
 async def test_a_gap_in_a_run_is_told_once() -> None:
     async with (
-        open_house([Say(text="Wait"), Wait(seconds=600)], clock=SystemClock()) as house,
-        open_server(lent(house), name="one") as one,
-        open_server(lent(house), name="two") as two,
-        open_road(one, cuts=0) as road,
-        open_remote(road.url, ConnectionOptions(patience=30), env={}) as api,
+        open_engine([Say(text="Wait"), Wait(seconds=600)], clock=SystemClock()) as engine,
+        open_server(always_open(engine), name="one") as one,
+        open_server(always_open(engine), name="two") as two,
+        open_cutting_proxy(one, cuts=0) as proxy,
+        open_remote(proxy.url, ConnectionOptions(patience=30), env={}) as api,
     ):
         session = await api.create_session(SessionInput())
         listening = api.events()
         prompting = asyncio.ensure_future(api.prompt(session.id, say("one")))
         while not isinstance((event := (await anext(listening)).event), PartUpdated) or not event.delta:
             pass
-        await road.turn(two)
+        await proxy.turn(two)
         while not isinstance(event, UnknownEvent):
             event = (await anext(listening)).event
-        await house.api.abort(session.id)
+        await engine.api.abort(session.id)
         await prompting
-        await house.api.rename_session(session.id, "Over")
+        await engine.api.rename_session(session.id, "Over")
         events = [event]
         while not isinstance(event, SessionUpdated) or event.info.title != "Over":
             events.append(event := (await anext(listening)).event)
@@ -212,7 +212,9 @@ async def test_a_gap_in_a_run_is_told_once() -> None:
 
 
 async def test_a_server_that_is_gone_for_good_is_not_waited_for_for_ever() -> None:
-    async with open_served([Wait(seconds=600)], terms=ConnectionOptions(patience=0.2, pulse=0.05)) as served:
+    async with open_served_engine(
+        [Wait(seconds=600)], terms=ConnectionOptions(patience=0.2, pulse=0.05)
+    ) as served:
         api = served.api
         session = await api.create_session(SessionInput())
         listening = api.events()
@@ -221,10 +223,10 @@ async def test_a_server_that_is_gone_for_good_is_not_waited_for_for_ever() -> No
         api._connection.client.base_url = "http://127.0.0.1:9"
         with pytest.raises(UnreachableError):
             await prompting
-        await served.house.api.abort(session.id)
+        await served.engine.api.abort(session.id)
 
 
-async def test_a_server_that_says_nothing_any_more_is_left(canned: Canned) -> None:
+async def test_a_server_that_says_nothing_any_more_is_left(canned: CannedServer) -> None:
     canned.answers["/global/health"]["weft"] = True
     async with open_remote(canned.url, ConnectionOptions(patience=0.1, pulse=0.05), env={}) as api:
         canned.silent = True  # it takes requests, and no more
@@ -233,12 +235,12 @@ async def test_a_server_that_says_nothing_any_more_is_left(canned: Canned) -> No
 
 
 @pytest.fixture
-async def canned() -> AsyncIterator[Canned]:
-    async with open_canned() as canned:
+async def canned() -> AsyncIterator[CannedServer]:
+    async with open_canned_server() as canned:
         yield canned
 
 
-async def test_what_a_later_version_says_is_put_up_with(canned: Canned) -> None:
+async def test_what_a_later_version_says_is_put_up_with(canned: CannedServer) -> None:
     session = "ses_1e10b972bffeAbCdEfGhIjKlMn"
     part = {"id": "prt_1e10b972b001AbCdEfGhIjKlMn", "sessionID": session, "type": "text", "text": "ab"}
     part["messageID"] = "msg_1e10b972b001AbCdEfGhIjKlMn"
@@ -269,7 +271,7 @@ async def test_what_a_later_version_says_is_put_up_with(canned: Canned) -> None:
         assert [each.text for each in message.parts if isinstance(each, TextPart)] == ["abcd"]
 
 
-async def test_what_only_weft_does_is_not_asked_of_others(canned: Canned) -> None:
+async def test_what_only_weft_does_is_not_asked_of_others(canned: CannedServer) -> None:
     async with open_remote(canned.url, ConnectionOptions(patience=5), env={}) as api:
         before = len(canned.asked)
         for asked in (api.search("words"), api.list_trash(), api.list_grants(), api.get_figures()):
@@ -282,8 +284,8 @@ async def test_the_password_is_found_in_the_address_in_the_environment_or_where_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
-        open_house(clock=SystemClock()) as house,
-        open_server(lent(house), door=AccessPolicy(password="open sesame")) as url,
+        open_engine(clock=SystemClock()) as engine,
+        open_server(always_open(engine), door=AccessPolicy(password="open sesame")) as url,
     ):
         with pytest.raises(NotPermittedError):
             async with connect(url):
@@ -304,7 +306,7 @@ async def test_the_password_is_found_in_the_address_in_the_environment_or_where_
 
 
 async def test_a_terminal_is_looked_at_and_typed_into(tmp_path: Path) -> None:
-    async with open_served() as served:
+    async with open_served_engine() as served:
         terminals = served.api.terminals
         pty = await terminals.create_pty(PtyInput(command="/bin/cat", args=(), cwd=str(tmp_path)))
         async with terminals.open_screen(pty.id) as screen, asyncio.timeout(60):
@@ -319,7 +321,7 @@ async def test_a_terminal_is_looked_at_and_typed_into(tmp_path: Path) -> None:
 
 
 async def test_a_run_joined_by_two_is_heard_by_both() -> None:
-    async with open_served(ANSWER, ANSWER) as served, open_remote(served.url, env={}) as other:
+    async with open_served_engine(ANSWER, ANSWER) as served, open_remote(served.url, env={}) as other:
         session = await served.api.create_session(SessionInput())
         mine, theirs = served.api.events(), other.events()
         await served.api.prompt(session.id, say("hello"))

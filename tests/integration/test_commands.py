@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.house import ALLOW, MODEL, PLACE, House, open_house
-from given.stage import AGENTS
+from given.engine import ALLOW, MODEL, PLACE, Engine, open_engine
+from given.subtask_engine import AGENTS
 from weft.config.commands import build_commands
 from weft.config.schema import CommandConfig, Config
 from weft.errors import DeniedError, InvalidInputError, ModelNotFoundError, NotFoundError, UnansweredError
@@ -30,12 +30,12 @@ from weft.tool.task import TASK
 ANSWERS = [[Say(text="Done.")]] * 6
 
 
-class Given:
+class CommandProject:
     """A project in a directory, with commands of the test's own."""
 
-    def __init__(self, house: House, session: SessionID, directory: Path) -> None:
-        self.api = house.api
-        self.house = house
+    def __init__(self, engine: Engine, session: SessionID, directory: Path) -> None:
+        self.api = engine.api
+        self.engine = engine
         self.session = session
         self.directory = directory
 
@@ -55,24 +55,24 @@ class Given:
 @asynccontextmanager
 async def open_project(
     directory: Path, commands: dict[str, CommandConfig | Command], **more: Any
-) -> AsyncIterator[Given]:
+) -> AsyncIterator[CommandProject]:
     configured = {name: said for name, said in commands.items() if isinstance(said, CommandConfig)}
     known = build_commands(Config(command=configured), str(directory))
     known |= {name: said for name, said in commands.items() if isinstance(said, Command)}
     more.setdefault("agents", AGENTS)
     async with (
         asyncio.timeout(60),
-        open_house(
+        open_engine(
             *ANSWERS,
             place=replace(PLACE, directory=str(directory), worktree=str(directory)),
             tools=(BASH, READ, LIST, TASK),
             commands=known,
             quick=True,
             **more,
-        ) as house,
+        ) as engine,
     ):
-        session = await house.api.create_session(SessionInput(title="Commands"))
-        yield Given(house, session.id, directory)
+        session = await engine.api.create_session(SessionInput(title="Commands"))
+        yield CommandProject(engine, session.id, directory)
 
 
 def says(template: str, **more: Any) -> dict[str, CommandConfig | Command]:
@@ -284,7 +284,7 @@ async def test_initialising_a_project_is_a_command_and_is_remembered(tmp_path: P
         words = await given.words()
 
         assert (str(tmp_path) in words, words.endswith("Mention the loom.")) == (True, True)
-        project = await given.house.store.find_project(given.house.api.runtime.place.project.id)
+        project = await given.engine.store.find_project(given.engine.api.runtime.place.project.id)
         assert project is not None
         assert project.time.initialized is not None
 

@@ -113,5 +113,5 @@ def test_context_says_when_the_conversation_is_summed_up_first(
 
     assert json.loads(report)["crowded"] is crowded
     assert ("summed up first" in shown.splitlines()[-1]) is crowded
-    answers = [each for each in web.asked if b"Generate a title" not in each.body]
+    answers = [each for each in web.requests if b"Generate a title" not in each.body]
     assert len(answers) == (3 if crowded else 2)  # what was foretold came true

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from given.web import Answer, Asked, Web, open_web
+from given.web import Answer, Web, WebRequest, open_web
 from weft.cli.main import run_command
 
 KEY = "sk-secret-0123456789"
@@ -146,11 +146,11 @@ def test_each_package_is_asked_in_its_own_language(
         code, out, err = weft("-m", "mill/m", "weave")
     assert (code, out.strip()) == (0, "Well woven")
     assert "1,000 tokens in, 100 out · $0.0020" in err
-    [asked] = web.asked
+    [asked] = web.requests
     assert KEY in asked.headers[header]
 
 
-def body(asked: Asked) -> dict[str, Any]:
+def body(asked: WebRequest) -> dict[str, Any]:
     return dict(json.loads(asked.body))
 
 
@@ -166,7 +166,7 @@ def test_limits_options_and_variants_reach_the_wire(weft: Run, monkeypatch: pyte
             headers={"x-team": "looms"},
         )
         assert weft("-m", "mill/m", "--variant", "high", "weave")[0] == 0
-    [asked] = web.asked
+    [asked] = web.requests
     sent = body(asked)
     assert (sent["model"], sent["max_tokens"], sent["seed"], sent["reasoning_effort"]) == (
         "m-2025",
@@ -181,7 +181,7 @@ def test_the_one_configured_provider_is_the_default(weft: Run, monkeypatch: pyte
     with open_web({"/v1/chat/completions": CHAT}) as web:
         configure(monkeypatch, web, "@ai-sdk/openai-compatible")
         assert weft("weave")[0] == 0
-    assert [body(asked)["model"] for asked in web.asked] == ["m"]
+    assert [body(asked)["model"] for asked in web.requests] == ["m"]
 
 
 def test_an_unknown_model_is_an_error_and_nothing_is_asked(
@@ -190,7 +190,7 @@ def test_an_unknown_model_is_an_error_and_nothing_is_asked(
     with open_web({"/v1/chat/completions": CHAT}) as web:
         configure(monkeypatch, web, "@ai-sdk/openai-compatible")
         code, _, err = weft("-m", "mill/n", "weave")
-    assert (code, web.asked) == (2, [])
+    assert (code, web.requests) == (2, [])
     assert "did you mean mill/m?" in err
 
 
@@ -320,7 +320,7 @@ def test_a_count_is_asked_for_unless_the_configuration_says_not_to(
         said["provider"]["mill"]["options"]["includeUsage"] = False
         monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", json.dumps(said))
         weft("-m", "mill/m", "weave")
-    assert [body(asked).get("stream_options") for asked in web.asked] == [{"include_usage": True}, None]
+    assert [body(asked).get("stream_options") for asked in web.requests] == [{"include_usage": True}, None]
 
 
 def test_a_local_server_is_asked_without_being_configured(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +329,7 @@ def test_a_local_server_is_asked_without_being_configured(weft: Run, monkeypatch
         code, out, err = weft("-m", "ollama/llama3:8b", "weave")
     assert (code, out.strip()) == (0, "Well woven")
     assert "$0.0000" in err
-    assert "authorization" not in web.asked[0].headers
+    assert "authorization" not in web.requests[0].headers
 
 
 def test_a_local_server_that_does_not_run_is_told_at_once_with_its_address_and_a_hint(

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from given.client_house import lent, open_server
-from given.client_proxy import open_road
-from given.house import open_house
+from given.cutting_proxy import open_cutting_proxy
+from given.engine import open_engine
+from given.served_engine import always_open, open_server
 from weft.client.api import open_remote
 from weft.client.conversation import converse
 from weft.client.http import ConnectionOptions
@@ -28,16 +28,16 @@ async def test_after_a_hundred_cuts_a_client_holds_what_the_server_holds() -> No
     clock = SystemClock()
     provider = ScriptedProvider(STEP * MOST_RUNS, clock, pace=0.0005)
     async with (
-        open_house(provider=provider, clock=clock, auto=False) as house,
-        open_server(lent(house)) as url,
-        open_road(url, cuts=CUTS) as road,
-        open_remote(road.url, ConnectionOptions(patience=30), env={}) as api,
+        open_engine(provider=provider, clock=clock, auto=False) as engine,
+        open_server(always_open(engine)) as url,
+        open_cutting_proxy(url, cuts=CUTS) as proxy,
+        open_remote(proxy.url, ConnectionOptions(patience=30), env={}) as api,
     ):
         # Made at the server: a session is not asked for twice, and whoever asks is told that it is not known to be there.
-        talk = await converse(api, (await house.api.create_session(SessionInput())).id)
+        talk = await converse(api, (await engine.api.create_session(SessionInput())).id)
         heard, listening = Transcript(), api.events()
         runs = resyncs = 0
-        while road.left:
+        while proxy.left:
             runs += 1
             assert runs < MOST_RUNS
             async for _ in talk.prompt(f"prompt {runs}"):
@@ -45,7 +45,7 @@ async def test_after_a_hundred_cuts_a_client_holds_what_the_server_holds() -> No
             assert talk.answer is not None
             assert isinstance(talk.answer.info, AssistantMessage)
             assert talk.answer.info.error is None
-        there = await house.api.list_messages(talk.id)
+        there = await engine.api.list_messages(talk.id)
         assert talk.messages() == there
         async with asyncio.timeout(60):
             while heard.messages() != there:
@@ -56,6 +56,6 @@ async def test_after_a_hundred_cuts_a_client_holds_what_the_server_holds() -> No
         assert sum(isinstance(message.info, UserMessage) for message in there) == runs
         assert len(provider.requests) == len(STEP) * runs
         assert resyncs == 0
-        assert (road.streams + road.answers, road.left) == (CUTS, 0)
-        assert road.streams > CUTS // 2
-        assert road.answers > 0
+        assert (proxy.streams + proxy.answers, proxy.left) == (CUTS, 0)
+        assert proxy.streams > CUTS // 2
+        assert proxy.answers > 0

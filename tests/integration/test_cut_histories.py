@@ -12,9 +12,9 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from given.house import ECHO, House, open_house, say
+from given.engine import ECHO, Engine, open_engine, say
 from given.models import CLAUDE
-from given.wires import SUMMARISER, WIRES, Reader, greeting, next_requests
+from given.provider_wires import SUMMARISER, WIRES, RequestChecker, greeting, next_requests
 from weft.model.catalog import Limit, to_ref
 from weft.model.event import Event, PartGrew, PartUpdated
 from weft.model.ids import MessageID, PartID, SessionID
@@ -62,29 +62,31 @@ TOOLS: tuple[AnyTool, ...] = (
 class Held(Struct, frozen=True, kw_only=True):
     """A session at work over one wire."""
 
-    house: House
+    engine: Engine
     stand: ServerStand
     session: SessionID
 
     async def events(self) -> list[Event]:
         """All that was told, growth in as small pieces as it can have come."""
         return [
-            event for told in await self.house.api.bus.listen(0).take() for event in _word_by_word(told.event)
+            event
+            for told in await self.engine.api.bus.listen(0).take()
+            for event in _word_by_word(told.event)
         ]
 
     async def prompt(self, words: str, *answers: Sequence[AnyMove]) -> None:
         self.stand.play(*answers)
-        await self.house.api.prompt(self.session, say(words))
+        await self.engine.api.prompt(self.session, say(words))
 
     async def abort_when(self, seen: Callable[[Event], bool], words: str) -> None:
         """Ask, and break the answer off when something was seen."""
-        listening = self.house.api.events()
+        listening = self.engine.api.events()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.house.api.prompt(self.session, say(words)))
+            tasks.create_task(self.engine.api.prompt(self.session, say(words)))
             async for told in listening:
                 if seen(told.event):
                     break
-            await self.house.api.abort(self.session)
+            await self.engine.api.abort(self.session)
 
 
 @asynccontextmanager
@@ -94,12 +96,12 @@ async def open_held(name: str) -> AsyncIterator[Held]:
     async with (
         asyncio.timeout(PATIENCE),
         open_stand(wire.dialect(), wire.make, model) as stand,
-        open_house(
+        open_engine(
             model=model, provider=stand.provider, tools=TOOLS, agents=(SUMMARISER,), quick=True
-        ) as house,
+        ) as engine,
     ):
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        yield Held(house=house, stand=stand, session=session)
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        yield Held(engine=engine, stand=stand, session=session)
 
 
 def _word_by_word(event: Event) -> Iterator[Event]:
@@ -224,14 +226,17 @@ async def test_cut_anywhere_the_next_request_is_taken(name: str, session: str) -
     assert kinds(events) == held_in_it
     own = held.stand.server.dialect
     readers = {
-        other: (wire.model, Reader(wire, own if other == name else wire.dialect(), await greeting(wire)))
+        other: (
+            wire.model,
+            RequestChecker(wire, own if other == name else wire.dialect(), await greeting(wire)),
+        )
         for other, wire in WIRES.items()
     }
     refused = [
         (other, kind, problem)
         for history in histories(events)
         for other, (model, reader) in readers.items()
-        for kind, request in next_requests(held.house.api.runtime, history, model)
+        for kind, request in next_requests(held.engine.api.runtime, history, model)
         if (problem := reader.problem(request)) is not None
     ]
     assert refused == []

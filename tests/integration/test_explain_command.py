@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from given.shell import Grounds, lay_out
+from given.shell import ShellTree, make_shell_tree
 from weft.cli.exit import ExitCode
 from weft.cli.main import run_command
 from weft.host.paths import paths_from
@@ -19,8 +19,8 @@ from weft.tool.shell.jobs import remove_record, write_record
 
 
 @pytest.fixture
-def grounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grounds:
-    made = lay_out(tmp_path / "grounds")
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShellTree:
+    made = make_shell_tree(tmp_path / "grounds")
     monkeypatch.chdir(made.project)
     return made
 
@@ -32,7 +32,7 @@ def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
 
 
 def test_a_command_is_taken_apart_with_the_rule_for_each_part(
-    grounds: Grounds, capsys: pytest.CaptureFixture[str]
+    tree: ShellTree, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert explained(capsys, "cat .env > x") == (
         ExitCode.ASKED,
@@ -43,10 +43,10 @@ def test_a_command_is_taken_apart_with_the_rule_for_each_part(
             "parts": [
                 {
                     "permission": "read",
-                    "pattern": f"{grounds.project}/.env",
+                    "pattern": f"{tree.project}/.env",
                     "action": "ask",
                     "rule": "read *.env ask",
-                    "always": f"{grounds.project}/.env",
+                    "always": f"{tree.project}/.env",
                     "why": "",
                     "mayWrite": False,
                 },
@@ -84,7 +84,7 @@ def test_a_command_is_taken_apart_with_the_rule_for_each_part(
     ],
 )
 def test_the_exit_code_is_the_verdict(
-    grounds: Grounds,
+    tree: ShellTree,
     capsys: pytest.CaptureFixture[str],
     agent: str,
     command: str,
@@ -93,10 +93,10 @@ def test_the_exit_code_is_the_verdict(
 ) -> None:
     code, told = explained(capsys, command, "--agent", agent)
     assert (code, told["verdict"]) == (exit, verdict)
-    assert not (grounds.project / "x").exists()
+    assert not (tree.project / "x").exists()
 
 
-def test_people_get_a_table_and_a_sentence(grounds: Grounds, capsys: pytest.CaptureFixture[str]) -> None:
+def test_people_get_a_table_and_a_sentence(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["permission", "explain", "make", "--agent", "plan"]) == ExitCode.ASKED
     assert capsys.readouterr().out == (
         "verdict  permission  what  rule           why\n"
@@ -106,12 +106,12 @@ def test_people_get_a_table_and_a_sentence(grounds: Grounds, capsys: pytest.Capt
     )
 
 
-def test_an_agent_that_is_not_there_is_named(grounds: Grounds, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_agent_that_is_not_there_is_named(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["permission", "explain", "ls", "--agent", "plam"]) == ExitCode.USAGE
     assert "plan" in capsys.readouterr().err
 
 
-def test_a_persons_rules_count(grounds: Grounds, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_persons_rules_count(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
     config = Path(paths_from(os.environ).config)
     config.mkdir(parents=True, exist_ok=True)
     (config / "opencode.json").write_text('{"permission": {"bash": {"git push *": "deny"}}}')
@@ -123,12 +123,12 @@ def test_a_persons_rules_count(grounds: Grounds, capsys: pytest.CaptureFixture[s
 
 
 def test_what_goes_on_for_a_session_is_listed(
-    grounds: Grounds, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tree: ShellTree, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session = SessionID("ses_00000000000000000000000001")
     at = SessionTime(created=1, updated=1)
     written = Session(
-        id=session, project_id=ProjectID("global"), directory=str(grounds.project), title="About it", time=at
+        id=session, project_id=ProjectID("global"), directory=str(tree.project), title="About it", time=at
     )
     file = Path(paths_from(os.environ).storage, "session", "global", f"{session}.json")
     file.parent.mkdir(parents=True)

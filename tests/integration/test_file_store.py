@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.files import age, files, opened, shelved
+from given.file_store import age, files, list_documents, opened
 from weft.errors import InvalidIdError, NewerFormatError
 from weft.host.files import Disk, hold_lock
 from weft.model.damage import Damage
@@ -79,7 +79,7 @@ async def test_documents_lie_where_opencode_looks_for_them(root: Path, store: Fi
     await store.keep(("session_share", SESSION), {"secret": "s"})
     await store.keep(("permission", PROJECT), [])
     await store.keep(("lease", SESSION), 1)
-    assert shelved(root) == {
+    assert list_documents(root) == {
         "migration",
         "project/p1.json",
         "session/p1/ses_1.json",
@@ -130,7 +130,7 @@ async def test_parts_that_opencode_left_behind_go_with_their_session(root: Path,
     await store.apply(PartUpdated(part=text("prt_9", "other", of="msg_9", session=OTHER)))
     (root / "message/ses_1/msg_1.json").unlink()
     await store.apply(SessionDeleted(info=session()))
-    assert shelved(root) == {"migration", "message/ses_2/msg_9.json", "part/msg_9/prt_9.json"}
+    assert list_documents(root) == {"migration", "message/ses_2/msg_9.json", "part/msg_9/prt_9.json"}
 
 
 async def test_ids_that_are_paths_are_refused_and_nothing_is_written(root: Path, store: FileStore) -> None:

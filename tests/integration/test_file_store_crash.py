@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-STORM = Path(__file__).parents[1] / "given" / "store_storm.py"
+STORM = Path(__file__).parents[1] / "given" / "store_stress.py"
 KILLS = 60
 WRITERS, TIMES = 6, 15
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from given.files import age, opened, shelved
+from given.file_store import age, list_documents, opened
 from weft.model.event import (
     MessageUpdated,
     PartUpdated,
@@ -87,7 +87,7 @@ async def test_what_is_broken_can_be_replaced_and_deleted(root: Path, store: Fil
     found = await store.find_message(SESSION, PROMPT)
     assert found == whole(prompt(), text("prt_a", "a"), text("prt_b", "again"), text("prt_c", "c"))
     await store.apply(SessionDeleted(info=session()))
-    assert shelved(root) == {"migration", "session/p1/ses_2.json"}
+    assert list_documents(root) == {"migration", "session/p1/ses_2.json"}
     assert await store.damage() == []
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from given.failing_disk import FailingDisk, no_file_over
+from given.failing_disk import FailingDisk, limit_file_size
 from weft.errors import StoreError
 from weft.model.event import (
     Durable,
@@ -116,7 +116,7 @@ async def test_a_disk_that_is_gone_for_good_leaves_what_another_can_open(tmp_pat
     after = await everything(FileStore(str(after_root)))
     for at in count(1):
         root = Path(shutil.copytree(template, tmp_path / f"fails{at}"))
-        disk = FailingDisk(at, for_ever=True)
+        disk = FailingDisk(at, forever=True)
         store = FileStore(str(root), disk=disk)
         try:
             await store.apply(*BATCHES[name])
@@ -139,7 +139,7 @@ def left_behind(root: Path) -> list[str]:
 async def test_a_write_that_the_system_cuts_off_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     store = await opened(await made(tmp_path / "storage"))
     before = await everything(store)
-    with no_file_over(50_000):
+    with limit_file_size(50_000):
         for batch in (
             [PartUpdated(part=text("prt_1", "x" * 100_000))],
             [PartUpdated(part=text("prt_1", "y")), PartUpdated(part=text("prt_9", "x" * 100_000))],

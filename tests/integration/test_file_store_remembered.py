@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.files import age, opened
+from given.file_store import age, opened
 from weft.host.files import hold_lock
 from weft.model.event import MessageRemoved, MessageUpdated, PartUpdated, SessionCreated
 from weft.model.ids import MessageID, SessionID

@@ -47,9 +47,9 @@ async def test_a_bundle_comes_back_byte_for_byte_with_growth_and_strays(tmp_path
     assert documents(tmp_path) == before
 
 
-@pytest.mark.parametrize("for_ever", [False, True], ids=["once", "from then on"])
+@pytest.mark.parametrize("forever", [False, True], ids=["once", "from then on"])
 async def test_a_disk_that_fails_leaves_all_or_nothing_of_a_discard_and_of_a_restore(
-    tmp_path: Path, for_ever: bool
+    tmp_path: Path, forever: bool
 ) -> None:
     """At every call of the disk, one after the other: what is there after opening again is the one or the other."""
     seen = set()
@@ -57,14 +57,14 @@ async def test_a_disk_that_fails_leaves_all_or_nothing_of_a_discard_and_of_a_res
         root = tmp_path / str(at)
         healthy = await made(root)
         there = documents(root)
-        failing = FailingDisk(at, for_ever=for_ever)
+        failing = FailingDisk(at, forever=forever)
         seen.add(await tried(FileStore(str(root), disk=failing), root, there))
         if not failing.failed:
             break
         await healthy.prepare(lambda _: None)
     else:
         raise AssertionError("it never came to its end")
-    assert seen == {"there", "gone", "back"} if not for_ever else seen >= {"there", "back"}
+    assert seen == {"there", "gone", "back"} if not forever else seen >= {"there", "back"}
 
 
 async def tried(store: FileStore, root: Path, there: dict[str, bytes]) -> str:

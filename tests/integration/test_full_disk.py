@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.house import NOW, PLACE, House, open_house, say
+from given.engine import NOW, PLACE, Engine, open_engine, say
 from given.small_disk import SmallDisk
 from weft.errors import StoreError
 from weft.journal import FLUSH_SECONDS
@@ -37,8 +37,8 @@ async def stored_answer(root: Path, session: SessionID) -> MessageWithParts:
     return (await FileStore(str(root)).list_messages(session))[1]
 
 
-async def hear(house: House, told: list[str]) -> None:
-    async for each in house.api.events():
+async def hear(engine: Engine, told: list[str]) -> None:
+    async for each in engine.api.events():
         match each.event:
             case PartUpdated(part=TextPart(), delta=str(delta)) | PartGrew(delta=delta):
                 told.append(delta)
@@ -46,8 +46,8 @@ async def hear(house: House, told: list[str]) -> None:
                 pass
 
 
-async def ask(house: House, session: SessionID) -> object:
-    return await outcome(house.api.prompt(session, say("Speak.")))
+async def ask(engine: Engine, session: SessionID) -> object:
+    return await outcome(engine.api.prompt(session, say("Speak.")))
 
 
 async def outcome(asked: Awaitable[MessageWithParts]) -> object:
@@ -73,18 +73,18 @@ async def test_an_answer_that_does_not_fit_fails_keeps_what_fits_and_is_whole_on
     tmp_path: Path,
 ) -> None:
     disk, told, root = SmallDisk(LARGE), list[str](), tmp_path / "storage"
-    async with open_house(SPEAKS, ANSWERS, store=FileStore(str(root), disk=disk)) as house:
-        session = (await house.api.create_session(SessionInput(title="Long"))).id
-        hearing = asyncio.ensure_future(hear(house, told))
+    async with open_engine(SPEAKS, ANSWERS, store=FileStore(str(root), disk=disk)) as engine:
+        session = (await engine.api.create_session(SessionInput(title="Long"))).id
+        hearing = asyncio.ensure_future(hear(engine, told))
         with filled_up(disk, ROOM):
-            failed = await ask(house, session)
+            failed = await ask(engine, session)
             kept = text_of(await stored_answer(root, session))
             assert "No space left on device" in str(failed)
             assert WORDS.startswith(kept)
             assert len(kept) > ROOM // 2
             with pytest.raises(StoreError, match="No space left on device"):
-                await house.api.prompt(session, say("Again."))
-        again = await house.api.prompt(session, say("Again."))
+                await engine.api.prompt(session, say("Again."))
+        again = await engine.api.prompt(session, say("Again."))
         hearing.cancel()
 
     assert text_of(again) == "Here again."
@@ -100,11 +100,11 @@ async def test_wherever_the_room_ends_no_answer_that_was_cut_off_passes_for_a_wh
     tmp_path: Path, room: int
 ) -> None:
     disk, told, root = SmallDisk(LARGE), list[str](), tmp_path / "storage"
-    async with open_house(SPEAKS, SPEAKS, store=FileStore(str(root), disk=disk)) as house:
-        session = (await house.api.create_session(SessionInput(title="Long"))).id
-        hearing = asyncio.ensure_future(hear(house, told))
+    async with open_engine(SPEAKS, SPEAKS, store=FileStore(str(root), disk=disk)) as engine:
+        session = (await engine.api.create_session(SessionInput(title="Long"))).id
+        hearing = asyncio.ensure_future(hear(engine, told))
         with filled_up(disk, room):
-            failed = await ask(house, session)
+            failed = await ask(engine, session)
             assert isinstance(failed, StoreError | StorageFailure)
             messages = await FileStore(str(root)).list_messages(session)
             assert all(WORDS.startswith(text_of(message)) for message in messages[1:])
@@ -118,10 +118,10 @@ async def test_what_was_told_is_stored_as_soon_as_there_is_room_without_anybody_
     tmp_path: Path,
 ) -> None:
     disk, clock, root = SmallDisk(LARGE), HandClock(NOW), tmp_path / "storage"
-    async with open_house(SPEAKS, store=FileStore(str(root), disk=disk), clock=clock) as house:
-        session = (await house.api.create_session(SessionInput(title="Long"))).id
+    async with open_engine(SPEAKS, store=FileStore(str(root), disk=disk), clock=clock) as engine:
+        session = (await engine.api.create_session(SessionInput(title="Long"))).id
         with filled_up(disk, ROOM):
-            await ask(house, session)
+            await ask(engine, session)
         await clock.somebody_sleeps(FLUSH_SECONDS)
         clock.turn(round(FLUSH_SECONDS * 1000))
         while text_of(await stored_answer(root, session)) != WORDS:
@@ -131,9 +131,9 @@ async def test_what_was_told_is_stored_as_soon_as_there_is_room_without_anybody_
 async def test_a_command_of_the_person_whose_output_does_not_fit_is_no_success(tmp_path: Path) -> None:
     disk, root = SmallDisk(LARGE), tmp_path / "storage"
     place = replace(PLACE, directory=str(tmp_path), worktree=str(tmp_path))
-    async with open_house(store=FileStore(str(root), disk=disk), place=place) as house:
-        session = (await house.api.create_session(SessionInput(title="Long"))).id
+    async with open_engine(store=FileStore(str(root), disk=disk), place=place) as engine:
+        session = (await engine.api.create_session(SessionInput(title="Long"))).id
         with filled_up(disk, 4000):
-            failed = await outcome(house.api.shell(session, ShellInput(agent="build", command="seq 5000")))
+            failed = await outcome(engine.api.shell(session, ShellInput(agent="build", command="seq 5000")))
         assert isinstance(failed, StoreError | StorageFailure)
-        assert (await house.api.list_sessions())[0].id == session
+        assert (await engine.api.list_sessions())[0].id == session

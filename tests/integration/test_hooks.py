@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.hooked import HandHooks, block, leave
-from given.house import MODEL, NOW, House, open_house, say
+from given.engine import MODEL, NOW, Engine, open_engine, say
+from given.fake_hooks import FakeHooks, block, leave
 from weft.errors import BlockedError, InvalidInputError, NotFoundError
 from weft.model.agent import Agent
 from weft.model.event import PartUpdated
@@ -38,12 +38,12 @@ SUMMARISER = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum i
 OTHER_MODEL = replace(MODEL, id="other")
 
 
-async def start(house: House) -> SessionID:
-    return (await house.api.create_session(SessionInput(title="t"))).id
+async def start(engine: Engine) -> SessionID:
+    return (await engine.api.create_session(SessionInput(title="t"))).id
 
 
-async def prompts_of(house: House, session: SessionID) -> list[MessageWithParts]:
-    messages = await house.api.list_messages(session)
+async def prompts_of(engine: Engine, session: SessionID) -> list[MessageWithParts]:
+    messages = await engine.api.list_messages(session)
     return [each for each in messages if isinstance(each.info, UserMessage)]
 
 
@@ -68,17 +68,17 @@ async def test_a_prompt_is_stored_as_a_plugin_would_have_it() -> None:
         changed = replace(now.message, agent="helper", session_id=SessionID("ses_foreign"))
         return now.but(message=changed, parts=(part("First.", now), *now.parts, part("Last.", now)))
 
-    hooks = HandHooks({"chat.message": put_before})
-    async with open_house([Say(text="ok")], hooks=hooks, agents=(HELPER,)) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("Mend it."))
-        (stored,) = await prompts_of(house, session)
+    hooks = FakeHooks({"chat.message": put_before})
+    async with open_engine([Say(text="ok")], hooks=hooks, agents=(HELPER,)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("Mend it."))
+        (stored,) = await prompts_of(engine, session)
 
         assert texts(stored) == ["First.", "Mend it.", "Last."]
         assert stored.info.agent == "helper"
         assert {(each.session_id, each.message_id) for each in stored.parts} == {(session, stored.info.id)}
         assert len({each.id for each in stored.parts}) == 3
-        assert house.provider.requests[0].system[0] == "Help."
+        assert engine.provider.requests[0].system[0] == "Help."
         assert hooks.told[0][1] == Prompted(
             session_id=session, agent=None, model=None, message_id=None, variant=None
         )
@@ -90,10 +90,10 @@ async def test_parts_that_were_there_keep_their_ids() -> None:
 
     one, two = (f"prt_{number:026d}" for number in (1, 2))
     own = PromptInput(parts=(TextInput(id=one, text="a"), TextInput(id=two, text="b")))
-    async with open_house([Say(text="ok")], hooks=HandHooks({"chat.message": louder})) as house:
-        session = await start(house)
-        await house.api.prompt(session, own)
-        (stored,) = await prompts_of(house, session)
+    async with open_engine([Say(text="ok")], hooks=FakeHooks({"chat.message": louder})) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, own)
+        (stored,) = await prompts_of(engine, session)
         assert [(each.id, each.text) for each in stored.parts if isinstance(each, TextPart)] == [
             (one, "a!"),
             (two, "b!"),
@@ -101,12 +101,12 @@ async def test_parts_that_were_there_keep_their_ids() -> None:
 
 
 async def test_a_blocked_prompt_is_refused_and_nothing_of_it_is_stored() -> None:
-    async with open_house(hooks=HandHooks({"chat.message": block("not on Sundays")})) as house:
-        session = await start(house)
+    async with open_engine(hooks=FakeHooks({"chat.message": block("not on Sundays")})) as engine:
+        session = await start(engine)
         with pytest.raises(BlockedError, match="not on Sundays"):
-            await house.api.prompt(session, say("Mend it."))
-        assert await house.api.list_messages(session) == []
-        assert house.provider.requests == []
+            await engine.api.prompt(session, say("Mend it."))
+        assert await engine.api.list_messages(session) == []
+        assert engine.provider.requests == []
 
 
 @pytest.mark.parametrize(
@@ -132,17 +132,17 @@ async def test_a_blocked_prompt_is_refused_and_nothing_of_it_is_stored() -> None
 async def test_what_makes_no_prompt_is_refused_before_it_is_stored(
     change: Any, error: type[Exception]
 ) -> None:
-    async with open_house(hooks=HandHooks({"chat.message": lambda _, now: change(now)})) as house:
-        session = await start(house)
+    async with open_engine(hooks=FakeHooks({"chat.message": lambda _, now: change(now)})) as engine:
+        session = await start(engine)
         with pytest.raises(error):
-            await house.api.prompt(session, say("Mend it."))
-        assert await house.api.list_messages(session) == []
+            await engine.api.prompt(session, say("Mend it."))
+        assert await engine.api.list_messages(session) == []
 
 
 # --- chat.params, chat.headers, the system prompt ---
 
 
-def tuning() -> HandHooks:
+def tuning() -> FakeHooks:
     def params(asked: ChatRequest, now: ChatParams) -> ChatParams:
         return now.but(temperature=0.1, options={**now.options, "by": asked.agent})
 
@@ -152,7 +152,7 @@ def tuning() -> HandHooks:
     def system(told: InSession, now: SystemPrompt) -> SystemPrompt:
         return now.but(system=(*now.system, "", "Be brief."))
 
-    return HandHooks(
+    return FakeHooks(
         {"chat.params": params, "chat.headers": headers, "experimental.chat.system.transform": system}
     )
 
@@ -161,13 +161,13 @@ async def test_every_call_of_a_model_is_made_as_plugins_would_have_it() -> None:
     hooks, small = tuning(), ScriptedProvider([[Say(text="A title")]], HandClock(NOW))
     served = ServedModel(replace(MODEL, id="small"), small)
     script = ([Fail(message="busy", retryable=True)], [Say(text="ok")], [Say(text="We did it.")])
-    async with open_house(
+    async with open_engine(
         *script, hooks=hooks, agents=(TITLER, SUMMARISER), small=served, quick=True
-    ) as house:
-        session = (await house.api.create_session(SessionInput())).id
-        await house.api.prompt(session, say("Mend it."))
-        await house.api.compact(session)
-        requests = [*house.provider.requests, *small.requests]
+    ) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        await engine.api.prompt(session, say("Mend it."))
+        await engine.api.compact(session)
+        requests = [*engine.provider.requests, *small.requests]
 
         assert [each.parameters.options["by"] for each in requests] == [
             "build",
@@ -179,17 +179,17 @@ async def test_every_call_of_a_model_is_made_as_plugins_would_have_it() -> None:
         assert {each.parameters.headers["x-session"] for each in requests} == {session}
         assert {each.system[-1] for each in requests} == {"Be brief."}
         assert all("" not in each.system for each in requests)
-        assert (await house.api.get_session(session)).title == "A title"
+        assert (await engine.api.get_session(session)).title == "A title"
 
 
 async def test_a_model_is_never_told_nothing() -> None:
     def nothing(told: InSession, now: SystemPrompt) -> SystemPrompt:
         return now.but(system=())
 
-    hooks = HandHooks({"experimental.chat.system.transform": nothing})
-    async with open_house([Say(text="ok")], hooks=hooks) as house:
-        await house.api.prompt(await start(house), say("Mend it."))
-        assert house.provider.requests[0].system
+    hooks = FakeHooks({"experimental.chat.system.transform": nothing})
+    async with open_engine([Say(text="ok")], hooks=hooks) as engine:
+        await engine.api.prompt(await start(engine), say("Mend it."))
+        assert engine.provider.requests[0].system
 
 
 # --- the conversation ---
@@ -212,12 +212,12 @@ async def test_what_a_model_is_shown_goes_through_the_plugin_for_each_request() 
             )
         )
 
-    hooks = HandHooks({"experimental.chat.messages.transform": without_secret})
-    async with open_house([CALL], [Say(text="ok")], hooks=hooks) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("My word is hunter2."))
-        (stored,) = await prompts_of(house, session)
-        first, second = house.provider.requests
+    hooks = FakeHooks({"experimental.chat.messages.transform": without_secret})
+    async with open_engine([CALL], [Say(text="ok")], hooks=hooks) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("My word is hunter2."))
+        (stored,) = await prompts_of(engine, session)
+        first, second = engine.provider.requests
 
         assert first.messages[0] == UserTurn(content=(TextContent(text="My word is ***."),))
         assert second.messages[: len(first.messages)] == first.messages
@@ -234,10 +234,10 @@ async def test_messages_that_are_left_out_leave_a_valid_request() -> None:
         return now.but(messages=())
 
     for hook, turns in ((only_last, 2), (none, 3)):
-        hooks = HandHooks({"experimental.chat.messages.transform": hook})
-        async with open_house([CALL], [Say(text="ok")], hooks=hooks) as house:
-            await house.api.prompt(await start(house), say("Mend it."))
-            last = house.provider.requests[1].messages
+        hooks = FakeHooks({"experimental.chat.messages.transform": hook})
+        async with open_engine([CALL], [Say(text="ok")], hooks=hooks) as engine:
+            await engine.api.prompt(await start(engine), say("Mend it."))
+            last = engine.provider.requests[1].messages
             calls = sum(len(each.content) for each in last if isinstance(each, AssistantTurn))
             results = sum(len(each.content) for each in last if isinstance(each, ToolTurn))
             assert (len(last), calls, results) == (turns, 1, 1)
@@ -252,14 +252,14 @@ async def test_a_summary_is_asked_for_with_more_to_keep_in_mind_or_in_other_word
 
     asked: list[str] = []
     for hook in (leave, more, other):
-        hooks = HandHooks({"experimental.session.compacting": hook})
-        async with open_house(
+        hooks = FakeHooks({"experimental.session.compacting": hook})
+        async with open_engine(
             [Say(text="ok")], [Say(text="We did it.")], hooks=hooks, agents=(SUMMARISER,)
-        ) as house:
-            session = await start(house)
-            await house.api.prompt(session, say("Mend it."))
-            await house.api.compact(session)
-            last = house.provider.requests[1].messages[-1]
+        ) as engine:
+            session = await start(engine)
+            await engine.api.prompt(session, say("Mend it."))
+            await engine.api.compact(session)
+            last = engine.provider.requests[1].messages[-1]
             assert isinstance(last, UserTurn)
             assert isinstance(last.content[0], TextContent)
             asked.append(last.content[0].text)
@@ -274,11 +274,11 @@ async def test_a_finished_text_is_stored_and_told_as_the_plugin_would_have_it() 
     def signed(told: Any, now: FinishedText) -> FinishedText:
         return now.but(text=f"{now.text} -- weft")
 
-    hooks = HandHooks({"experimental.text.complete": signed})
-    async with open_house([Say(text="All done now.")], [Say(text="Yes.")], hooks=hooks) as house:
-        session = await start(house)
-        listening = house.api.events()
-        answer = await house.api.prompt(session, say("Mend it."))
+    hooks = FakeHooks({"experimental.text.complete": signed})
+    async with open_engine([Say(text="All done now.")], [Say(text="Yes.")], hooks=hooks) as engine:
+        session = await start(engine)
+        listening = engine.api.events()
+        answer = await engine.api.prompt(session, say("Mend it."))
         told: dict[str, str] = {}
         async for each in listening:
             if isinstance(each.event, PartUpdated) and isinstance(each.event.part, TextPart):
@@ -289,11 +289,11 @@ async def test_a_finished_text_is_stored_and_told_as_the_plugin_would_have_it() 
 
         assert said.text == "All done now. -- weft"
         assert told[said.id] == said.text
-        assert texts((await house.api.list_messages(session))[-1]) == [said.text]
+        assert texts((await engine.api.list_messages(session))[-1]) == [said.text]
         assert (hooks.told[0][1].part_id, hooks.told[0][1].message_id) == (said.id, answer.info.id)
         # The model reads its words as they were stored.
-        await house.api.prompt(session, say("Sure?"))
-        assert house.provider.requests[1].messages[1] == AssistantTurn(
+        await engine.api.prompt(session, say("Sure?"))
+        assert engine.provider.requests[1].messages[1] == AssistantTurn(
             content=(TextContent(text="All done now. -- weft"),)
         )
 
@@ -304,14 +304,14 @@ async def test_a_finished_text_is_stored_and_told_as_the_plugin_would_have_it() 
 async def test_hooks_that_say_nothing_change_nothing() -> None:
     async def history(**more: Any) -> tuple[Any, Any]:
         script = ([CALL], [Say(text="ok")], [Say(text="We did it.")], [Say(text="again")])
-        async with open_house(*script, agents=(SUMMARISER,), **more) as house:
-            session = await start(house)
-            await house.api.prompt(session, say("Mend it."))
-            await house.api.compact(session)
-            await house.api.prompt(session, say("And now?"))
-            return await house.api.list_messages(session), house.provider.requests
+        async with open_engine(*script, agents=(SUMMARISER,), **more) as engine:
+            session = await start(engine)
+            await engine.api.prompt(session, say("Mend it."))
+            await engine.api.compact(session)
+            await engine.api.prompt(session, say("And now?"))
+            return await engine.api.list_messages(session), engine.provider.requests
 
-    silent = HandHooks(
+    silent = FakeHooks(
         dict.fromkeys(
             (
                 "chat.message",

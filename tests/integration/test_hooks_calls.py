@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from given.hooked import HandHooks, block, leave
-from given.house import ECHO, House, open_house, say
-from given.stage import AGENTS
+from given.engine import ECHO, Engine, open_engine, say
+from given.fake_hooks import FakeHooks, block, leave
+from given.subtask_engine import AGENTS
 from weft.config.commands import build_commands
 from weft.config.schema import CommandConfig, Config
 from weft.errors import BlockedError
@@ -38,12 +38,12 @@ CALL = UseTool(tool="echo", input={"words": "x"})
 ASK = (Rule(permission="*", pattern="*", action="ask"),)
 
 
-async def start(house: House) -> SessionID:
-    return (await house.api.create_session(SessionInput(title="t"))).id
+async def start(engine: Engine) -> SessionID:
+    return (await engine.api.create_session(SessionInput(title="t"))).id
 
 
-async def calls_of(house: House, session: SessionID) -> list[ToolPart]:
-    messages = await house.api.list_messages(session)
+async def calls_of(engine: Engine, session: SessionID) -> list[ToolPart]:
+    messages = await engine.api.list_messages(session)
     return [part for message in messages for part in message.parts if isinstance(part, ToolPart)]
 
 
@@ -65,12 +65,12 @@ def louder(told: CallTold, now: CallArguments) -> CallArguments:
 
 
 async def test_a_call_is_made_with_the_arguments_of_the_plugin_and_shown_with_those_of_the_model() -> None:
-    hooks = HandHooks({"tool.execute.before": louder})
-    async with open_house([CALL], [Say(text="ok")], hooks=hooks) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        (call,) = await calls_of(house, session)
-        made, brought = house.provider.requests[1].messages[1:]
+    hooks = FakeHooks({"tool.execute.before": louder})
+    async with open_engine([CALL], [Say(text="ok")], hooks=hooks) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        (call,) = await calls_of(engine, session)
+        made, brought = engine.provider.requests[1].messages[1:]
 
         assert isinstance(call.state, CompletedState)
         assert (call.state.input, call.state.output) == ({"words": "x"}, "x!")
@@ -90,20 +90,20 @@ async def test_rules_judge_what_is_done_and_not_what_was_written() -> None:
         Rule(permission="*", pattern="*", action="allow"),
         Rule(permission="echo", pattern="x!", action="deny"),
     )
-    hooks = HandHooks({"tool.execute.before": louder})
-    async with open_house([CALL], [Say(text="ok")], hooks=hooks, rules=rules) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        (call,) = await calls_of(house, session)
+    hooks = FakeHooks({"tool.execute.before": louder})
+    async with open_engine([CALL], [Say(text="ok")], hooks=hooks, rules=rules) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        (call,) = await calls_of(engine, session)
         assert isinstance(call.state, ErrorState)
 
 
 async def test_arguments_that_the_tool_does_not_take_are_an_error_the_model_reads() -> None:
-    hooks = HandHooks({"tool.execute.before": lambda _, now: now.but(args={"word": 1})})
-    async with open_house([CALL], [Say(text="ok")], hooks=hooks) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        (call,) = await calls_of(house, session)
+    hooks = FakeHooks({"tool.execute.before": lambda _, now: now.but(args={"word": 1})})
+    async with open_engine([CALL], [Say(text="ok")], hooks=hooks) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        (call,) = await calls_of(engine, session)
         assert "invalid arguments" in short(call)
 
 
@@ -115,11 +115,11 @@ async def test_a_blocked_call_is_not_made_and_the_model_reads_why() -> None:
         return ToolResult(title="", output="")
 
     tool = Tool(name="echo", about="", takes=ECHO.takes, run=note)
-    hooks = HandHooks({"tool.execute.before": block("no echoes here")})
-    async with open_house([CALL], [Say(text="ok")], hooks=hooks, tools=(tool,)) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        result = house.provider.requests[1].messages[-1]
+    hooks = FakeHooks({"tool.execute.before": block("no echoes here")})
+    async with open_engine([CALL], [Say(text="ok")], hooks=hooks, tools=(tool,)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        result = engine.provider.requests[1].messages[-1]
 
         assert made == []
         assert isinstance(result, ToolTurn)
@@ -134,16 +134,16 @@ async def test_a_blocked_call_is_not_made_and_the_model_reads_why() -> None:
 
 
 async def test_calls_of_a_batch_and_of_a_subtask_are_told_like_all_others() -> None:
-    hooks = HandHooks({"tool.execute.before": leave, "tool.execute.after": leave})
+    hooks = FakeHooks({"tool.execute.before": leave, "tool.execute.after": leave})
     batch = UseTool(tool="batch", input={"tool_calls": [{"tool": "echo", "parameters": {"words": "a"}}]})
     script = ([batch], [Say(text="ok")], [Say(text="done")], [Say(text="ok")])
     agents = tuple(AGENTS.values()) if isinstance(AGENTS, dict) else AGENTS
-    async with open_house(*script, hooks=hooks, tools=(BATCH, ECHO, INVALID, TASK), agents=agents) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
+    async with open_engine(*script, hooks=hooks, tools=(BATCH, ECHO, INVALID, TASK), agents=agents) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
         subtask = SubtaskInput(prompt="look", description="Look", agent="general")
-        await house.api.prompt(session, PromptInput(parts=(subtask,)))
-        calls = await calls_of(house, session)
+        await engine.api.prompt(session, PromptInput(parts=(subtask,)))
+        calls = await calls_of(engine, session)
         told = [(name.rpartition(".")[2], at.tool, at.call_id) for name, at, _ in hooks.told]
 
         by_tool = {call.tool: call.call_id for call in calls}
@@ -164,10 +164,12 @@ async def test_what_came_of_a_call_is_told_as_the_plugin_would_have_it() -> None
     def retold(told: CallTold, now: CallOutcome) -> CallOutcome:
         return now.but(title="T", output=f"<{now.output}>", metadata={**now.metadata, "seen": told.args})
 
-    async with open_house([CALL], [Say(text="ok")], hooks=HandHooks({"tool.execute.after": retold})) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        (call,) = await calls_of(house, session)
+    async with open_engine(
+        [CALL], [Say(text="ok")], hooks=FakeHooks({"tool.execute.after": retold})
+    ) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        (call,) = await calls_of(engine, session)
         assert isinstance(call.state, CompletedState)
         assert (call.state.title, call.state.output) == ("T", "<x>")
         assert call.state.metadata["seen"] == {"words": "x"}
@@ -178,10 +180,12 @@ async def test_what_a_plugin_makes_of_an_output_is_bounded_too(own: dict[str, An
     def flood(told: CallTold, now: CallOutcome) -> CallOutcome:
         return now.but(output="line\n" * MAX_BYTES, metadata=own)
 
-    async with open_house([CALL], [Say(text="ok")], hooks=HandHooks({"tool.execute.after": flood})) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        (call,) = await calls_of(house, session)
+    async with open_engine(
+        [CALL], [Say(text="ok")], hooks=FakeHooks({"tool.execute.after": flood})
+    ) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        (call,) = await calls_of(engine, session)
         assert isinstance(call.state, CompletedState)
         assert call.state.metadata["truncated"] is True
         assert len(call.state.output) < 2 * MAX_BYTES
@@ -199,11 +203,11 @@ async def test_a_command_becomes_the_prompt_that_a_plugin_makes_of_it() -> None:
     def more(told: CommandTold, now: CommandParts) -> CommandParts:
         return now.but(parts=(*now.parts, TextInput(text=f"({told.command} {told.arguments})")))
 
-    hooks = HandHooks({"command.execute.before": more})
-    async with open_house([Say(text="ok")], hooks=hooks, commands=commands(greet="Greet $1.")) as house:
-        session = await start(house)
-        await house.api.command(session, CommandInput(command="greet", arguments="Ada"))
-        asked, _ = await house.api.list_messages(session)
+    hooks = FakeHooks({"command.execute.before": more})
+    async with open_engine([Say(text="ok")], hooks=hooks, commands=commands(greet="Greet $1.")) as engine:
+        session = await start(engine)
+        await engine.api.command(session, CommandInput(command="greet", arguments="Ada"))
+        asked, _ = await engine.api.list_messages(session)
         assert [part.text for part in asked.parts if isinstance(part, TextPart)] == [
             "Greet Ada.",
             "(greet Ada)",
@@ -211,21 +215,21 @@ async def test_a_command_becomes_the_prompt_that_a_plugin_makes_of_it() -> None:
 
 
 async def test_a_blocked_command_stores_nothing() -> None:
-    hooks = HandHooks({"command.execute.before": block("not that one")})
-    async with open_house(hooks=hooks, commands=commands(greet="Greet $1.")) as house:
-        session = await start(house)
+    hooks = FakeHooks({"command.execute.before": block("not that one")})
+    async with open_engine(hooks=hooks, commands=commands(greet="Greet $1.")) as engine:
+        session = await start(engine)
         with pytest.raises(BlockedError, match="not that one"):
-            await house.api.command(session, CommandInput(command="greet", arguments="Ada"))
-        assert await house.api.list_messages(session) == []
+            await engine.api.command(session, CommandInput(command="greet", arguments="Ada"))
+        assert await engine.api.list_messages(session) == []
 
 
 async def test_a_shell_command_in_a_template_is_a_call_that_can_be_blocked() -> None:
-    hooks = HandHooks({"tool.execute.before": block("no shell")})
-    async with open_house(hooks=hooks, tools=(BASH,), commands=commands(now="It is !`date`.")) as house:
-        session = await start(house)
+    hooks = FakeHooks({"tool.execute.before": block("no shell")})
+    async with open_engine(hooks=hooks, tools=(BASH,), commands=commands(now="It is !`date`.")) as engine:
+        session = await start(engine)
         with pytest.raises(BlockedError, match="no shell"):
-            await house.api.command(session, CommandInput(command="now"))
-        assert await house.api.list_messages(session) == []
+            await engine.api.command(session, CommandInput(command="now"))
+        assert await engine.api.list_messages(session) == []
 
 
 # --- permissions ---
@@ -254,12 +258,14 @@ def logged(directory: Path) -> list[dict[str, Any]]:
 async def test_a_plugin_may_answer_in_a_persons_place(
     tmp_path: Path, hook: Any, result: str, what: str
 ) -> None:
-    hooks = HandHooks({"permission.ask": hook})
+    hooks = FakeHooks({"permission.ask": hook})
     permitting = PermissionSettings(directory=str(tmp_path))
-    async with open_house([CALL], [Say(text="ok")], hooks=hooks, rules=ASK, permissions=permitting) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        assert [short(call) for call in await calls_of(house, session)] == [result]
+    async with open_engine(
+        [CALL], [Say(text="ok")], hooks=hooks, rules=ASK, permissions=permitting
+    ) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        assert [short(call) for call in await calls_of(engine, session)] == [result]
         assert hooks.told[0][1].patterns == ("x",)
     assert [(each["what"], each["rule"]) for each in logged(tmp_path)] == [
         (what, "a plugin's permission.ask")
@@ -267,17 +273,19 @@ async def test_a_plugin_may_answer_in_a_persons_place(
 
 
 async def test_one_that_says_nothing_leaves_the_person_to_be_asked() -> None:
-    async with open_house([CALL], hooks=HandHooks({"permission.ask": leave}), rules=ASK) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        assert "nobody" in short((await calls_of(house, session))[0])
+    async with open_engine([CALL], hooks=FakeHooks({"permission.ask": leave}), rules=ASK) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        assert "nobody" in short((await calls_of(engine, session))[0])
 
 
 async def test_what_a_rule_denies_no_plugin_is_asked_about() -> None:
-    hooks = HandHooks({"permission.ask": answer("allow")})
+    hooks = FakeHooks({"permission.ask": answer("allow")})
     rules = (Rule(permission="*", pattern="x*", action="deny"),)
-    async with open_house([CALL], [Say(text="ok")], hooks=hooks, rules=rules, tools=(ECHO, INVALID)) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        assert short((await calls_of(house, session))[0]).startswith("! ")
+    async with open_engine(
+        [CALL], [Say(text="ok")], hooks=hooks, rules=rules, tools=(ECHO, INVALID)
+    ) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        assert short((await calls_of(engine, session))[0]).startswith("! ")
         assert hooks.told == []

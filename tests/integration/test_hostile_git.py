@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from given.hostile_git import PERSON, VECTORS, HostileGit
-from given.loom import Use, bash, open_loom, reads
+from given.undo_harness import Use, bash, open_undo_harness, reads
 from weft.errors import GitError
 from weft.host.git import Git
 from weft.worktree.git import WorktreeGit
@@ -90,16 +90,16 @@ async def test_nothing_runs_when_files_are_listed_searched_changed_and_taken_bac
     name: str, tmp_path: Path
 ) -> None:
     hostile = HostileGit(tmp_path, VECTORS[name])
-    async with open_loom(hostile.root) as loom:
+    async with open_undo_harness(hostile.root) as harness:
         hostile.stir()
-        await loom.api.files.list_changed()
-        await loom.api.files.find_files("a")
-        await loom.api.surroundings.get_vcs()
-        prompt = await loom.works(
+        await harness.api.files.list_changed()
+        await harness.api.files.find_files("a")
+        await harness.api.surroundings.get_vcs()
+        prompt = await harness.works(
             [bash("echo more >> a.txt")], [Use(tool="glob", input={"pattern": "**/*.txt"})], [reads("b.txt")]
         )
         hostile.stir()
-        await loom.undoes(prompt)
+        await harness.undoes(prompt)
     assert not hostile.ran()
 
 

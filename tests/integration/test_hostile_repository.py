@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from given.hostile import SECRET, Hostile
+from given.hostile_repository import SECRET, HostileRepository
 from given.web import Answer, Web, open_web
 from weft.cli.main import run_command
 from weft.errors import ConfigError, ModelNotFoundError, NotFoundError
@@ -54,11 +54,11 @@ def web() -> Iterator[Web]:
 
 
 @pytest.fixture
-def hostile(tmp_path: Path, home: Path, web: Web) -> Hostile:
-    return Hostile(tmp_path, home, evil=web.url)
+def hostile(tmp_path: Path, home: Path, web: Web) -> HostileRepository:
+    return HostileRepository(tmp_path, home, evil=web.url)
 
 
-def writes(hostile: Hostile) -> list[Any]:
+def writes(hostile: HostileRepository) -> list[Any]:
     """What a model does that is taken in by nothing: it writes a file, reads one, and tries a command."""
     path = str(hostile.root / "greet.py")
     return [
@@ -89,7 +89,7 @@ def calls_in(messages: list[MessageWithParts]) -> dict[str, str]:
     return found
 
 
-async def test_opened_listed_and_prompted_in_it_does_nothing(hostile: Hostile, web: Web) -> None:
+async def test_opened_listed_and_prompted_in_it_does_nothing(hostile: HostileRepository, web: Web) -> None:
     said: list[ConfigError] = []
     provider = ScriptedProvider(writes(hostile), SystemClock())
     opening = OpenOptions(
@@ -109,7 +109,7 @@ async def test_opened_listed_and_prompted_in_it_does_nothing(hostile: Hostile, w
         came = calls_in(await api.list_messages(session.id))
         shared = (await api.get_session(session.id)).share
 
-    assert (hostile.ran(), web.asked, shared) == ([], [], None)
+    assert (hostile.ran(), web.requests, shared) == ([], [], None)
     assert SECRET not in str(provider.requests)
     assert came.pop("invalid") == "done"  # `bash` is forbidden altogether, so it was not offered
     assert "permission" in came.pop("read .env")
@@ -118,7 +118,7 @@ async def test_opened_listed_and_prompted_in_it_does_nothing(hostile: Hostile, w
     assert line.startswith(f"{hostile.root}: not trusted, so held back: ")
 
 
-def test_what_is_held_back_is_all_that_could_act(hostile: Hostile) -> None:
+def test_what_is_held_back_is_all_that_could_act(hostile: HostileRepository) -> None:
     held = open_trust(str(hostile.root), os.environ).list_held_back()
 
     assert {(each.kind, each.name) for each in held} == hostile.held()
@@ -142,7 +142,7 @@ def test_what_is_held_back_is_all_that_could_act(hostile: Hostile) -> None:
     ids=" ".join,
 )
 def test_no_command_that_looks_runs_or_tells_anything_of_it(
-    hostile: Hostile,
+    hostile: HostileRepository,
     web: Web,
     command: tuple[str, ...],
     capsys: pytest.CaptureFixture[str],
@@ -152,7 +152,7 @@ def test_no_command_that_looks_runs_or_tells_anything_of_it(
     run_command(command)
     shown = capsys.readouterr()
     assert SECRET not in shown.out + shown.err
-    assert (hostile.ran(), web.asked) == ([], [])
+    assert (hostile.ran(), web.requests) == ([], [])
 
 
 def allow_shell() -> None:
@@ -160,7 +160,7 @@ def allow_shell() -> None:
     own.write_text('{"permission": {"bash": "allow"}}')
 
 
-async def test_once_it_is_trusted_it_acts_and_a_change_ends_that(hostile: Hostile) -> None:
+async def test_once_it_is_trusted_it_acts_and_a_change_ends_that(hostile: HostileRepository) -> None:
     allow_shell()
     open_trust(str(hostile.root), os.environ).trust(NOW)
     provider = ScriptedProvider([[Say(text="Done.")], *writes(hostile)], SystemClock())
@@ -199,7 +199,7 @@ def run_on_terminal(*arguments: str, typed: str, directory: Path) -> tuple[int, 
     return process.returncode, shown.decode(errors="replace").replace("\r\n", "\n")
 
 
-def test_somebody_at_a_terminal_is_asked_once_and_shown_what_it_would_do(hostile: Hostile) -> None:
+def test_somebody_at_a_terminal_is_asked_once_and_shown_what_it_would_do(hostile: HostileRepository) -> None:
     run = ("run", "-m", "scripted/demo", "hello")
     _, shown = run_on_terminal(*run, typed="n\n", directory=hostile.root)
     assert f"runs sh -c touch {hostile.marks}/mcp" in shown
@@ -220,7 +220,7 @@ def test_somebody_at_a_terminal_is_asked_once_and_shown_what_it_would_do(hostile
     assert hostile.ran() == ["plugin-file", "tool"]  # what it has left, once it is vouched for
 
 
-def test_what_changes_while_somebody_reads_is_not_trusted_with_the_rest(hostile: Hostile) -> None:
+def test_what_changes_while_somebody_reads_is_not_trusted_with_the_rest(hostile: HostileRepository) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "weft", "trust"]
     with subprocess.Popen(command, cwd=hostile.root, stdin=theirs, stdout=theirs, stderr=theirs) as process:
@@ -240,7 +240,7 @@ def test_what_changes_while_somebody_reads_is_not_trusted_with_the_rest(hostile:
 
 
 def test_the_command_tells_gives_lists_and_takes_back(
-    hostile: Hostile, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    hostile: HostileRepository, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def weft(*arguments: str) -> tuple[int, Any]:
         code = run_command(["trust", *arguments])
@@ -264,7 +264,7 @@ def test_the_command_tells_gives_lists_and_takes_back(
 
 
 def test_without_a_terminal_it_is_said_in_one_line_and_nobody_is_asked(
-    hostile: Hostile, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    hostile: HostileRepository, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(hostile.root)
     monkeypatch.setattr(sys, "stdin", StringIO())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.written_sessions import PROJECT, START, Written
+from given.session_writer import PROJECT, START, SessionWriter
 from weft.errors import IndexFailedError
 from weft.model.ids import ProjectID
 from weft.model.search import Figures, Hit, ToolUse, UsageShare
@@ -23,15 +23,15 @@ from weft.store.files.reader import FileReader
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Written:
-    return Written(tmp_path)
+def written(tmp_path: Path) -> SessionWriter:
+    return SessionWriter(tmp_path)
 
 
-def found(written: Written, words: str, project: ProjectID | None = None) -> list[str]:
+def found(written: SessionWriter, words: str, project: ProjectID | None = None) -> list[str]:
     return [hit.session_id for hit in written.library().search(words, limit=20, project=project)]
 
 
-def everything(written: Written) -> list[object]:
+def everything(written: SessionWriter) -> list[object]:
     """All that the index holds, but for the numbers it gave things."""
     library = written.library()
     with open_for_reading(*library.file) as database:
@@ -46,7 +46,7 @@ def everything(written: Written) -> list[object]:
     return [sessions, messages, calls]
 
 
-def test_a_hit_says_where_the_words_stand(written: Written) -> None:
+def test_a_hit_says_where_the_words_stand(written: SessionWriter) -> None:
     session = written.session("one", "Weaving")
     asked = written.prompt(session, "Please mend the Shuttle,\nit is broken")
     written.answer(session, "Done.")
@@ -66,7 +66,7 @@ def test_a_hit_says_where_the_words_stand(written: Written) -> None:
     ]
 
 
-def test_a_title_counts_most_then_what_was_said_then_what_a_tool_printed(written: Written) -> None:
+def test_a_title_counts_most_then_what_was_said_then_what_a_tool_printed(written: SessionWriter) -> None:
     done, said, titled = written.session("done"), written.session("said"), written.session("titled", "A loom")
     message = written.answer(done, "I looked.")
     written.call(done, message, "bash", "the loom is here")
@@ -75,7 +75,7 @@ def test_a_title_counts_most_then_what_was_said_then_what_a_tool_printed(written
     assert found(written, "loom") == [titled.id, said.id, done.id]
 
 
-def test_all_words_must_be_there_as_beginnings_and_phrases_as_they_stand(written: Written) -> None:
+def test_all_words_must_be_there_as_beginnings_and_phrases_as_they_stand(written: SessionWriter) -> None:
     both, one = written.session("both"), written.session("one")
     written.prompt(both, "warp and weft, threads of Zürich")
     written.prompt(one, "warp alone")
@@ -88,7 +88,7 @@ def test_all_words_must_be_there_as_beginnings_and_phrases_as_they_stand(written
     assert set(found(written, "warp")) == {both.id, one.id}
 
 
-def test_errors_inputs_and_archived_sessions_of_all_projects_are_found(written: Written) -> None:
+def test_errors_inputs_and_archived_sessions_of_all_projects_are_found(written: SessionWriter) -> None:
     elsewhere = written.session(
         "old", project_id=ProjectID("p2"), time=SessionTime(created=START, updated=START, archived=START)
     )
@@ -101,7 +101,7 @@ def test_errors_inputs_and_archived_sessions_of_all_projects_are_found(written: 
     assert written.library().search("warden", limit=5)[0].archived
 
 
-def test_what_changes_is_seen_by_its_stamp_and_what_goes_is_gone(written: Written) -> None:
+def test_what_changes_is_seen_by_its_stamp_and_what_goes_is_gone(written: SessionWriter) -> None:
     session, other = written.session("one"), written.session("two")
     written.prompt(session, "first words")
     written.prompt(other, "first of the other")
@@ -116,7 +116,7 @@ def test_what_changes_is_seen_by_its_stamp_and_what_goes_is_gone(written: Writte
     assert found(written, "first") == [session.id]
 
 
-def test_an_answer_in_the_making_is_read_again_whatever_the_stamp_says(written: Written) -> None:
+def test_an_answer_in_the_making_is_read_again_whatever_the_stamp_says(written: SessionWriter) -> None:
     session = written.session("one")
     written.answer(session, "half", time={"created": START + 50})
     assert found(written, "half") == [session.id]
@@ -126,7 +126,7 @@ def test_an_answer_in_the_making_is_read_again_whatever_the_stamp_says(written: 
 
 
 @pytest.mark.parametrize("how", ["deleted", "emptied", "garbled", "cut", "foreign"])
-def test_a_lost_or_bad_index_is_made_anew(written: Written, how: str) -> None:
+def test_a_lost_or_bad_index_is_made_anew(written: SessionWriter, how: str) -> None:
     session = written.session("one")
     written.prompt(session, "mend the loom " * 200)
     assert found(written, "loom") == [session.id]
@@ -149,7 +149,7 @@ def test_a_lost_or_bad_index_is_made_anew(written: Written, how: str) -> None:
     assert everything(written) == before
 
 
-def test_where_no_index_can_be_kept_words_are_found_all_the_same(written: Written) -> None:
+def test_where_no_index_can_be_kept_words_are_found_all_the_same(written: SessionWriter) -> None:
     session = written.session("one")
     written.prompt(session, "mend the loom")
     Path(written.cache).write_text("a file where a directory should be")
@@ -161,7 +161,7 @@ def test_where_no_index_can_be_kept_words_are_found_all_the_same(written: Writte
     assert len(warned) == 1
 
 
-def test_following_what_happens_gives_the_same_as_reading_everything(written: Written) -> None:
+def test_following_what_happens_gives_the_same_as_reading_everything(written: SessionWriter) -> None:
     library = written.library()
     session = written.session("one")
     for number in range(5):
@@ -181,7 +181,7 @@ def test_following_what_happens_gives_the_same_as_reading_everything(written: Wr
     assert everything(written) == followed
 
 
-def test_a_long_session_that_has_just_come_is_left_to_the_next_search(written: Written) -> None:
+def test_a_long_session_that_has_just_come_is_left_to_the_next_search(written: SessionWriter) -> None:
     session, library = written.session("one"), written.library()
     asked = [written.prompt(session, f"prompt number{number}") for number in range(2 * MAX_MESSAGES)]
     library.update_messages(session.id, set(asked[-1:]))
@@ -191,7 +191,7 @@ def test_a_long_session_that_has_just_come_is_left_to_the_next_search(written: W
     assert all(library.search(f"number{number}", limit=5) for number in range(2 * MAX_MESSAGES))
 
 
-def test_a_session_that_was_removed_is_forgotten(written: Written) -> None:
+def test_a_session_that_was_removed_is_forgotten(written: SessionWriter) -> None:
     session, library = written.session("one"), written.library()
     written.prompt(session, "mend")
     library.update_messages(session.id, set())
@@ -201,7 +201,7 @@ def test_a_session_that_was_removed_is_forgotten(written: Written) -> None:
     assert everything(written) == [[], [], []]
 
 
-def test_several_processes_may_index_at_once(written: Written) -> None:
+def test_several_processes_may_index_at_once(written: SessionWriter) -> None:
     for number in range(150):
         session = written.session(f"s{number}")
         written.prompt(session, f"loom number{number}")
@@ -218,7 +218,7 @@ def test_several_processes_may_index_at_once(written: Written) -> None:
     assert len(found(written, "number7")) == 11  # 7, 70 to 79, and nothing twice
 
 
-def test_figures_are_those_of_the_tree(written: Written) -> None:
+def test_figures_are_those_of_the_tree(written: SessionWriter) -> None:
     one, two = written.session("one"), written.session("two", project_id=ProjectID("p2"))
     copied = written.prompt(one, "from before a fork")
     path = written.storage / f"message/{one.id}/{copied}.json"
@@ -265,12 +265,12 @@ def test_figures_are_those_of_the_tree(written: Written) -> None:
     assert written.library().figures(to_statistics_query(START + 10**9, days=0, project=None)).messages == 0
 
 
-def test_a_large_project_is_listed_from_its_shelf_as_from_its_files(written: Written) -> None:
+def test_a_large_project_is_listed_from_its_shelf_as_from_its_files(written: SessionWriter) -> None:
     for number in range(600):
         written.session(f"s{number:03}", parent_id=None if number % 7 else "ses_s000")
     changed = written.session("changed")
     written.library().refresh()
-    files = Written(written.storage.parent).tree
+    files = SessionWriter(written.storage.parent).tree
     shelf = next(Path(written.cache).rglob("*.list"))
     before = {path: path.stat().st_mtime_ns for path in Path(written.cache).rglob("*")}
 

@@ -72,7 +72,7 @@ def test_the_value_stands_alone_on_stdout(weft: Run, monkeypatch: pytest.MonkeyP
 
     assert (code, json.loads(out)) == (0, ADA)
     assert "I know her." in err
-    [asked] = web.asked
+    [asked] = web.requests
     body = json.loads(asked.body)
     assert body["tool_choice"] == "required"
     assert body["tools"][-1]["function"]["parameters"] == PERSON
@@ -98,7 +98,7 @@ def test_a_model_that_never_gets_it_right_is_a_failure_with_nothing_on_stdout(
         configure(monkeypatch, {"mill": web})
         code, out, err = weft("-m", "mill/m", "--json-schema", json.dumps(PERSON), "who?")
 
-    assert (code, out, len(web.asked)) == (1, "", 3)
+    assert (code, out, len(web.requests)) == (1, "", 3)
     assert "the model did not give the value that was asked for" in err
 
 
@@ -117,7 +117,7 @@ def test_what_is_no_schema_is_wrong_usage_and_starts_nothing(
         configure(monkeypatch, {"mill": web})
         code, out, err = weft("-m", "mill/m", "--json-schema", given, "who?")
 
-    assert (code, out, web.asked) == (2, "", [])
+    assert (code, out, web.requests) == (2, "", [])
     assert reason in err
     assert not list(tmp_path.glob("store/session/**/*.json"))
 
@@ -136,4 +136,4 @@ def test_a_chain_of_models_is_asked_in_turn_and_the_switch_is_shown(
 
     assert (code, json.loads(out)) == (0, ADA)
     assert "bad key; asking other/m instead" in err
-    assert (len(bad.asked), len(good.asked)) == (1, 1)
+    assert (len(bad.requests), len(good.requests)) == (1, 1)

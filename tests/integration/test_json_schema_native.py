@@ -126,7 +126,7 @@ def test_an_api_with_a_format_for_answers_is_asked_by_it_and_tools_stay_free(wir
     npm, answer, model, where, expected = NATIVE[wire]
     with open_web(Turns(answer)) as web:
         code, out, _ = weft(web, npm, PERSON, **model)
-    [asked] = web.asked
+    [asked] = web.requests
     sent = body(asked)
     assert (code, json.loads(out), where(sent)) == (0, ADA, expected)
     assert sent["tool_choice"] in ("auto", {"type": "auto"})
@@ -136,7 +136,7 @@ def test_an_api_with_a_format_for_answers_is_asked_by_it_and_tools_stay_free(wir
 def test_gemini_takes_no_format_beside_tools_and_is_asked_by_a_call(weft: Run) -> None:
     with open_web(Turns(in_gemini(SAID))) as web:
         code, out, _ = weft(web, "@ai-sdk/google", PERSON)
-    sent = body(web.asked[0])
+    sent = body(web.requests[0])
     assert (code, json.loads(out)) == (0, ADA)  # what it says in words is the value, and is taken
     assert sent["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
     assert "responseJsonSchema" not in sent["generationConfig"]
@@ -152,14 +152,14 @@ def test_a_schema_that_cannot_be_enforced_is_sent_as_advice(weft: Run) -> None:
     with open_web(Turns(in_responses(SAID))) as web:
         code, out, _ = weft(web, "@ai-sdk/openai", OPEN)
     assert (code, json.loads(out)) == (0, ADA)
-    assert body(web.asked[0])["text"]["format"]["strict"] is False
+    assert body(web.requests[0])["text"]["format"]["strict"] is False
 
 
 def test_a_format_that_is_refused_gives_way_to_a_call(weft: Run) -> None:
     no = b'{"error": {"message": "response_format is not supported", "type": "invalid_request_error"}}'
     with open_web(Turns(Answer(no, 400), handing(ADA))) as web:
         code, out, _ = weft(web, "@ai-sdk/openai-compatible", PERSON, options={"structuredOutputs": True})
-    first, second = map(body, web.asked)
+    first, second = map(body, web.requests)
     assert (code, json.loads(out)) == (0, ADA)
     assert ("response_format" in first, "response_format" in second) == (True, False)
     assert second["tool_choice"] == "required"
@@ -169,7 +169,7 @@ def test_a_format_that_is_refused_gives_way_to_a_call(weft: Run) -> None:
 def test_a_wrong_value_is_mended_by_a_forced_call_of_the_one_tool(wrong: str, weft: Run) -> None:
     with open_web(Turns(in_chat(wrong), handing(ADA))) as web:
         code, out, _ = weft(web, "@ai-sdk/openai-compatible", PERSON, options={"structuredOutputs": True})
-    _, second = map(body, web.asked)
+    _, second = map(body, web.requests)
     assert (code, json.loads(out)) == (0, ADA)
     assert second["tool_choice"] == {"type": "function", "function": {"name": "StructuredOutput"}}
 
@@ -177,11 +177,11 @@ def test_a_wrong_value_is_mended_by_a_forced_call_of_the_one_tool(wrong: str, we
 def test_a_value_that_stays_wrong_is_a_failure_that_names_the_fault(weft: Run) -> None:
     with open_web(Turns(in_responses('{"nom": "Ada"}'))) as web:
         code, out, err = weft(web, "@ai-sdk/openai", PERSON)
-    assert (code, out, len(web.asked)) == (1, "", 3)
+    assert (code, out, len(web.requests)) == (1, "", 3)
     assert "its answer does not match the schema: $: 'name' is a required property" in err
 
 
 def test_what_the_configuration_says_of_a_model_wins(weft: Run) -> None:
     with open_web(Turns(in_responses(SAID))) as web:
         weft(web, "@ai-sdk/openai", PERSON, structured_output=False)
-    assert ("text" in body(web.asked[0]), body(web.asked[0])["tool_choice"]) == (False, "required")
+    assert ("text" in body(web.requests[0]), body(web.requests[0])["tool_choice"]) == (False, "required")

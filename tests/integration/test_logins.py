@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from given.house import NOW, QuickClock
+from given.engine import NOW, InstantClock
+from given.http_server import serve_project
 from given.plugins import Project
-from given.serving import served
 from given.web import Answer, Web, open_web
 from weft.cli.main import run_command
 from weft.config.schema import Config
@@ -241,7 +241,7 @@ async def test_what_a_login_brings_is_what_models_are_asked_with(project: Projec
                 answer = await app.prompt(session.id, asked)
                 assert isinstance(answer.info, AssistantMessage)
                 assert answer.info.error is None
-        sent = [(each.headers["authorization"], each.headers["x-account"]) for each in web.asked]
+        sent = [(each.headers["authorization"], each.headers["x-account"]) for each in web.requests]
         assert sent == [("Bearer token-1", "me"), ("Bearer token-2", "me")]
 
 
@@ -256,22 +256,25 @@ def own_plugin(code: str) -> None:
 
 def test_a_login_over_http(tmp_path: Path, auth_file: Path) -> None:
     own_plugin(ACME)
-    with served(tmp_path) as site:
-        assert [each["type"] for each in site.get("/provider/auth")["acme"]] == ["oauth", "api"]
-        begun = site.post("/provider/acme/oauth/authorize", {"method": 0})
+    with serve_project(tmp_path) as server:
+        assert [each["type"] for each in server.get("/provider/auth")["acme"]] == ["oauth", "api"]
+        begun = server.post("/provider/acme/oauth/authorize", {"method": 0})
         assert begun == {
             "url": "https://login.acme.test/?as=",
             "method": "code",
             "instructions": "Bring the code.",
         }
         callback = "/provider/acme/oauth/callback"
-        assert site.refused(site.client.post(callback, json={"method": 0})) == (400, "InvalidInputError")
-        assert site.post(callback, {"method": 0, "code": "7"}) is True
+        assert server.refused(server.client.post(callback, json={"method": 0})) == (400, "InvalidInputError")
+        assert server.post(callback, {"method": 0, "code": "7"}) is True
         assert stored(auth_file)["acme"]["access"] == "a-7"
-        assert site.refused(site.client.post(callback, json={"method": 0.5})) == (400, "InvalidInputError")
-        site.post("/provider/acme/oauth/authorize", {"method": 0})
-        refused = site.client.post(callback, json={"method": 0, "code": "no"})
-        assert site.refused(refused) == (502, "ProviderAuthError")
+        assert server.refused(server.client.post(callback, json={"method": 0.5})) == (
+            400,
+            "InvalidInputError",
+        )
+        server.post("/provider/acme/oauth/authorize", {"method": 0})
+        refused = server.client.post(callback, json={"method": 0, "code": "no"})
+        assert server.refused(refused) == (502, "ProviderAuthError")
 
 
 def test_the_command_names_the_address_and_takes_the_code(
@@ -322,7 +325,7 @@ def hub(*turns: dict[str, Any]) -> Turns:
     return Turns({"/login/device/code": Answer(json.dumps(DEVICE).encode())}, TOKEN, *turns)
 
 
-class Impatient(QuickClock):
+class Impatient(InstantClock):
     """Always there already, but for deadlines, which are counted in pieces."""
 
     def __init__(self) -> None:
@@ -354,8 +357,8 @@ async def test_github_is_asked_as_often_as_it_says_until_the_code_was_typed_in()
         host = web.url.removeprefix("http://")
         assert auth == OAuth(refresh="gho_x", access="gho_x", expires=0, enterprise_url=host)
         assert clock.slept == [5, 5, 12]
-        assert json.loads(web.asked[0].body) == {"client_id": "Iv1.test", "scope": "read:user"}
-        assert json.loads(web.asked[-1].body) == {
+        assert json.loads(web.requests[0].body) == {"client_id": "Iv1.test", "scope": "read:user"}
+        assert json.loads(web.requests[-1].body) == {
             "client_id": "Iv1.test",
             "device_code": "dev",
             "grant_type": "urn:ietf:params:oauth:grant-type:device_code",
@@ -381,7 +384,7 @@ async def test_without_an_application_of_its_own_weft_does_not_go_by_anothers_na
     with open_web({}) as web:
         with pytest.raises(ProviderAuthError, match=r"provider.github-copilot.options.clientId"):
             await logged_in(web, Impatient(), clientId="")
-        assert web.asked == []
+        assert web.requests == []
 
 
 def test_an_address_of_a_company_is_taken_however_it_is_typed() -> None:

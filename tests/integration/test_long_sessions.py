@@ -7,8 +7,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from given.house import open_house
-from given.session_storm import BELOW, SOURCE, plant
+from given.engine import open_engine
+from given.session_stress import BELOW, SOURCE, plant
 from weft.host.clock import SystemClock
 from weft.store.url import open_store
 
@@ -25,32 +25,32 @@ def count(root: Path) -> Counter[str]:
 
 async def test_a_thousand_messages_are_forked_removed_and_restored_to_the_last(tmp_path: Path) -> None:
     root = tmp_path / "storage"
-    async with open_store(f"file:{root}") as store, open_house(store=store, clock=SystemClock()) as house:
+    async with open_store(f"file:{root}") as store, open_engine(store=store, clock=SystemClock()) as engine:
         await plant(store, LONG)
         whole = {"session": 2, "message": LONG + 1, "part": LONG + 1}
         assert count(root) == whole
 
-        fork = await house.api.fork_session(SOURCE)
+        fork = await engine.api.fork_session(SOURCE)
         assert count(root) == {"session": 3, "message": 2 * LONG + 1, "part": 2 * LONG + 1}
         words = [
-            [getattr(part, "text", "") for each in await house.api.list_messages(id) for part in each.parts]
+            [getattr(part, "text", "") for each in await engine.api.list_messages(id) for part in each.parts]
             for id in (SOURCE, fork.id)
         ]
         assert words[0] == words[1] == [f"word {number}" for number in range(LONG)]
 
-        assert {each.id for each in await house.api.remove_session(SOURCE)} == {SOURCE, BELOW}
+        assert {each.id for each in await engine.api.remove_session(SOURCE)} == {SOURCE, BELOW}
         assert count(root) == {"session": 1, "message": LONG, "part": LONG}
-        await house.api.remove_session(fork.id, trash=False)
+        await engine.api.remove_session(fork.id, trash=False)
         assert count(root) == {}
 
-        await house.api.restore_session(SOURCE)
+        await engine.api.restore_session(SOURCE)
         assert count(root) == whole
         assert await store.damage() == []
 
 
 def test_killed_at_any_moment_no_half_fork_and_no_half_removal_is_ever_seen(tmp_path: Path) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "given.session_storm", str(tmp_path / "storage"), "60", str(KILLS), "400"],
+        [sys.executable, "-m", "given.session_stress", str(tmp_path / "storage"), "60", str(KILLS), "400"],
         capture_output=True,
         text=True,
         timeout=300,

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from given.mcp_servers.remote import Registrar, guarded, serving
+from given.mcp_servers.remote import OAuthProvider, app_with_login, serve_app
 from weft.cli.main import run_command
 from weft.config.provider_schema import McpLocalConfig, McpRemoteConfig
 from weft.config.schema import Config, ExperimentalConfig, McpClientConfig, WeftConfig
@@ -110,7 +110,7 @@ def test_logging_in_waits_for_the_browser(weft: Run, tmp_path: Path, monkeypatch
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = int(found.getsockname()[1])
-    with serving(guarded(Registrar())) as url:
+    with serve_app(app_with_login(OAuthProvider())) as url:
         weft("add", "far", "--url", f"{url}/mcp")
         own = json.loads(own_config().read_text())
         own_config().write_text(

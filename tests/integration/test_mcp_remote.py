@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from given.mcp_servers import good
-from given.mcp_servers.remote import Registrar, guarded, serving
+from given.mcp_servers.remote import OAuthProvider, app_with_login, serve_app
 from weft.config.provider_schema import McpOAuthConfig, McpRemoteConfig
 from weft.errors import ConflictError, InvalidInputError, McpError, NotFoundError
 from weft.local.mcp import LocalMcp, McpLaunch, McpSettings, open_mcp
@@ -27,7 +27,7 @@ from weft.tool.mcp.sdk.transport import MAX_RESPONSE_BYTES
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[str]:
-    with serving(lambda _: good.server.streamable_http_app()) as url:
+    with serve_app(lambda _: good.server.streamable_http_app()) as url:
         yield url
 
 
@@ -120,7 +120,7 @@ async def test_resources_and_prompts_are_listed_and_read(plain: str, tmp_path: P
 
 
 async def test_the_older_kind_of_http_will_do(tmp_path: Path) -> None:
-    with serving(lambda _: good.server.sse_app()) as url:
+    with serve_app(lambda _: good.server.sse_app()) as url:
         async with kept(tmp_path, old=McpRemoteConfig(url=f"{url}/sse", timeout=10_000)) as mcp:
             assert await mcp.list_servers(connect=True) == {"old": McpConnected()}
             answer = await mcp.pool.get("old").call("add", {"a": 2, "b": 2}, quiet)
@@ -131,7 +131,7 @@ async def test_the_older_kind_of_http_will_do(tmp_path: Path) -> None:
 async def test_an_answer_of_many_megabytes_arrives_whole_over_both_kinds_of_http(
     tmp_path: Path, kind: str
 ) -> None:
-    with serving(lambda _: getattr(good.server, kind)()) as url:
+    with serve_app(lambda _: getattr(good.server, kind)()) as url:
         address = f"{url}/{'sse' if kind == 'sse_app' else 'mcp'}"
         async with kept(tmp_path, far=McpRemoteConfig(url=address)) as mcp:
             await mcp.connect("far")
@@ -146,7 +146,7 @@ async def test_an_answer_that_is_too_large_fails_and_names_the_limit(tmp_path: P
             return good.server.sse_app()
         return good.server.streamable_http_app(json_response=kind == "json")
 
-    with serving(build) as url:
+    with serve_app(build) as url:
         address = f"{url}/{'sse' if kind == 'sse' else 'mcp'}"
         async with kept(tmp_path, far=McpRemoteConfig(url=address)) as mcp:
             await mcp.connect("far")
@@ -165,7 +165,7 @@ async def test_one_that_is_not_there_or_is_none_has_failed(plain: str, tmp_path:
 
 
 async def test_one_that_goes_away_is_noticed_with_the_next_call(tmp_path: Path) -> None:
-    with serving(lambda _: good.server.streamable_http_app()) as url:
+    with serve_app(lambda _: good.server.streamable_http_app()) as url:
         opened = kept(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp"))
         mcp = await opened.__aenter__()
         assert await mcp.connect("far")
@@ -193,7 +193,7 @@ async def test_one_that_does_not_let_go_is_left_all_the_same(tmp_path: Path) -> 
 
         return clinging
 
-    with serving(build) as url:
+    with serve_app(build) as url:
         async with kept(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             assert await mcp.connect("far")
             assert await mcp.disconnect("far")
@@ -210,15 +210,15 @@ async def test_an_answer_without_an_end_is_given_up(tmp_path: Path) -> None:
         for _ in range(1000):
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 
-    with serving(lambda _: endless, lifespan="off") as url:
+    with serve_app(lambda _: endless, lifespan="off") as url:
         async with kept(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             found = await mcp.list_servers(connect=True)
             assert isinstance(found["far"], McpFailed)
 
 
 async def test_one_that_wants_a_login_says_so_and_is_logged_in_to(tmp_path: Path) -> None:
-    registrar = Registrar()
-    with serving(guarded(registrar)) as url:
+    registrar = OAuthProvider()
+    with serve_app(app_with_login(registrar)) as url:
         server = McpRemoteConfig(url=f"{url}/mcp")
         async with kept(tmp_path, port=free_port(), far=server) as mcp:
             assert await mcp.list_servers(connect=True) == {"far": McpNeedsAuth()}
@@ -244,8 +244,8 @@ async def test_one_that_wants_a_login_says_so_and_is_logged_in_to(tmp_path: Path
 
 
 async def test_a_token_that_ran_out_is_made_anew_by_another_process(tmp_path: Path) -> None:
-    registrar = Registrar()
-    with serving(guarded(registrar)) as url:
+    registrar = OAuthProvider()
+    with serve_app(app_with_login(registrar)) as url:
         await log_in(tmp_path, url)
         path = tmp_path / "mcp-auth.json"
         entries = json.loads(path.read_text())
@@ -260,15 +260,15 @@ async def test_a_token_that_ran_out_is_made_anew_by_another_process(tmp_path: Pa
 
 
 async def test_a_login_counts_for_the_address_it_was_given_at(tmp_path: Path) -> None:
-    registrar = Registrar()
-    with serving(guarded(registrar)) as url:
+    registrar = OAuthProvider()
+    with serve_app(app_with_login(registrar)) as url:
         await log_in(tmp_path, url)
         async with kept(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp?other")) as mcp:
             assert await mcp.list_servers(connect=True) == {"far": McpNeedsAuth()}
 
 
 async def test_a_code_can_be_handed_over_and_a_wrong_one_logs_nobody_in(tmp_path: Path) -> None:
-    with serving(guarded(Registrar())) as url:
+    with serve_app(app_with_login(OAuthProvider())) as url:
         async with kept(tmp_path, port=free_port(), far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             with pytest.raises(InvalidInputError, match="no login at far was started"):
                 await mcp.finish_login("far", "code")
@@ -282,7 +282,7 @@ async def test_a_code_can_be_handed_over_and_a_wrong_one_logs_nobody_in(tmp_path
 
 async def test_what_comes_back_without_the_word_it_went_out_with_counts_for_nothing(tmp_path: Path) -> None:
     port = free_port()
-    with serving(guarded(Registrar())) as url:
+    with serve_app(app_with_login(OAuthProvider())) as url:
         async with kept(tmp_path, port=port, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             address = await mcp.start_login("far")
             page = f"http://127.0.0.1:{port}/mcp/oauth/callback"
@@ -294,7 +294,7 @@ async def test_what_comes_back_without_the_word_it_went_out_with_counts_for_noth
 
 
 async def test_a_port_that_is_taken_is_said_and_a_code_will_still_do(tmp_path: Path) -> None:
-    with serving(guarded(Registrar())) as url, socket.socket() as taken:
+    with serve_app(app_with_login(OAuthProvider())) as url, socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen(1)
         async with kept(
@@ -311,8 +311,8 @@ async def test_a_port_that_is_taken_is_said_and_a_code_will_still_do(tmp_path: P
 
 
 async def test_one_that_registers_nobody_needs_a_client_id(tmp_path: Path) -> None:
-    registrar = Registrar()
-    with serving(guarded(registrar, registers=False)) as url:
+    registrar = OAuthProvider()
+    with serve_app(app_with_login(registrar, registers=False)) as url:
         servers = {
             "unknown": McpRemoteConfig(url=f"{url}/mcp"),
             "known": McpRemoteConfig(url=f"{url}/mcp", oauth=McpOAuthConfig(client_id="ours")),
@@ -329,7 +329,7 @@ async def test_one_that_registers_nobody_needs_a_client_id(tmp_path: Path) -> No
 
 async def test_where_there_is_no_browser_that_is_told(tmp_path: Path) -> None:
     told: asyncio.Queue[Event] = asyncio.Queue()
-    with serving(guarded(Registrar())) as url:
+    with serve_app(app_with_login(OAuthProvider())) as url:
         async with kept(tmp_path, told, free_port(), far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             logging_in = asyncio.ensure_future(mcp.log_in("far"))
             event = await told.get()

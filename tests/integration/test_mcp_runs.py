@@ -10,8 +10,8 @@ import pytest
 from mcp.server.mcpserver import Context, MCPServer
 from msgspec.structs import replace
 
-from given.house import ALLOW, PLACE, House, open_house, say
-from given.mcp_servers.remote import serving
+from given.engine import ALLOW, PLACE, Engine, open_engine, say
+from given.mcp_servers.remote import serve_app
 from weft.config.provider_schema import McpLocalConfig, McpRemoteConfig, McpServerConfig
 from weft.errors import InvalidInputError, NotFoundError
 from weft.host.clock import SystemClock
@@ -57,17 +57,17 @@ def at(
     settings = McpSettings(
         servers=servers, wait=wait, notice=notice, eager=eager, auth_file=str(home / "mcp-auth.json")
     )
-    return open_house(*script, place=place, clock=SystemClock(), mcp=settings, **more)
+    return open_engine(*script, place=place, clock=SystemClock(), mcp=settings, **more)
 
 
-async def ask(house: House, input: PromptInput) -> list[MessageWithParts]:
-    session = await house.api.create_session(SessionInput(title="x"))
-    await house.api.prompt(session.id, input)
-    return await house.api.list_messages(session.id)
+async def ask(engine: Engine, input: PromptInput) -> list[MessageWithParts]:
+    session = await engine.api.create_session(SessionInput(title="x"))
+    await engine.api.prompt(session.id, input)
+    return await engine.api.list_messages(session.id)
 
 
-def names(house: House, request: int) -> list[str]:
-    return [tool.name for tool in house.provider.requests[request].tools]
+def names(engine: Engine, request: int) -> list[str]:
+    return [tool.name for tool in engine.provider.requests[request].tools]
 
 
 def results(messages: list[MessageWithParts]) -> list[tuple[str, str, str]]:
@@ -87,58 +87,60 @@ def to_outcome(state: Any) -> tuple[str, str]:
 
 async def test_a_run_is_offered_the_tools_and_calls_them(tmp_path: Path) -> None:
     script = [UseTool(tool="near_echo", input={"words": "hi"})], [Say(text="done")]
-    async with at(tmp_path, *script, servers={"near": raw(tmp_path, "plain")}) as house:
+    async with at(tmp_path, *script, servers={"near": raw(tmp_path, "plain")}) as engine:
         assert not (tmp_path / "plain.log").exists()
-        messages = await ask(house, say("go"))
+        messages = await ask(engine, say("go"))
         assert results(messages) == [("near_echo", "completed", '{"words": "hi"}')]
-        assert names(house, 0) == names(house, 1) == ["echo", "near_echo"]
-        [spec] = [tool for tool in house.provider.requests[0].tools if tool.name == "near_echo"]
+        assert names(engine, 0) == names(engine, 1) == ["echo", "near_echo"]
+        [spec] = [tool for tool in engine.provider.requests[0].tools if tool.name == "near_echo"]
         assert spec.schema == {"type": "object", "additionalProperties": False, "properties": {}}
 
 
 async def test_who_wants_them_at_once_has_them_set_out_on_opening(tmp_path: Path) -> None:
-    async with at(tmp_path, servers={"near": raw(tmp_path, "plain")}, eager=True) as house:
-        assert await house.api.mcp.list_servers(connect=True) == {"near": McpConnected()}
-        assert [tool.id for tool in await house.api.surroundings.list_tools()] == ["echo", "near_echo"]
+    async with at(tmp_path, servers={"near": raw(tmp_path, "plain")}, eager=True) as engine:
+        assert await engine.api.mcp.list_servers(connect=True) == {"near": McpConnected()}
+        assert [tool.id for tool in await engine.api.surroundings.list_tools()] == ["echo", "near_echo"]
 
 
 async def test_rules_go_by_the_tools_name(tmp_path: Path) -> None:
     rules = (*ALLOW, Rule(permission="near_*", pattern="*", action="deny"))
-    async with at(tmp_path, [Say(text="ok")], servers={"near": raw(tmp_path, "plain")}, rules=rules) as house:
-        await ask(house, say("go"))
-        assert names(house, 0) == ["echo"]
+    async with at(
+        tmp_path, [Say(text="ok")], servers={"near": raw(tmp_path, "plain")}, rules=rules
+    ) as engine:
+        await ask(engine, say("go"))
+        assert names(engine, 0) == ["echo"]
 
 
 async def test_a_slow_server_comes_later_and_the_list_only_grows(tmp_path: Path) -> None:
     script = [UseTool(tool="echo", input={"words": "a"})], [Say(text="done")], [Say(text="again")]
     servers = {"late": raw(tmp_path, "slowly"), "near": raw(tmp_path, "plain")}
-    async with at(tmp_path, *script, servers=servers, wait=0) as house:
-        pool = house.api.mcp.pool  # type: ignore[attr-defined]
+    async with at(tmp_path, *script, servers=servers, wait=0) as engine:
+        pool = engine.api.mcp.pool  # type: ignore[attr-defined]
         await pool.settled([pool.get("near")])
-        await ask(house, say("go"))
-        assert names(house, 0) == names(house, 1) == ["echo", "near_echo"]
+        await ask(engine, say("go"))
+        assert names(engine, 0) == names(engine, 1) == ["echo", "near_echo"]
         (tmp_path / "slowly.log.go").touch()
         await pool.settled()
-        await ask(house, say("go"))
-        assert names(house, 2) == ["echo", "late_echo", "near_echo"]
+        await ask(engine, say("go"))
+        assert names(engine, 2) == ["echo", "late_echo", "near_echo"]
 
 
 async def test_a_tool_that_a_server_adds_in_a_call_is_there_in_the_next_step(tmp_path: Path) -> None:
     script = [UseTool(tool="near_echo")], [UseTool(tool="near_new")], [Say(text="done")]
-    async with at(tmp_path, *script, servers={"near": raw(tmp_path, "grows")}) as house:
-        messages = await ask(house, say("go"))
-        assert names(house, 0) == ["echo", "near_echo"]
-        assert names(house, 1) == names(house, 2) == ["echo", "near_echo", "near_new"]
+    async with at(tmp_path, *script, servers={"near": raw(tmp_path, "grows")}) as engine:
+        messages = await ask(engine, say("go"))
+        assert names(engine, 0) == ["echo", "near_echo"]
+        assert names(engine, 1) == names(engine, 2) == ["echo", "near_echo", "near_new"]
         assert results(messages) == [("near_echo", "completed", "{}"), ("near_new", "completed", "{}")]
 
 
 async def test_so_is_one_that_is_added_over_http(tmp_path: Path) -> None:
     script = [UseTool(tool="far_grow")], [UseTool(tool="far_grown")], [Say(text="done")]
-    with serving(lambda _: growing().streamable_http_app()) as url:
+    with serve_app(lambda _: growing().streamable_http_app()) as url:
         servers = {"far": McpRemoteConfig(url=f"{url}/mcp")}
-        async with at(tmp_path, *script, servers=servers) as house:
-            messages = await ask(house, say("go"))
-            assert (names(house, 0), names(house, 1)) == (
+        async with at(tmp_path, *script, servers=servers) as engine:
+            messages = await ask(engine, say("go"))
+            assert (names(engine, 0), names(engine, 1)) == (
                 ["echo", "far_grow"],
                 ["echo", "far_grow", "far_grown"],
             )
@@ -165,38 +167,38 @@ def growing() -> MCPServer:
 
 async def test_a_server_that_says_all_the_time_that_it_changed_holds_no_step(tmp_path: Path) -> None:
     script = [UseTool(tool="near_echo")], [Say(text="done")]
-    async with at(tmp_path, *script, servers={"near": raw(tmp_path, "restless")}) as house:
-        messages = await ask(house, say("go"))
+    async with at(tmp_path, *script, servers={"near": raw(tmp_path, "restless")}) as engine:
+        messages = await ask(engine, say("go"))
         assert results(messages) == [("near_echo", "completed", "{}")]
 
 
 async def test_a_server_that_dies_costs_one_call_and_no_run(tmp_path: Path) -> None:
     script = [UseTool(tool="near_echo")], [Say(text="it died")]
-    async with at(tmp_path, *script, servers={"near": raw(tmp_path, "dies")}) as house:
-        messages = await ask(house, say("go"))
+    async with at(tmp_path, *script, servers={"near": raw(tmp_path, "dies")}) as engine:
+        messages = await ask(engine, say("go"))
         [(_, status, error)] = results(messages)
         assert status == "error"
         assert "out of memory" in error
-        assert names(house, 1) == ["echo", "near_echo"]
+        assert names(engine, 1) == ["echo", "near_echo"]
         assert isinstance(messages[-1].parts[1], TextPart)
 
 
 async def test_servers_that_cannot_be_used_do_not_keep_a_run_from_going_on(tmp_path: Path) -> None:
     servers = {name: raw(tmp_path, name) for name in ("exits", "babble")}
-    async with at(tmp_path, [Say(text="fine")], servers=servers) as house:
-        await ask(house, say("go"))
-        assert names(house, 0) == ["echo"]
-        found = await house.api.surroundings.list_mcp()
+    async with at(tmp_path, [Say(text="fine")], servers=servers) as engine:
+        await ask(engine, say("go"))
+        assert names(engine, 0) == ["echo"]
+        found = await engine.api.surroundings.list_mcp()
         assert {name: status.__struct_config__.tag for name, status in found.items()} == {
             "exits": "failed",
             "babble": "failed",
         }
 
 
-async def warned(house: House) -> list[str]:
+async def warned(engine: Engine) -> list[str]:
     """What a run warns of."""
-    listening = house.api.events()
-    await ask(house, say("go"))
+    listening = engine.api.events()
+    await ask(engine, say("go"))
     told: list[str] = []
     async for each in listening:
         match each.event:
@@ -216,62 +218,62 @@ async def test_a_run_says_once_which_servers_are_not_there_and_why(tmp_path: Pat
         "gone": nothing,
         "off": McpLocalConfig(command=("x",), enabled=False),
     }
-    async with at(tmp_path, [Say(text="a")], [Say(text="b")], servers=servers) as house:
-        [told] = await warned(house)
+    async with at(tmp_path, [Say(text="a")], [Say(text="b")], servers=servers) as engine:
+        [told] = await warned(engine)
         missing = f"{tmp_path}/nothing cannot be run: there is no such program"
         assert told == f"the MCP server gone is not available: {missing}"
-        assert await warned(house) == []
+        assert await warned(engine) == []
 
 
 async def test_a_run_says_which_servers_it_did_not_wait_for(tmp_path: Path) -> None:
     script = [Say(text="a")], [Say(text="b")]
-    async with at(tmp_path, *script, servers={"late": raw(tmp_path, "slowly")}, wait=0) as house:
-        assert await warned(house) == [
+    async with at(tmp_path, *script, servers={"late": raw(tmp_path, "slowly")}, wait=0) as engine:
+        assert await warned(engine) == [
             "the MCP server late is still connecting: its tools will be available later"
         ]
         (tmp_path / "slowly.log.go").touch()
-        await house.api.mcp.list_servers(connect=True)
-        assert await warned(house) == []
+        await engine.api.mcp.list_servers(connect=True)
+        assert await warned(engine) == []
 
 
 async def test_a_one_shot_run_waits_for_a_server_that_is_starting_and_says_so(tmp_path: Path) -> None:
     late = {"late": raw(tmp_path, "slowly")}
-    async with at(tmp_path, [Say(text="a")], servers=late, wait=None, notice=0) as house:
+    async with at(tmp_path, [Say(text="a")], servers=late, wait=None, notice=0) as engine:
         told: list[str] = []
 
         async def follow() -> None:
-            async for each in house.api.events():
+            async for each in engine.api.events():
                 if isinstance(each.event, SessionWarned):
                     told.append(each.event.message)
                     (tmp_path / "slowly.log.go").touch()
 
         following = asyncio.ensure_future(follow())
-        await ask(house, say("go"))
+        await ask(engine, say("go"))
         following.cancel()
         assert told == ["waiting for the MCP server late, which is still starting"]
-        assert names(house, 0) == ["echo", "late_echo"]
+        assert names(engine, 0) == ["echo", "late_echo"]
 
 
 async def test_a_run_does_not_wait_for_a_server_whose_tools_its_agent_may_not_use(tmp_path: Path) -> None:
     rules = (*ALLOW, Rule(permission="late_*", pattern="*", action="deny"))
     servers = {"late": raw(tmp_path, "slowly"), "near": raw(tmp_path, "plain")}
-    async with at(tmp_path, [Say(text="a")], servers=servers, wait=None, rules=rules) as house:
-        await ask(house, say("go"))
-        assert names(house, 0) == ["echo", "near_echo"]
-        assert house.api.mcp.pool.get("late").is_connecting  # type: ignore[attr-defined]
+    async with at(tmp_path, [Say(text="a")], servers=servers, wait=None, rules=rules) as engine:
+        await ask(engine, say("go"))
+        assert names(engine, 0) == ["echo", "near_echo"]
+        assert engine.api.mcp.pool.get("late").is_connecting  # type: ignore[attr-defined]
 
 
 async def test_who_adds_a_server_knows_that_it_is_not_there(tmp_path: Path) -> None:
-    async with at(tmp_path, [Say(text="a")], servers={}) as house:
+    async with at(tmp_path, [Say(text="a")], servers={}) as engine:
         said = {"type": "local", "command": [str(tmp_path / "nothing")]}
-        assert isinstance(await house.api.mcp.add_server("gone", said), McpFailed)
-        assert await warned(house) == []
+        assert isinstance(await engine.api.mcp.add_server("gone", said), McpFailed)
+        assert await warned(engine) == []
 
 
 async def test_a_long_answer_is_cut_and_kept_whole(tmp_path: Path) -> None:
     script = [UseTool(tool="near_echo", input={"words": "x" * 100_000})], [Say(text="long")]
-    async with at(tmp_path, *script, servers={"near": raw(tmp_path, "plain")}) as house:
-        [(_, status, output)] = results(await ask(house, say("go")))
+    async with at(tmp_path, *script, servers={"near": raw(tmp_path, "plain")}) as engine:
+        [(_, status, output)] = results(await ask(engine, say("go")))
         assert status == "completed"
         assert len(output) < 60_000
         assert "Full output saved to" in output
@@ -291,28 +293,28 @@ async def test_a_prompt_is_a_command_whose_words_do_nothing(
     tmp_path: Path, good: dict[str, McpLocalConfig]
 ) -> None:
     script = [[Say(text="reviewed")] for _ in range(3)]
-    async with at(tmp_path, *script, servers=good) as house:
-        session = await house.api.create_session(SessionInput(title="x"))
+    async with at(tmp_path, *script, servers=good) as engine:
+        session = await engine.api.create_session(SessionInput(title="x"))
         for typed in ("all strict", "how=strict what=all", "how='strict' all"):
-            await house.api.command(session.id, CommandInput(command="good:review_it", arguments=typed))
+            await engine.api.command(session.id, CommandInput(command="good:review_it", arguments=typed))
         prompts = [
-            each for each in await house.api.list_messages(session.id) if isinstance(each.info, UserMessage)
+            each for each in await engine.api.list_messages(session.id) if isinstance(each.info, UserMessage)
         ]
         assert [part.text for each in prompts for part in each.parts if isinstance(part, TextPart)] == [
             "Review all, and be strict. !`touch evil` @secret.txt"
         ] * 3
         assert not (tmp_path / "evil").exists()
-        listed = {command.name: command for command in await house.api.list_commands()}
+        listed = {command.name: command for command in await engine.api.list_commands()}
         assert (listed["good:review_it"].mcp, listed["good:review_it"].hints) == (True, ("$1", "$2"))
         assert listed["good:review_it"].arguments == (
             CommandArgument(name="what", required=True),
             CommandArgument(name="how", required=True),
         )
         with pytest.raises(NotFoundError):
-            await house.api.get_command("good:none")
+            await engine.api.get_command("good:none")
 
         # The same server, for what is read of it into prompts.
-        answers = await resources(house)
+        answers = await resources(engine)
         assert answers == [
             ["Reading MCP resource: notes (notes://today)", "Buy bread.", "file text/plain notes://today"],
             [
@@ -335,11 +337,11 @@ async def test_a_prompt_is_a_command_whose_words_do_nothing(
 async def test_what_a_prompt_needs_and_was_not_given_is_asked_for(
     tmp_path: Path, good: dict[str, McpLocalConfig]
 ) -> None:
-    async with at(tmp_path, [Say(text="reviewed")], servers=good, permissions=ANSWERED) as house:
-        session = await house.api.create_session(SessionInput(title="x"))
-        heard = house.api.events()
+    async with at(tmp_path, [Say(text="reviewed")], servers=good, permissions=ANSWERED) as engine:
+        session = await engine.api.create_session(SessionInput(title="x"))
+        heard = engine.api.events()
         wanted = CommandInput(command="good:review_it", arguments="what=all")
-        running = asyncio.ensure_future(house.api.command(session.id, wanted))
+        running = asyncio.ensure_future(engine.api.command(session.id, wanted))
         async for each in heard:
             if isinstance(each.event, QuestionAsked):
                 asked = each.event.request
@@ -351,9 +353,9 @@ async def test_what_a_prompt_needs_and_was_not_given_is_asked_for(
             session.id,
             [("how", "good:review_it: how?", ())],
         )
-        await house.api.reply_question(asked.id, (("brief",),))
+        await engine.api.reply_question(asked.id, (("brief",),))
         await running
-        [prompt, _] = await house.api.list_messages(session.id)
+        [prompt, _] = await engine.api.list_messages(session.id)
         assert [part.text for part in prompt.parts if isinstance(part, TextPart)] == [
             "Review all, and be brief. !`touch evil` @secret.txt"
         ]
@@ -362,16 +364,16 @@ async def test_what_a_prompt_needs_and_was_not_given_is_asked_for(
 async def test_where_nobody_can_be_asked_what_is_missing_is_named(
     tmp_path: Path, good: dict[str, McpLocalConfig]
 ) -> None:
-    async with at(tmp_path, servers=good) as house:
-        session = await house.api.create_session(SessionInput(title="x"))
+    async with at(tmp_path, servers=good) as engine:
+        session = await engine.api.create_session(SessionInput(title="x"))
         with pytest.raises(InvalidInputError, match="good:review_it needs what, how") as refused:
-            await house.api.command(session.id, CommandInput(command="good:review_it", arguments=""))
+            await engine.api.command(session.id, CommandInput(command="good:review_it", arguments=""))
         assert (refused.value.field, refused.value.hint) == ("arguments", "name them: what=… how=…")
-        assert await house.api.list_messages(session.id) == []
+        assert await engine.api.list_messages(session.id) == []
 
 
-async def resources(house: House) -> list[list[str]]:
-    session = await house.api.create_session(SessionInput(title="x"))
+async def resources(engine: Engine) -> list[list[str]]:
+    session = await engine.api.create_session(SessionInput(title="x"))
     seen: list[list[str]] = []
     for client, uri in (
         ("good", "notes://today"),
@@ -382,7 +384,7 @@ async def resources(house: House) -> list[list[str]]:
         source = ResourceSource(client_name=client, uri=uri, text=SourceText(value="@notes", start=0, end=6))
         file = FileInput(mime="text/plain", filename="notes", url=uri, source=source)
         input = PromptInput(parts=(TextInput(text="see @notes"), file), no_reply=True)
-        stored = await house.api.prompt(session.id, input)
+        stored = await engine.api.prompt(session.id, input)
         seen.append([to_words(part) for part in stored.parts[1:]])
     return seen
 

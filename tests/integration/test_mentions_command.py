@@ -40,7 +40,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
             monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", json.dumps(said))
             arguments = ["--dir", str(here), "--store", str(tmp_path / "store"), "--title", "T"]
             assert run_command(["run", words, *arguments]) == 0
-        [asked] = web.asked
+        [asked] = web.requests
         return str(json.loads(asked.body)["messages"][1:])
 
     return run

@@ -159,7 +159,7 @@ def test_refreshing_fetches_the_catalogue(weft: Run, cache: Path, monkeypatch: p
         code, out, err = weft("models", "--all", "--refresh")
     assert (code, out) == (0, "opencode/free\nloom/one\nloom/two\nscripted/demo\n")
     assert "2 providers" in err
-    assert [(asked.method, asked.path) for asked in web.asked] == [("GET", "/api.json")]
+    assert [(asked.method, asked.path) for asked in web.requests] == [("GET", "/api.json")]
     assert cache.read_bytes() == CATALOGUE
 
 
@@ -203,7 +203,7 @@ def test_any_configured_server_without_models_is_asked_with_its_key(
         options = {"baseURL": f"{web.url}/v1", "apiKey": "sk-1", "headers": {"x-team": "t"}}
         configure(monkeypatch, provider={"shed": {"options": options}})
         assert weft("models") == (0, "opencode/free\nshed/llama3:8b\nshed/qwen3:4b\n", "")
-    [asked] = web.asked
+    [asked] = web.requests
     assert (asked.headers["authorization"], asked.headers["x-team"]) == ("Bearer sk-1", "t")
 
 

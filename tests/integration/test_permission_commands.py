@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from given.gate import OTHER, SESSION, open_post, standing, waiting
+from given.gate_harness import OTHER, SESSION, make_caller, make_gate_harness, run_alongside
 from weft.cli.main import run_command
 from weft.errors import CorrectedError, UnansweredError
 from weft.host.paths import paths_from
@@ -44,12 +44,12 @@ def refused(
     """What a run with nobody there asked for in vain; the id it goes by."""
 
     async def ask() -> str:
-        post = open_post(directory, project=project or here(), answered=False, seed=str(patterns))
+        harness = make_gate_harness(directory, project=project or here(), answered=False, seed=str(patterns))
         with pytest.raises(UnansweredError) as error:
-            await post.gate.let_pass(
-                post.request(*patterns, session_id=session, always=("git *",)), standing(root=session)
+            await harness.gate.let_pass(
+                harness.request(*patterns, session_id=session, always=("git *",)), make_caller(root=session)
             )
-        await post.books.audit.flush()
+        await harness.storage.audit.flush()
         return error.value.request
 
     return asyncio.run(ask())
@@ -59,13 +59,15 @@ def passes(
     directory: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None
 ) -> bool:
     async def ask() -> bool:
-        post = open_post(directory, project=project or here(), answered=False)
+        harness = make_gate_harness(directory, project=project or here(), answered=False)
         try:
-            await post.gate.let_pass(post.request(*patterns, session_id=session), standing(root=session))
+            await harness.gate.let_pass(
+                harness.request(*patterns, session_id=session), make_caller(root=session)
+            )
         except UnansweredError:
             return False
         finally:
-            await post.books.audit.flush()
+            await harness.storage.audit.flush()
         return True
 
     return asyncio.run(ask())
@@ -110,9 +112,9 @@ def test_a_no_can_say_what_to_do_instead(directory: str) -> None:
     assert run_command(["permission", "reply", "last", "reject", "--message", "not on a Friday"]) == 0
 
     async def again() -> None:
-        post = open_post(directory, project=here(), answered=False)
+        harness = make_gate_harness(directory, project=here(), answered=False)
         with pytest.raises(CorrectedError, match="not on a Friday"):
-            await post.gate.let_pass(post.request("git push"), standing())
+            await harness.gate.let_pass(harness.request("git push"), make_caller())
 
     asyncio.run(again())
 
@@ -220,13 +222,13 @@ def test_no_key_gets_into_the_log(directory: str) -> None:
 
 def test_an_answer_reaches_a_run_that_waits_in_another_process(directory: str) -> None:
     async def run() -> None:
-        post = open_post(directory, project=here())
-        request = post.request("git push")
-        async with waiting(post.gate.let_pass(request, standing())) as [passing]:
-            await post.asked()
+        harness = make_gate_harness(directory, project=here())
+        request = harness.request("git push")
+        async with run_alongside(harness.gate.let_pass(request, make_caller())) as [passing]:
+            await harness.asked()
             assert await asyncio.to_thread(run_command, ["permission", "reply", request.id, "once"]) == 0
-            await post.clock.somebody_sleeps(1)
-            post.clock.turn(1000)
+            await harness.clock.somebody_sleeps(1)
+            harness.clock.turn(1000)
             await passing
 
     asyncio.run(run())

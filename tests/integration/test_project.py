@@ -59,7 +59,7 @@ class NoGit:
         raise GitError(["-C", worktree, "rev-list"], 127, "cannot be started")
 
 
-class Desk:
+class ProjectHarness:
     """A store in three dictionaries, and the steps a caller takes around `resolve`."""
 
     def __init__(self) -> None:
@@ -120,17 +120,19 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def harness() -> ProjectHarness:
+    return ProjectHarness()
 
 
 # --- what F15 of the behaviour says ---
 
 
-def test_a_repository_without_commits_is_global_and_keeps_no_id(desk: Desk, tmp_path: Path) -> None:
+def test_a_repository_without_commits_is_global_and_keeps_no_id(
+    harness: ProjectHarness, tmp_path: Path
+) -> None:
     repository = init(tmp_path / "loom", commit="")
 
-    place = desk.open(repository)
+    place = harness.open(repository)
 
     assert place == Place(
         directory=str(repository),
@@ -145,12 +147,14 @@ def test_a_repository_without_commits_is_global_and_keeps_no_id(desk: Desk, tmp_
     assert not (repository / ".git" / "opencode").exists()
 
 
-def test_a_repository_is_its_root_commit_and_says_so_in_the_id_file(desk: Desk, tmp_path: Path) -> None:
+def test_a_repository_is_its_root_commit_and_says_so_in_the_id_file(
+    harness: ProjectHarness, tmp_path: Path
+) -> None:
     repository = init(tmp_path / "loom")
     (repository / "src").mkdir()
     root = run(repository, "rev-parse", "HEAD")
 
-    place = desk.open(repository / "src")
+    place = harness.open(repository / "src")
 
     assert place == Place(
         directory=str(repository / "src"),
@@ -165,12 +169,14 @@ def test_a_repository_is_its_root_commit_and_says_so_in_the_id_file(desk: Desk, 
     assert (repository / ".git" / "opencode").read_bytes() == root.encode()
 
 
-def test_a_linked_worktree_is_a_sandbox_of_the_main_checkouts_project(desk: Desk, tmp_path: Path) -> None:
+def test_a_linked_worktree_is_a_sandbox_of_the_main_checkouts_project(
+    harness: ProjectHarness, tmp_path: Path
+) -> None:
     repository, linked = init(tmp_path / "loom"), tmp_path / "linked"
     run(repository, "worktree", "add", "-q", str(linked))
     root = run(repository, "rev-parse", "HEAD")
 
-    place = desk.open(linked)
+    place = harness.open(linked)
 
     assert place.worktree == str(linked)
     assert (place.project.id, place.project.worktree) == (root, str(repository))
@@ -178,29 +184,29 @@ def test_a_linked_worktree_is_a_sandbox_of_the_main_checkouts_project(desk: Desk
     assert (repository / ".git" / "opencode").read_text() == root
 
     run(repository, "worktree", "remove", str(linked))
-    assert desk.open(repository).project.sandboxes == ()
+    assert harness.open(repository).project.sandboxes == ()
 
 
-def test_outside_any_repository_everything_is_global(desk: Desk, tmp_path: Path) -> None:
-    place = desk.open(tmp_path)
+def test_outside_any_repository_everything_is_global(harness: ProjectHarness, tmp_path: Path) -> None:
+    place = harness.open(tmp_path)
 
     assert (place.project.id, place.project.worktree, place.project.vcs) == (GLOBAL_PROJECT, "/", None)
     assert place.worktree == "/"
-    assert desk.resolve(tmp_path).settled
+    assert harness.resolve(tmp_path).settled
 
 
 def test_a_repository_that_is_as_we_left_it_needs_its_own_two_records_alone(
-    desk: Desk, tmp_path: Path
+    harness: ProjectHarness, tmp_path: Path
 ) -> None:
     repository = init(tmp_path / "loom")
-    place = desk.open(repository)
+    place = harness.open(repository)
     id = place.project.id
 
     at = find_checkout(f"{repository}/")
 
-    assert find_settled(at, desk.projects[id], desk.aliases[id]) == Resolution(place=place)
+    assert find_settled(at, harness.projects[id], harness.aliases[id]) == Resolution(place=place)
     assert find_settled(at, None, None) is None
-    assert find_settled(at, desk.projects[id], None) is None
+    assert find_settled(at, harness.projects[id], None) is None
 
 
 def test_the_short_way_loads_nothing_it_does_not_need() -> None:
@@ -318,247 +324,272 @@ EVENTS = (
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_sessions_before_are_sessions_after(
-    desk: Desk, tmp_path: Path, event: Callable[[Path], Path | str]
+    harness: ProjectHarness, tmp_path: Path, event: Callable[[Path], Path | str]
 ) -> None:
     repository = init(tmp_path / "loom")
     (repository / "src").mkdir()
-    desk.work(repository, "one")
-    desk.work(repository / "src", "two")
+    harness.work(repository, "one")
+    harness.work(repository / "src", "two")
 
     after = event(repository)
 
-    assert desk.listed(after) == {"one", "two"}
+    assert harness.listed(after) == {"one", "two"}
 
 
 @pytest.mark.parametrize("first", [event for event in EVENTS if event not in (git_removed, linked_worktree)])
 @pytest.mark.parametrize("second", [made_anew, git_removed, moved, copied_and_removed])
 def test_sessions_survive_two_events_in_a_row(
-    desk: Desk, tmp_path: Path, first: Callable[[Path], Path | str], second: Callable[[Path], Path | str]
+    harness: ProjectHarness,
+    tmp_path: Path,
+    first: Callable[[Path], Path | str],
+    second: Callable[[Path], Path | str],
 ) -> None:
     repository = init(tmp_path / "a" / "loom")
     (repository / "src").mkdir()
-    desk.work(repository, "one")
+    harness.work(repository, "one")
     between = Path(first(repository)).resolve()
-    desk.work(between, "two")
+    harness.work(between, "two")
 
-    assert desk.listed(second(between)) == {"one", "two"}
+    assert harness.listed(second(between)) == {"one", "two"}
 
 
-def test_git_init_brings_along_what_was_done_there_before(desk: Desk, tmp_path: Path) -> None:
-    loom, other = tmp_path / "loom", tmp_path / "loomed"
-    for directory in (loom / "src" / "deep", other):
+def test_git_init_brings_along_what_was_done_there_before(harness: ProjectHarness, tmp_path: Path) -> None:
+    unborn, other = tmp_path / "loom", tmp_path / "loomed"
+    for directory in (unborn / "src" / "deep", other):
         directory.mkdir(parents=True)
-    desk.work(loom, "one")
-    desk.work(loom / "src" / "deep", "two")
-    desk.work(other, "three")
+    harness.work(unborn, "one")
+    harness.work(unborn / "src" / "deep", "two")
+    harness.work(other, "three")
 
-    init(loom, commit="")
-    desk.work(loom, "four")
-    assert desk.listed(loom) == {
+    init(unborn, commit="")
+    harness.work(unborn, "four")
+    assert harness.listed(unborn) == {
         "one",
         "two",
         "three",
         "four",
     }  # still global: there is no commit to be named by
-    init(loom)
+    init(unborn)
 
-    assert desk.listed(loom) == {"one", "two", "four"}
-    assert desk.listed(other) == {"three"}
+    assert harness.listed(unborn) == {"one", "two", "four"}
+    assert harness.listed(other) == {"three"}
 
 
-def test_a_nested_repository_without_commits_keeps_its_sessions(desk: Desk, tmp_path: Path) -> None:
+def test_a_nested_repository_without_commits_keeps_its_sessions(
+    harness: ProjectHarness, tmp_path: Path
+) -> None:
     outer, inner = tmp_path / "outer", init(tmp_path / "outer" / "inner", commit="")
-    desk.work(inner, "inner")
-    desk.work(outer, "outer")
+    harness.work(inner, "inner")
+    harness.work(outer, "outer")
 
     init(outer)
 
-    assert desk.listed(outer) == {"outer"}
-    assert desk.listed(inner) == {"inner"}
+    assert harness.listed(outer) == {"outer"}
+    assert harness.listed(inner) == {"inner"}
 
 
-def test_a_nested_repository_that_loses_its_git_stays_itself(desk: Desk, tmp_path: Path) -> None:
+def test_a_nested_repository_that_loses_its_git_stays_itself(harness: ProjectHarness, tmp_path: Path) -> None:
     outer, inner = init(tmp_path / "outer"), init(tmp_path / "outer" / "inner", commit="inner")
     (inner / "src").mkdir()
-    desk.work(outer, "outer")
-    desk.work(inner, "inner")
+    harness.work(outer, "outer")
+    harness.work(inner, "inner")
 
     shutil.rmtree(inner / ".git")
 
-    assert desk.listed(inner / "src") == {"inner"}
-    assert desk.listed(outer) == {"outer"}
-    assert desk.open(inner / "src").worktree == str(inner)
+    assert harness.listed(inner / "src") == {"inner"}
+    assert harness.listed(outer) == {"outer"}
+    assert harness.open(inner / "src").worktree == str(inner)
 
 
-def test_another_repository_put_in_the_old_place_is_not_mistaken_for_it(desk: Desk, tmp_path: Path) -> None:
+def test_another_repository_put_in_the_old_place_is_not_mistaken_for_it(
+    harness: ProjectHarness, tmp_path: Path
+) -> None:
     repository = init(tmp_path / "loom")
-    desk.work(repository, "one")
+    harness.work(repository, "one")
     target = moved_and_replaced(repository)
-    desk.work(repository, "two")
+    harness.work(repository, "two")
 
-    assert desk.listed(repository) == {"two"}
-    assert desk.listed(target) == {"one"}
+    assert harness.listed(repository) == {"two"}
+    assert harness.listed(target) == {"one"}
 
 
 # --- clones and copies ---
 
 
-def test_two_live_clones_keep_their_sessions_apart(desk: Desk, tmp_path: Path) -> None:
+def test_two_live_clones_keep_their_sessions_apart(harness: ProjectHarness, tmp_path: Path) -> None:
     first = init(tmp_path / "first")
     second = clone(first, tmp_path / "second")
-    desk.work(first, "one")
-    desk.work(second, "two")
+    harness.work(first, "one")
+    harness.work(second, "two")
 
-    assert desk.listed(first) == {"one"}
-    assert desk.listed(second) == {"two"}
-    root, own = (desk.open(place).project.id for place in (first, second))
+    assert harness.listed(first) == {"one"}
+    assert harness.listed(second) == {"two"}
+    root, own = (harness.open(place).project.id for place in (first, second))
     assert root == run(first, "rev-parse", "HEAD")
     assert (second / ".git" / "opencode").read_text() == own != root
 
 
-def test_a_copy_with_its_id_file_becomes_a_project_of_its_own(desk: Desk, tmp_path: Path) -> None:
+def test_a_copy_with_its_id_file_becomes_a_project_of_its_own(
+    harness: ProjectHarness, tmp_path: Path
+) -> None:
     first = init(tmp_path / "first")
-    desk.work(first, "one")
+    harness.work(first, "one")
     second, third = tmp_path / "second", tmp_path / "third"
     shutil.copytree(first, second)
-    desk.work(second, "two")
+    harness.work(second, "two")
     shutil.copytree(second, third)
-    desk.work(third, "three")
+    harness.work(third, "three")
 
-    assert [desk.listed(place) for place in (first, second, third)] == [{"one"}, {"two"}, {"three"}]
+    assert [harness.listed(place) for place in (first, second, third)] == [{"one"}, {"two"}, {"three"}]
     shutil.rmtree(first)
-    assert [desk.listed(place) for place in (second, third)] == [{"two"}, {"three"}]
+    assert [harness.listed(place) for place in (second, third)] == [{"two"}, {"three"}]
 
 
-def test_clones_that_opencode_mixed_are_sorted_out_by_directory(desk: Desk, tmp_path: Path) -> None:
+def test_clones_that_opencode_mixed_are_sorted_out_by_directory(
+    harness: ProjectHarness, tmp_path: Path
+) -> None:
     first = init(tmp_path / "first")
     second = clone(first, tmp_path / "second")
     root = run(first, "rev-parse", "HEAD")
     for place in (first, second):
         (place / ".git" / "opencode").write_text(root)
-        desk.record(root, place.name, place)
-    desk.record(root, "deeper", second / "src" / "gone")
+        harness.record(root, place.name, place)
+    harness.record(root, "deeper", second / "src" / "gone")
     time = ProjectTime(created=1, updated=1)
-    desk.projects[ProjectID(root)] = Project(id=ProjectID(root), worktree=str(second), vcs="git", time=time)
+    harness.projects[ProjectID(root)] = Project(
+        id=ProjectID(root), worktree=str(second), vcs="git", time=time
+    )
 
-    assert desk.listed(first) == {"first"}
-    assert desk.listed(second) == {"second", "deeper"}
-    assert desk.open(second).project.id == root
+    assert harness.listed(first) == {"first"}
+    assert harness.listed(second) == {"second", "deeper"}
+    assert harness.open(second).project.id == root
 
 
-def test_a_place_that_was_given_away_does_not_take_an_id_twice(desk: Desk, tmp_path: Path) -> None:
+def test_a_place_that_was_given_away_does_not_take_an_id_twice(
+    harness: ProjectHarness, tmp_path: Path
+) -> None:
     first = init(tmp_path / "first")
-    desk.work(first, "one")
+    harness.work(first, "one")
     second = clone(first, tmp_path / "second")
-    desk.work(second, "two")
+    harness.work(second, "two")
     elsewhere = second.rename(tmp_path / "elsewhere")
-    assert desk.listed(elsewhere) == {"two"}
+    assert harness.listed(elsewhere) == {"two"}
 
     clone(first, second)
-    desk.work(second, "three")
+    harness.work(second, "three")
 
-    assert desk.listed(second) == {"three"}
-    assert desk.listed(elsewhere) == {"two"}
-    assert desk.listed(first) == {"one"}
+    assert harness.listed(second) == {"three"}
+    assert harness.listed(elsewhere) == {"two"}
+    assert harness.listed(first) == {"one"}
 
 
 def test_a_linked_worktree_of_a_second_clone_takes_back_what_opencode_records_under_the_root(
-    desk: Desk, tmp_path: Path
+    harness: ProjectHarness, tmp_path: Path
 ) -> None:
     first = init(tmp_path / "first")
-    desk.work(first, "one")
+    harness.work(first, "one")
     second, linked = clone(first, tmp_path / "second"), tmp_path / "linked"
-    desk.work(second, "two")
+    harness.work(second, "two")
     run(second, "worktree", "add", "-q", str(linked))
-    desk.work(linked, "three")
+    harness.work(linked, "three")
     # OpenCode reads no id file in a linked worktree, and goes by the root commit.
-    desk.record(run(first, "rev-parse", "HEAD"), "four", linked)
+    harness.record(run(first, "rev-parse", "HEAD"), "four", linked)
 
-    assert desk.listed(linked) == {"two", "three", "four"}
-    assert desk.listed(first) == {"one"}
+    assert harness.listed(linked) == {"two", "three", "four"}
+    assert harness.listed(first) == {"one"}
 
 
 # --- submodules, bare repositories, odd ones ---
 
 
-def test_a_submodule_is_a_project_of_its_own_with_its_own_directory(desk: Desk, tmp_path: Path) -> None:
+def test_a_submodule_is_a_project_of_its_own_with_its_own_directory(
+    harness: ProjectHarness, tmp_path: Path
+) -> None:
     library, outer = init(tmp_path / "library", commit="library"), init(tmp_path / "outer")
     run(outer, "submodule", "add", "-q", str(library), "sub")
     root = run(library, "rev-parse", "HEAD")
     shutil.rmtree(library)
-    desk.work(outer, "outer")
-    desk.work(outer / "sub", "sub")
+    harness.work(outer, "outer")
+    harness.work(outer / "sub", "sub")
 
-    place = desk.open(outer / "sub")
+    place = harness.open(outer / "sub")
 
     assert place.worktree == place.project.worktree == str(outer / "sub")
     assert (place.project.id, place.project.sandboxes) == (root, ())
-    assert desk.listed(outer / "sub") == {"sub"}
-    assert desk.listed(outer) == {"outer"}
+    assert harness.listed(outer / "sub") == {"sub"}
+    assert harness.listed(outer) == {"outer"}
     assert (outer / ".git" / "modules" / "sub" / "opencode").read_text() == root
 
 
-def test_opencodes_wrong_record_of_a_submodule_is_known_as_ours(desk: Desk, tmp_path: Path) -> None:
+def test_opencodes_wrong_record_of_a_submodule_is_known_as_ours(
+    harness: ProjectHarness, tmp_path: Path
+) -> None:
     library, outer = init(tmp_path / "library", commit="library"), init(tmp_path / "outer")
     run(outer, "submodule", "add", "-q", str(library), "sub")
     root = ProjectID(run(library, "rev-parse", "HEAD"))
     wrong = str(outer / ".git" / "modules")
     time = ProjectTime(created=1, updated=1)
-    desk.projects[root] = Project(
+    harness.projects[root] = Project(
         id=root, worktree=wrong, vcs="git", time=time, sandboxes=(str(outer / "sub"),)
     )
-    desk.record(root, "sub", outer / "sub")
+    harness.record(root, "sub", outer / "sub")
 
-    assert desk.listed(outer / "sub") == {"sub"}
-    assert desk.open(outer / "sub").project.worktree == str(outer / "sub")
+    assert harness.listed(outer / "sub") == {"sub"}
+    assert harness.open(outer / "sub").project.worktree == str(outer / "sub")
 
 
 def test_worktrees_of_a_bare_repository_share_it_and_strangers_beside_it_do_not(
-    desk: Desk, tmp_path: Path
+    harness: ProjectHarness, tmp_path: Path
 ) -> None:
     source, bare = init(tmp_path / "source"), tmp_path / "bare.git"
     run(tmp_path, "clone", "-q", "--bare", str(source), str(bare))
     shutil.rmtree(source)
     for name in ("one", "two"):
         run(bare, "worktree", "add", "-q", "-b", name, str(tmp_path / name))
-        desk.work(tmp_path / name, name)
+        harness.work(tmp_path / name, name)
 
-    assert desk.listed(tmp_path / "one") == desk.listed(tmp_path / "two") == {"one", "two"}
-    assert desk.open(tmp_path / "one").project.worktree == str(bare)
-    assert desk.listed(bare) == {"one", "two"}
-    assert desk.open(tmp_path).project.id == GLOBAL_PROJECT
+    assert harness.listed(tmp_path / "one") == harness.listed(tmp_path / "two") == {"one", "two"}
+    assert harness.open(tmp_path / "one").project.worktree == str(bare)
+    assert harness.listed(bare) == {"one", "two"}
+    assert harness.open(tmp_path).project.id == GLOBAL_PROJECT
 
 
-def test_a_repository_whose_git_directory_is_elsewhere_may_be_moved(desk: Desk, tmp_path: Path) -> None:
+def test_a_repository_whose_git_directory_is_elsewhere_may_be_moved(
+    harness: ProjectHarness, tmp_path: Path
+) -> None:
     where = tmp_path / "loom"
     where.mkdir()
     run(where, "init", "-q", f"--separate-git-dir={tmp_path / 'loom.git'}")
     run(where, "commit", "-q", "--allow-empty", "-m", "one")
-    desk.work(where, "one")
+    harness.work(where, "one")
 
     target = where.rename(tmp_path / "moved")
 
-    assert desk.listed(target) == {"one"}
-    assert desk.open(target).project.worktree == str(target)
+    assert harness.listed(target) == {"one"}
+    assert harness.open(target).project.worktree == str(target)
 
 
-def test_a_linked_worktree_whose_repository_moved_away_stays_with_it(desk: Desk, tmp_path: Path) -> None:
+def test_a_linked_worktree_whose_repository_moved_away_stays_with_it(
+    harness: ProjectHarness, tmp_path: Path
+) -> None:
     repository, linked = init(tmp_path / "loom"), tmp_path / "linked"
     run(repository, "worktree", "add", "-q", str(linked))
-    desk.work(repository, "one")
-    desk.work(linked, "two")
+    harness.work(repository, "one")
+    harness.work(linked, "two")
 
     target = repository.rename(tmp_path / "moved")
 
-    assert desk.listed(linked) == {"one", "two"}
-    assert desk.listed(target) == {"one", "two"}
-    assert desk.listed(linked) == {"one", "two"}
+    assert harness.listed(linked) == {"one", "two"}
+    assert harness.listed(target) == {"one", "two"}
+    assert harness.listed(linked) == {"one", "two"}
 
 
-def test_an_empty_git_directory_is_a_repository_without_commits(desk: Desk, tmp_path: Path) -> None:
+def test_an_empty_git_directory_is_a_repository_without_commits(
+    harness: ProjectHarness, tmp_path: Path
+) -> None:
     (tmp_path / "odd" / ".git").mkdir(parents=True)
 
-    place = desk.open(tmp_path / "odd")
+    place = harness.open(tmp_path / "odd")
 
     assert (place.project.id, place.project.vcs, place.worktree) == (
         GLOBAL_PROJECT,
@@ -567,23 +598,25 @@ def test_an_empty_git_directory_is_a_repository_without_commits(desk: Desk, tmp_
     )
 
 
-def test_without_git_the_id_file_or_the_place_still_tells(desk: Desk, tmp_path: Path) -> None:
+def test_without_git_the_id_file_or_the_place_still_tells(harness: ProjectHarness, tmp_path: Path) -> None:
     repository, fresh = init(tmp_path / "loom"), init(tmp_path / "fresh", commit="fresh")
-    desk.work(repository, "one")
-    desk.git = NoGit()
+    harness.work(repository, "one")
+    harness.git = NoGit()
 
-    assert desk.listed(repository) == {"one"}
+    assert harness.listed(repository) == {"one"}
     (repository / ".git" / "opencode").unlink()
-    assert desk.listed(repository) == {"one"}
-    assert desk.open(fresh).project.id == GLOBAL_PROJECT
+    assert harness.listed(repository) == {"one"}
+    assert harness.open(fresh).project.id == GLOBAL_PROJECT
 
 
-def test_what_was_done_while_git_was_missing_is_adopted_when_it_is_back(desk: Desk, tmp_path: Path) -> None:
-    repository, git = init(tmp_path / "loom"), desk.git
-    desk.git = NoGit()
-    desk.work(repository, "one")
+def test_what_was_done_while_git_was_missing_is_adopted_when_it_is_back(
+    harness: ProjectHarness, tmp_path: Path
+) -> None:
+    repository, git = init(tmp_path / "loom"), harness.git
+    harness.git = NoGit()
+    harness.work(repository, "one")
 
-    desk.git = git
+    harness.git = git
 
-    assert desk.listed(repository) == {"one"}
-    assert desk.listed(tmp_path) == set()
+    assert harness.listed(repository) == {"one"}
+    assert harness.listed(tmp_path) == set()

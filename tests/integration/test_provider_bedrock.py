@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fake.converse import REGION, SECRET, ConverseDialect
 from fake.converse_rules import signature_of
-from given.house import House, open_house, say
+from given.engine import Engine, open_engine, say
 from given.models import ON_BEDROCK
 from weft.errors import ProviderAuthError
 from weft.model.failure import AuthFailure
@@ -26,7 +26,7 @@ from weft.testing.provider_stand import ServerStand, open_stand
 @asynccontextmanager
 async def open_session(
     keys: AwsKeys | ProviderAuthError = SECRET,
-) -> AsyncIterator[tuple[House, ServerStand]]:
+) -> AsyncIterator[tuple[Engine, ServerStand]]:
     def find() -> AwsKeys:
         if isinstance(keys, ProviderAuthError):
             raise keys
@@ -38,9 +38,9 @@ async def open_session(
     model = replace(ON_BEDROCK, options={"reasoningConfig": {"type": "enabled", "budgetTokens": 4000}})
     async with (
         open_stand(ConverseDialect(), make, model) as stand,
-        open_house(model=model, provider=stand.provider) as house,
+        open_engine(model=model, provider=stand.provider) as engine,
     ):
-        yield house, stand
+        yield engine, stand
 
 
 def info(answer: MessageWithParts) -> AssistantMessage:
@@ -54,14 +54,14 @@ def sent(stand: ServerStand) -> list[dict[str, Any]]:
 
 
 async def test_a_call_is_carried_out_and_its_result_sent_back_signed() -> None:
-    async with open_session() as (house, stand):
+    async with open_session() as (engine, stand):
         used = Usage(input=7, output=5, cache_read=40, cache_write=5)
         stand.play(
             [Think(text="hm, so \n"), Say(text="I call."), UseTool(tool="echo", input={"words": "hi"})],
             [Say(text="It said hi."), End(usage=used)],
         )
-        session = await house.api.create_session(SessionInput(title="t"))
-        answer = await house.api.prompt(session.id, say("go"))
+        session = await engine.api.create_session(SessionInput(title="t"))
+        answer = await engine.api.prompt(session.id, say("go"))
         assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["It said hi."]
         assert (info(answer).finish, info(answer).error) == ("stop", None)
         assert info(answer).tokens == Tokens(input=7, output=5, cache=CacheTokens(read=40, write=5))
@@ -73,18 +73,18 @@ async def test_a_call_is_carried_out_and_its_result_sent_back_signed() -> None:
 
 
 async def test_wrong_keys_are_refused_and_the_session_goes_on() -> None:
-    async with open_session(AwsKeys(id="AKIAOTHER", secret="wrong")) as (house, stand):
+    async with open_session(AwsKeys(id="AKIAOTHER", secret="wrong")) as (engine, stand):
         stand.play([Say(text="fine")])
-        session = await house.api.create_session(SessionInput(title="t"))
-        failed = info(await house.api.prompt(session.id, say("go"))).error
+        session = await engine.api.create_session(SessionInput(title="t"))
+        failed = info(await engine.api.prompt(session.id, say("go"))).error
     assert failed is not None
     assert "signature we calculated does not match" in failed.data.message
 
 
 async def test_keys_that_are_not_there_are_told() -> None:
     missing = ProviderAuthError("amazon-bedrock", "no keys in the profile 'work'")
-    async with open_session(missing) as (house, stand):
-        session = await house.api.create_session(SessionInput(title="t"))
-        failed = info(await house.api.prompt(session.id, say("go"))).error
+    async with open_session(missing) as (engine, stand):
+        session = await engine.api.create_session(SessionInput(title="t"))
+        failed = info(await engine.api.prompt(session.id, say("go"))).error
     assert isinstance(failed, AuthFailure)
     assert (failed.data.message, stand.asked()) == ("no keys in the profile 'work'", 0)

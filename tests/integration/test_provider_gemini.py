@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fake.gemini import GeminiDialect
-from given.asked_models import GEMINI_2, GEMINI_3
-from given.house import House, open_house, say
+from given.engine import Engine, open_engine, say
+from given.model_requests import GEMINI_2, GEMINI_3
 from weft.model.catalog import Model
 from weft.model.failure import ApiFailure
 from weft.model.input import SessionInput
@@ -23,12 +23,12 @@ HI = {"role": "user", "parts": [{"text": "say hi"}]}
 @asynccontextmanager
 async def open_session(
     model: Model = GEMINI_3, *, ids: bool = False
-) -> AsyncIterator[tuple[House, ServerStand]]:
+) -> AsyncIterator[tuple[Engine, ServerStand]]:
     async with (
         open_stand(GeminiDialect(ids=ids), Gemini, model) as stand,
-        open_house(model=model, provider=stand.provider) as house,
+        open_engine(model=model, provider=stand.provider) as engine,
     ):
-        yield house, stand
+        yield engine, stand
 
 
 def sent(stand: ServerStand, number: int) -> list[dict[str, Any]]:
@@ -37,7 +37,7 @@ def sent(stand: ServerStand, number: int) -> list[dict[str, Any]]:
 
 
 async def test_calls_and_their_signature_go_back_as_they_came() -> None:
-    async with open_session(ids=True) as (house, stand):
+    async with open_session(ids=True) as (engine, stand):
         stand.play(
             [
                 Think(text="Let me see."),
@@ -47,8 +47,8 @@ async def test_calls_and_their_signature_go_back_as_they_came() -> None:
             ],
             [Say(text="Both."), End(usage=Usage(input=7, output=3, reasoning=2, cache_read=40))],
         )
-        session = await house.api.create_session(SessionInput())
-        answer = await house.api.prompt(session.id, say("say hi"))
+        session = await engine.api.create_session(SessionInput())
+        answer = await engine.api.prompt(session.id, say("say hi"))
     [asked, told, answered] = sent(stand, 1)
     signature = told["parts"][1]["thoughtSignature"]
     assert asked == HI
@@ -77,13 +77,13 @@ async def test_calls_and_their_signature_go_back_as_they_came() -> None:
 
 
 async def test_without_ids_calls_are_matched_by_name_and_order() -> None:
-    async with open_session(GEMINI_2) as (house, stand):
+    async with open_session(GEMINI_2) as (engine, stand):
         stand.play(
             [UseTool(tool="echo", input={"words": "hi"}), UseTool(tool="echo", input={"words": "ho"})],
             [Say(text="Both.")],
         )
-        session = await house.api.create_session(SessionInput())
-        await house.api.prompt(session.id, say("say hi"))
+        session = await engine.api.create_session(SessionInput())
+        await engine.api.prompt(session.id, say("say hi"))
     assert sent(stand, 1)[-1]["parts"] == [
         {"functionResponse": {"name": "echo", "response": {"output": "hi"}}},
         {"functionResponse": {"name": "echo", "response": {"output": "ho"}}},
@@ -91,11 +91,11 @@ async def test_without_ids_calls_are_matched_by_name_and_order() -> None:
 
 
 async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
-    async with open_session() as (house, stand):
+    async with open_session() as (engine, stand):
         stand.play([Say(text="One"), Fail(message="boom")], [Say(text="Here I am.")])
-        session = await house.api.create_session(SessionInput())
-        broken = await house.api.prompt(session.id, say("say hi"))
-        whole = await house.api.prompt(session.id, say("again"))
+        session = await engine.api.create_session(SessionInput())
+        broken = await engine.api.prompt(session.id, say("say hi"))
+        whole = await engine.api.prompt(session.id, say("again"))
     assert isinstance(broken.info, AssistantMessage)
     assert isinstance(broken.info.error, ApiFailure)
     assert (broken.info.error.data.message, broken.info.error.data.status_code) == ("boom", 400)
@@ -105,9 +105,9 @@ async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
 
 
 async def test_an_answer_that_is_filtered_says_so() -> None:
-    async with open_session() as (house, stand):
+    async with open_session() as (engine, stand):
         stand.play([End(reason="content-filter", usage=Usage(input=1))])
-        session = await house.api.create_session(SessionInput())
-        answer = await house.api.prompt(session.id, say("say hi"))
+        session = await engine.api.create_session(SessionInput())
+        answer = await engine.api.prompt(session.id, say("say hi"))
     assert isinstance(answer.info, AssistantMessage)
     assert (answer.info.finish, answer.info.tokens) == ("content-filter", Tokens(input=1))

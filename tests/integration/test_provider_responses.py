@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from fake.responses import ResponsesDialect
-from given.asked_models import GPT_5
-from given.house import ECHO, House, open_house, say
+from given.engine import ECHO, Engine, open_engine, say
+from given.model_requests import GPT_5
 from weft.model.failure import ApiFailure
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage
@@ -23,12 +23,12 @@ HI = {"role": "user", "content": [{"type": "input_text", "text": "say hi"}]}
 
 
 @asynccontextmanager
-async def open_session() -> AsyncIterator[tuple[House, ServerStand]]:
+async def open_session() -> AsyncIterator[tuple[Engine, ServerStand]]:
     async with (
         open_stand(ResponsesDialect(), OpenAIResponses, GPT_5) as stand,
-        open_house(model=GPT_5, provider=stand.provider, tools=(ECHO, INVALID)) as house,
+        open_engine(model=GPT_5, provider=stand.provider, tools=(ECHO, INVALID)) as engine,
     ):
-        yield house, stand
+        yield engine, stand
 
 
 def sent(stand: ServerStand, number: int) -> list[dict[str, Any]]:
@@ -38,7 +38,7 @@ def sent(stand: ServerStand, number: int) -> list[dict[str, Any]]:
 
 
 async def test_a_thought_and_a_call_go_back_as_they_came() -> None:
-    async with open_session() as (house, stand):
+    async with open_session() as (engine, stand):
         stand.play(
             [
                 Think(text="Let me see."),
@@ -47,9 +47,9 @@ async def test_a_thought_and_a_call_go_back_as_they_came() -> None:
             ],
             [Say(text="It said hi."), End(usage=Usage(input=7, output=3, reasoning=2, cache_read=40))],
         )
-        session = await house.api.create_session(SessionInput())
-        answer = await house.api.prompt(session.id, say("say hi"))
-        [_, first, last] = await house.api.list_messages(session.id)
+        session = await engine.api.create_session(SessionInput())
+        answer = await engine.api.prompt(session.id, say("say hi"))
+        [_, first, last] = await engine.api.list_messages(session.id)
     thought, call = _one(first.parts, ReasoningPart), _one(first.parts, ToolPart)
     assert thought.metadata is not None
     assert sent(stand, 0) == [HI]
@@ -77,14 +77,14 @@ async def test_a_thought_and_a_call_go_back_as_they_came() -> None:
 
 
 async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
-    async with open_session() as (house, stand):
+    async with open_session() as (engine, stand):
         stand.play(
             [Think(text="Let me see."), Say(text="One"), Fail(message="boom")],
             [Say(text="Here I am.")],
         )
-        session = await house.api.create_session(SessionInput())
-        broken = await house.api.prompt(session.id, say("say hi"))
-        whole = await house.api.prompt(session.id, say("again"))
+        session = await engine.api.create_session(SessionInput())
+        broken = await engine.api.prompt(session.id, say("say hi"))
+        whole = await engine.api.prompt(session.id, say("again"))
     assert isinstance(broken.info, AssistantMessage)
     assert isinstance(broken.info.error, ApiFailure)
     assert (broken.info.error.data.message, broken.info.error.data.status_code) == ("boom", 400)
@@ -94,10 +94,10 @@ async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
 
 
 async def test_arguments_that_are_not_json_come_back_as_a_result_and_not_as_a_broken_session() -> None:
-    async with open_session() as (house, stand):
+    async with open_session() as (engine, stand):
         stand.play([UseTool(tool="echo", raw='{"words": "h')], [Say(text="I see.")])
-        session = await house.api.create_session(SessionInput())
-        answer = await house.api.prompt(session.id, say("say hi"))
+        session = await engine.api.create_session(SessionInput())
+        answer = await engine.api.prompt(session.id, say("say hi"))
     assert isinstance(answer.info, AssistantMessage)
     assert answer.info.error is None
     call, result = sent(stand, 1)[1:]
@@ -106,10 +106,10 @@ async def test_arguments_that_are_not_json_come_back_as_a_result_and_not_as_a_br
 
 
 async def test_an_answer_cut_by_its_limit_is_kept() -> None:
-    async with open_session() as (house, stand):
+    async with open_session() as (engine, stand):
         stand.play([Say(text="As far as"), End(reason="length", usage=Usage(input=1, output=2))])
-        session = await house.api.create_session(SessionInput())
-        answer = await house.api.prompt(session.id, say("say hi"))
+        session = await engine.api.create_session(SessionInput())
+        answer = await engine.api.prompt(session.id, say("say hi"))
     assert isinstance(answer.info, AssistantMessage)
     assert (answer.info.finish, answer.info.tokens) == ("length", Tokens(input=1, output=2))
 

@@ -10,7 +10,7 @@ import pytest
 
 from fake.anthropic import AnthropicDialect, signature_of
 from fake.openai import OpenAIChatDialect
-from given.house import House, open_house, say
+from given.engine import Engine, open_engine, say
 from given.models import CLAUDE, GPT
 from weft.model.catalog import to_ref
 from weft.model.event import PartUpdated
@@ -34,13 +34,13 @@ SPEAKING = {
 @asynccontextmanager
 async def open_session(
     wire: str, store: MemoryStore | None = None
-) -> AsyncIterator[tuple[House, ServerStand]]:
+) -> AsyncIterator[tuple[Engine, ServerStand]]:
     dialect, make, model = SPEAKING[wire]
     async with (
         open_stand(dialect(), make, model) as stand,
-        open_house(model=model, provider=stand.provider, store=store) as house,
+        open_engine(model=model, provider=stand.provider, store=store) as engine,
     ):
-        yield house, stand
+        yield engine, stand
 
 
 def info(answer: MessageWithParts) -> AssistantMessage:
@@ -59,7 +59,7 @@ def sent(stand: ServerStand) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("wire", SPEAKING)
 async def test_a_call_is_carried_out_and_its_result_sent_back(wire: str) -> None:
-    async with open_session(wire) as (house, stand):
+    async with open_session(wire) as (engine, stand):
         stand.play(
             [Think(text="hm, so \n"), Say(text="I call."), UseTool(tool="echo", input={"words": "hi"})],
             [
@@ -67,8 +67,8 @@ async def test_a_call_is_carried_out_and_its_result_sent_back(wire: str) -> None
                 End(usage=Usage(input=7, output=3, reasoning=2, cache_read=40, cache_write=5)),
             ],
         )
-        session = await house.api.create_session(SessionInput(title="t"))
-        answer = await house.api.prompt(session.id, say("go"))
+        session = await engine.api.create_session(SessionInput(title="t"))
+        answer = await engine.api.prompt(session.id, say("go"))
 
         assert (words(answer), info(answer).finish, info(answer).cost) == ("It said hi.", "stop", Decimal(0))
         assert info(answer).tokens == Tokens(
@@ -82,17 +82,17 @@ async def test_a_call_is_carried_out_and_its_result_sent_back(wire: str) -> None
 
 async def test_another_model_takes_the_conversation_over() -> None:
     store = MemoryStore()
-    async with open_session("anthropic", store) as (house, stand):
+    async with open_session("anthropic", store) as (engine, stand):
         stand.play([Think(text="hm"), UseTool(tool="echo", input={"words": "hi"})], [Say(text="there")])
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        await house.api.prompt(session, say("go"))
-    async with open_session("openai", store) as (house, stand):
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        await engine.api.prompt(session, say("go"))
+    async with open_session("openai", store) as (engine, stand):
         stand.play([Think(text="well"), UseTool(tool="echo", input={"words": "ho"})], [Say(text="and there")])
-        answer = await house.api.prompt(session, say("and you?", model=to_ref(GPT)))
+        answer = await engine.api.prompt(session, say("and you?", model=to_ref(GPT)))
         assert (words(answer), info(answer).error) == ("and there", None)
-    async with open_session("anthropic", store) as (house, stand):
+    async with open_session("anthropic", store) as (engine, stand):
         stand.play([Say(text="back")])
-        answer = await house.api.prompt(session, say("and now?", model=to_ref(CLAUDE)))
+        answer = await engine.api.prompt(session, say("and now?", model=to_ref(CLAUDE)))
         assert (words(answer), info(answer).error) == ("back", None)
         kinds = [block["type"] for message in sent(stand) for block in message["content"]]
         assert kinds.count("thinking") == 1
@@ -100,31 +100,31 @@ async def test_another_model_takes_the_conversation_over() -> None:
 
 @pytest.mark.parametrize("wire", SPEAKING)
 async def test_a_refusal_is_kept_and_the_session_goes_on(wire: str) -> None:
-    async with open_session(wire) as (house, stand):
+    async with open_session(wire) as (engine, stand):
         stand.server.refuse(400, "no, because of this")
         stand.play([Say(text="fine")])
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        failed = info(await house.api.prompt(session, say("go"))).error
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        failed = info(await engine.api.prompt(session, say("go"))).error
         assert isinstance(failed, ApiFailure)
         assert (failed.data.message, failed.data.status_code, failed.data.is_retryable) == (
             "no, because of this",
             400,
             False,
         )
-        assert words(await house.api.prompt(session, say("again"))) == "fine"
+        assert words(await engine.api.prompt(session, say("again"))) == "fine"
 
 
 @pytest.mark.parametrize("wire", SPEAKING)
 async def test_an_abort_closes_the_connection(wire: str) -> None:
-    async with open_session(wire) as (house, stand):
+    async with open_session(wire) as (engine, stand):
         stand.server.hang(Say(text="one two three"), pieces=4)
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        listening = house.api.events()
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        listening = engine.api.events()
         async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-            prompt = tasks.create_task(house.api.prompt(session, say("go")))
+            prompt = tasks.create_task(engine.api.prompt(session, say("go")))
             async for told in listening:
                 if isinstance(told.event, PartUpdated) and told.event.delta == "one":
                     break
-            await house.api.abort(session)
+            await engine.api.abort(session)
         await stand.server.left()
         assert isinstance(info(prompt.result()).error, AbortedFailure)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from given.serving import make_project
+from given.http_server import make_project
 from given.web import Answer, open_web
 from weft.errors import ConfigError
 from weft.host.clock import SystemClock
@@ -70,7 +70,11 @@ async def test_an_organisations_configuration_and_a_persons_addresses_reach_the_
         )
         (project / "opencode.json").write_text(json.dumps({"instructions": [f"{web.url}/theirs.md"]}))
         told, _ = await told_first(tmp_path, project)
-        assert sorted(asked.path for asked in web.asked) == ["/.well-known/opencode", "/mine.md", "/org.md"]
+        assert sorted(asked.path for asked in web.requests) == [
+            "/.well-known/opencode",
+            "/mine.md",
+            "/org.md",
+        ]
 
     assert "Speak of the organisation." in told
     assert "Speak of me." in told

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from given.conversation import SESSION, answered, called
-from given.house import say
-from given.stage import handed, open_stage, start
+from given.engine import say
+from given.subtask_engine import open_subtask_engine, start, task_call
 from weft.cli.exit import ExitCode
 from weft.cli.follow import follow
 from weft.cli.output import Paint, escape_json, write_json
@@ -22,7 +22,7 @@ from weft.provider.scripted import Say, UseTool
 from weft.testing.clock import HandClock
 
 SCRIPTS = {
-    "go": [[handed("look")], [Say(text="There it is.")]],
+    "go": [[task_call("look")], [Say(text="There it is.")]],
     "look": [
         [UseTool(tool="echo", input={"words": "x"}), UseTool(tool="nosuch", input={})],
         [Say(text="found it")],
@@ -33,8 +33,8 @@ SCRIPTS = {
 async def test_a_run_shows_a_line_for_each_call_of_a_child_and_not_its_words(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async with open_stage(SCRIPTS) as stage:
-        code = await follow(stage.api, await start(stage), say("go"), TerminalScreen())
+    async with open_subtask_engine(SCRIPTS) as engine:
+        code = await follow(engine.api, await start(engine), say("go"), TerminalScreen())
     out, err = capsys.readouterr()
 
     assert code == ExitCode.DONE
@@ -78,9 +78,9 @@ def test_a_summary_made_on_the_way_is_not_taken_for_the_answer(capsys: pytest.Ca
 async def test_json_lines_tell_of_a_child_in_the_call_of_its_parent_alone(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async with open_stage(SCRIPTS) as stage:
-        session = await start(stage)
-        await follow(stage.api, session, say("go"), JsonScreen(session, stage.clock))
+    async with open_subtask_engine(SCRIPTS) as engine:
+        session = await start(engine)
+        await follow(engine.api, session, say("go"), JsonScreen(session, engine.clock))
     lines = capsys.readouterr().out.splitlines()
 
     assert sum('"type":"tool_use"' in line for line in lines) == 1
@@ -88,11 +88,11 @@ async def test_json_lines_tell_of_a_child_in_the_call_of_its_parent_alone(
 
 
 async def test_a_transcript_names_the_child_that_a_call_was_handed_to(tmp_path: Path) -> None:
-    async with open_stage(SCRIPTS) as stage:
-        session = await stage.api.get_session(await start(stage))
-        await stage.api.prompt(session.id, say("go"))
-        (child,) = await stage.api.list_children(session.id)
-        messages = await stage.api.list_messages(session.id)
+    async with open_subtask_engine(SCRIPTS) as engine:
+        session = await engine.api.get_session(await start(engine))
+        await engine.api.prompt(session.id, say("go"))
+        (child,) = await engine.api.list_children(session.id)
+        messages = await engine.api.list_messages(session.id)
         with (tmp_path / "plain").open("w") as plain:
             lines = list(format_transcript(session, messages, Paint(plain), now=session.time.updated))
 

@@ -28,7 +28,7 @@ def project(tmp_path: Path) -> Path:
 
 def storm(project: Path, kind: str, *numbers: int) -> dict[str, Any]:
     ended = subprocess.run(
-        [sys.executable, "-m", "given.run_storm", kind, str(project), *map(str, numbers)],
+        [sys.executable, "-m", "given.run_stress", kind, str(project), *map(str, numbers)],
         capture_output=True,
         text=True,
         timeout=LONGEST,

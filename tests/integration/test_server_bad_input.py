@@ -11,27 +11,27 @@ from urllib.parse import unquote
 import httpx2
 import pytest
 
-from given.serving import JSON, Site, prompt, served
+from given.http_server import JSON, ProjectServer, prompt, serve_project
 from weft.provider.scripted import Wait
 
 MISSING = "ses_000000000000000000000000zz"
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with served(tmp_path) as site:
-        yield site
-        assert site.get("/global/health")["healthy"] is True
-        assert site.notes == []
+def server(tmp_path: Path) -> Iterator[ProjectServer]:
+    with serve_project(tmp_path) as server:
+        yield server
+        assert server.get("/global/health")["healthy"] is True
+        assert server.notes == []
 
 
 @pytest.fixture
-def session(site: Site) -> str:
-    id: str = site.post("/session", {})["id"]
+def session(server: ProjectServer) -> str:
+    id: str = server.post("/session", {})["id"]
     return id
 
 
-def test_bodies_that_are_not_what_they_should_be_are_refused(site: Site, session: str) -> None:
+def test_bodies_that_are_not_what_they_should_be_are_refused(server: ProjectServer, session: str) -> None:
     at = f"/session/{session}/message"
     for raw in (
         b"{",
@@ -49,34 +49,36 @@ def test_bodies_that_are_not_what_they_should_be_are_refused(site: Site, session
         b'{"parts":' + b'[{"a":' * 200 + b"1" + b"}]" * 200 + b"}",
         b"",
     ):
-        status, name = site.refused(site.client.post(at, content=raw, headers=JSON))
+        status, name = server.refused(server.client.post(at, content=raw, headers=JSON))
         assert (raw[:40], status) == (raw[:40], 400), name
-    form = site.client.post(at, data={"parts": "x"})
-    assert site.refused(form)[0] == 400
-    bare = site.client.post(at, content=b"{}")
-    assert site.refused(bare)[0] == 400
-    assert site.get(at) == []
+    form = server.client.post(at, data={"parts": "x"})
+    assert server.refused(form)[0] == 400
+    bare = server.client.post(at, content=b"{}")
+    assert server.refused(bare)[0] == 400
+    assert server.get(at) == []
 
 
-def test_too_much_is_refused(site: Site, session: str) -> None:
+def test_too_much_is_refused(server: ProjectServer, session: str) -> None:
     at = f"/session/{session}/message"
     parts = [{"type": "text", "text": "x"}] * 10_000
-    assert site.refused(site.client.post(at, json={"parts": parts})) == (400, "InvalidInputError")
-    declared = site.client.post(at, content=b"x" * (33 << 20), headers=JSON)
-    assert site.refused(declared) == (413, "TooLargeError")
-    submitted = site.client.post(f"/weft/session/{session}/submit", json={"parts": parts})
-    assert site.refused(submitted) == (400, "InvalidInputError")
+    assert server.refused(server.client.post(at, json={"parts": parts})) == (400, "InvalidInputError")
+    declared = server.client.post(at, content=b"x" * (33 << 20), headers=JSON)
+    assert server.refused(declared) == (413, "TooLargeError")
+    submitted = server.client.post(f"/weft/session/{session}/submit", json={"parts": parts})
+    assert server.refused(submitted) == (400, "InvalidInputError")
     files = {"messageID": MISSING.replace("ses", "msg"), "files": ["/x"] * 10_001}
-    assert site.refused(site.client.post(f"/weft/session/{session}/revert", json=files))[0] == 400
-    assert site.get(at) == []
+    assert server.refused(server.client.post(f"/weft/session/{session}/revert", json=files))[0] == 400
+    assert server.get(at) == []
 
 
-def test_a_body_of_unknown_length_is_read_no_further_than_it_may_be(site: Site, session: str) -> None:
+def test_a_body_of_unknown_length_is_read_no_further_than_it_may_be(
+    server: ProjectServer, session: str
+) -> None:
     """A hundred megabytes are begun with; the connection is closed long before they are sent."""
     begun = b"POST /session/%s/message HTTP/1.1\r\nhost: 127.0.0.1\r\n" % session.encode()
     begun += b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
     piece = b"%x\r\n%s\r\n" % (1 << 20, b" " * (1 << 20))
-    port = int(site.url.rpartition(":")[2])
+    port = int(server.url.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(begun)
         for _ in range(100):
@@ -88,7 +90,7 @@ def test_a_body_of_unknown_length_is_read_no_further_than_it_may_be(site: Site, 
                 break
         answer = connection.recv(65536)
     assert answer.startswith(b"HTTP/1.1 413 ")
-    assert site.get(f"/session/{session}/message") == []
+    assert server.get(f"/session/{session}/message") == []
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_a_body_of_unknown_length_is_read_no_further_than_it_may_be(site: Site, 
         "%2e%2e",
     ],
 )
-def test_ids_that_can_be_none_are_refused(site: Site, id: str) -> None:
+def test_ids_that_can_be_none_are_refused(server: ProjectServer, id: str) -> None:
     for method, path, body in (
         ("GET", f"/session/{id}", None),
         ("DELETE", f"/session/{id}", None),
@@ -134,22 +136,24 @@ def test_ids_that_can_be_none_are_refused(site: Site, id: str) -> None:
         ("DELETE", f"/weft/grant/{id}", None),
         ("POST", "/weft/session", {"id": unquote(id, errors="replace")}),
     ):
-        answer = site.client.request(method, path, json=body) if body else site.client.request(method, path)
-        assert site.refused(answer)[0] in (400, 404, 405), (method, path)
+        answer = (
+            server.client.request(method, path, json=body) if body else server.client.request(method, path)
+        )
+        assert server.refused(answer)[0] in (400, 404, 405), (method, path)
 
 
-def test_a_model_that_is_not_there_is_refused_as_opencode_refuses_it(site: Site) -> None:
-    session = site.post("/session", {})["id"]
+def test_a_model_that_is_not_there_is_refused_as_opencode_refuses_it(server: ProjectServer) -> None:
+    session = server.post("/session", {})["id"]
     unknown = prompt("hi", model={"providerID": "no", "modelID": "x"})
     for path in (f"/session/{session}/message", f"/session/{session}/prompt_async", "/weft/prompt/check"):
-        answer = site.client.post(path, json=unknown)
-        assert (path, site.refused(answer)) == (path, (400, "ProviderModelNotFoundError"))
+        answer = server.client.post(path, json=unknown)
+        assert (path, server.refused(answer)) == (path, (400, "ProviderModelNotFoundError"))
         said = answer.json()["data"]
         assert (said["providerID"], said["modelID"], said["suggestions"]) == ("no", "x", [])
-    assert site.get(f"/session/{session}/message") == []
+    assert server.get(f"/session/{session}/message") == []
 
 
-def test_what_is_not_there_is_not_found(site: Site, session: str) -> None:
+def test_what_is_not_there_is_not_found(server: ProjectServer, session: str) -> None:
     for method, path, body in (
         ("GET", f"/session/{MISSING}", None),
         ("GET", f"/session/{MISSING}/message", None),
@@ -177,89 +181,89 @@ def test_what_is_not_there_is_not_found(site: Site, session: str) -> None:
         ("GET", "/session/", None),
     ):
         answer = (
-            site.client.request(method, path, json=body)
+            server.client.request(method, path, json=body)
             if body is not None
-            else site.client.request(method, path)
+            else server.client.request(method, path)
         )
-        assert (path, site.refused(answer)[0]) == (path, 404)
-    assert site.get(f"/session/{session}/message") == []
+        assert (path, server.refused(answer)[0]) == (path, 404)
+    assert server.get(f"/session/{session}/message") == []
 
 
-def test_a_wrong_method_and_a_page_are_told_in_json(site: Site) -> None:
-    assert site.refused(site.client.put("/session")) == (405, "MethodError")
-    page = site.client.get("/index.html", headers={"accept": "text/html"})
+def test_a_wrong_method_and_a_page_are_told_in_json(server: ProjectServer) -> None:
+    assert server.refused(server.client.put("/session")) == (405, "MethodError")
+    page = server.client.get("/index.html", headers={"accept": "text/html"})
     assert (page.status_code, page.headers["content-type"]) == (404, "application/json")
-    assert site.client.head("/path").status_code == 200
+    assert server.client.head("/path").status_code == 200
 
 
-def test_odd_characters_are_words_like_any_other(site: Site, session: str) -> None:
+def test_odd_characters_are_words_like_any_other(server: ProjectServer, session: str) -> None:
     raw = b'{"parts":[{"type":"text","text":"a\\u0000b \\ud83d c \\ud83d\\ude00 \xc3\xbc"}]}'
-    answer = site.client.post(f"/session/{session}/message", content=raw, headers=JSON)
+    answer = server.client.post(f"/session/{session}/message", content=raw, headers=JSON)
     assert answer.status_code == 200
-    stored = site.client.get(f"/session/{session}/message")
+    stored = server.client.get(f"/session/{session}/message")
     assert stored.status_code == 200
     assert json.loads(stored.text)[0]["parts"][0]["text"] == "a\0b \ud83d c \U0001f600 ü"
-    odd = site.client.patch(f"/session/{session}", content=b'{"title":"\\u0000 \\udc00"}', headers=JSON)
+    odd = server.client.patch(f"/session/{session}", content=b'{"title":"\\u0000 \\udc00"}', headers=JSON)
     assert odd.status_code == 200
-    assert site.client.get("/session").status_code == 200
-    assert site.client.get("/session", params={"search": "a\0b"}).json() == []
+    assert server.client.get("/session").status_code == 200
+    assert server.client.get("/session", params={"search": "a\0b"}).json() == []
 
 
 @pytest.mark.parametrize(
     "query",
     ["limit=x", "limit=-1", "limit=1e99", "start=nan", "start=inf", "start=x"],
 )
-def test_queries_that_cannot_be_meant_are_refused(site: Site, query: str) -> None:
-    assert site.refused(site.client.get(f"/session?{query}"))[0] == 400
+def test_queries_that_cannot_be_meant_are_refused(server: ProjectServer, query: str) -> None:
+    assert server.refused(server.client.get(f"/session?{query}"))[0] == 400
 
 
 @pytest.mark.parametrize(
     "directory",
     ["/nowhere/at/all", "/etc/passwd", "a\0b", "x" * 5000, "relative/none", "%00", "/proc/self/mem"],
 )
-def test_directories_that_are_none_are_refused(site: Site, directory: str) -> None:
-    answer = site.client.get("/path", params={"directory": directory})
-    assert site.refused(answer)[0] in (400, 403, 404)
+def test_directories_that_are_none_are_refused(server: ProjectServer, directory: str) -> None:
+    answer = server.client.get("/path", params={"directory": directory})
+    assert server.refused(answer)[0] in (400, 403, 404)
 
 
 def test_a_session_that_is_removed_under_a_stream_takes_nothing_with_it(tmp_path: Path) -> None:
-    with served(tmp_path, [[Wait(seconds=60)]]) as site:
-        gone, other = site.post("/session", {})["id"], site.post("/session", {})["id"]
-        with site.client.stream("GET", "/event") as events:
+    with serve_project(tmp_path, [[Wait(seconds=60)]]) as server:
+        gone, other = server.post("/session", {})["id"], server.post("/session", {})["id"]
+        with server.client.stream("GET", "/event") as events:
             lines = events.iter_lines()
             assert "server.connected" in next(line for line in lines if line.startswith("data: "))
-            site.client.post(f"/session/{gone}/prompt_async", json=prompt("hi"))
-            assert site.send("DELETE", f"/session/{gone}") is True
+            server.client.post(f"/session/{gone}/prompt_async", json=prompt("hi"))
+            assert server.send("DELETE", f"/session/{gone}") is True
             last = next(line for line in lines if '"session.deleted"' in line)
             assert json.loads(last.removeprefix("data: "))["properties"]["info"]["id"] == gone
-        assert site.refused(site.client.get(f"/session/{gone}")) == (404, "NotFoundError")
-        assert [each["id"] for each in site.get("/session")] == [other]
-        assert site.get("/session/status") == {}
+        assert server.refused(server.client.get(f"/session/{gone}")) == (404, "NotFoundError")
+        assert [each["id"] for each in server.get("/session")] == [other]
+        assert server.get("/session/status") == {}
 
 
 def test_who_waits_for_an_answer_in_a_session_that_is_removed_waits_no_more(tmp_path: Path) -> None:
-    with served(tmp_path, [[Wait(seconds=60)]]) as site:
-        gone, answers = site.post("/session", {"title": "t"})["id"], []
+    with serve_project(tmp_path, [[Wait(seconds=60)]]) as server:
+        gone, answers = server.post("/session", {"title": "t"})["id"], []
 
         def wait() -> None:
-            answers.append(httpx2.post(f"{site.url}/session/{gone}/message", json=prompt("hi"), timeout=60))
+            answers.append(httpx2.post(f"{server.url}/session/{gone}/message", json=prompt("hi"), timeout=60))
 
         waiting = threading.Thread(target=wait)
-        with site.client.stream("GET", "/event") as events:
+        with server.client.stream("GET", "/event") as events:
             lines = events.iter_lines()
             next(lines)
             waiting.start()
             next(line for line in lines if '"session.status"' in line)
-        assert site.send("DELETE", f"/session/{gone}") is True
+        assert server.send("DELETE", f"/session/{gone}") is True
         waiting.join(60)
         # As with an abort: what there is of it.
         assert answers[0].json()["info"]["sessionID"] == gone
-        assert site.refused(site.client.get(f"/session/{gone}/message")) == (404, "NotFoundError")
+        assert server.refused(server.client.get(f"/session/{gone}/message")) == (404, "NotFoundError")
 
 
-def test_a_key_for_repeats_that_is_none_is_refused(site: Site, session: str) -> None:
+def test_a_key_for_repeats_that_is_none_is_refused(server: ProjectServer, session: str) -> None:
     for key in ("", "x" * 300, "a\tb"):
-        answer = site.client.post(
+        answer = server.client.post(
             f"/session/{session}/message", json=prompt("hi"), headers={"idempotency-key": key}
         )
-        assert site.refused(answer) == (400, "InvalidInputError")
+        assert server.refused(answer) == (400, "InvalidInputError")

@@ -11,35 +11,35 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from given.serving import Site, prompt, served
+from given.http_server import ProjectServer, prompt, serve_project
 from weft.server.access import AccessPolicy
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with served(tmp_path) as site:
-        yield site
+def server(tmp_path: Path) -> Iterator[ProjectServer]:
+    with serve_project(tmp_path) as server:
+        yield server
 
 
-def numbers(site: Site) -> dict[str, float]:
-    answer = site.client.get("/weft/metrics")
+def numbers(server: ProjectServer) -> dict[str, float]:
+    answer = server.client.get("/weft/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     lines = [line for line in answer.text.splitlines() if not line.startswith("#")]
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
 
 
-def test_what_was_done_is_in_the_numbers(site: Site) -> None:
-    session = site.post("/session", {"title": "counted"})["id"]
-    with site.client.stream("GET", "/event") as events:
+def test_what_was_done_is_in_the_numbers(server: ProjectServer) -> None:
+    session = server.post("/session", {"title": "counted"})["id"]
+    with server.client.stream("GET", "/event") as events:
         heard = events.iter_lines()
         next(heard)
-        site.post(f"/session/{session}/message", prompt("hi"))
-        site.post(f"/session/{session}/fork")
-        during = numbers(site)
+        server.post(f"/session/{session}/message", prompt("hi"))
+        server.post(f"/session/{session}/fork")
+        during = numbers(server)
         assert (during["weft_streams"], during["weft_directories"]) == (1, 1)
-    site.client.get("/session/ses_00000000000000000000000000/todo")
-    site.client.get("/nothing/here")
-    found = numbers(site)
+    server.client.get("/session/ses_00000000000000000000000000/todo")
+    server.client.get("/nothing/here")
+    found = numbers(server)
     assert {
         name: found[name]
         for name in ("weft_runs", "weft_runs_total", "weft_prompts_total", "weft_steps_total", "weft_ending")
@@ -62,26 +62,28 @@ def test_what_was_done_is_in_the_numbers(site: Site) -> None:
 
 
 def test_numbers_and_readiness_are_for_those_with_the_password(tmp_path: Path) -> None:
-    with served(tmp_path, door=AccessPolicy(password="secret")) as site:
+    with serve_project(tmp_path, door=AccessPolicy(password="secret")) as server:
         for path in ("/weft/metrics", "/weft/ready"):
-            assert site.client.get(path).status_code == 401
-            assert httpx2.get(f"{site.url}{path}", auth=("opencode", "secret"), timeout=60).status_code == 200
-        refused = httpx2.get(f"{site.url}/weft/metrics", auth=("opencode", "secret"), timeout=60).text
+            assert server.client.get(path).status_code == 401
+            assert (
+                httpx2.get(f"{server.url}{path}", auth=("opencode", "secret"), timeout=60).status_code == 200
+            )
+        refused = httpx2.get(f"{server.url}/weft/metrics", auth=("opencode", "secret"), timeout=60).text
         assert 'weft_requests_total{method="GET",route="unknown",status="401"} 2' in refused
 
 
-def test_it_is_ready_for_as_long_as_something_can_be_stored(site: Site, tmp_path: Path) -> None:
-    assert site.get("/weft/ready") == {"ready": True, "reasons": []}
+def test_it_is_ready_for_as_long_as_something_can_be_stored(server: ProjectServer, tmp_path: Path) -> None:
+    assert server.get("/weft/ready") == {"ready": True, "reasons": []}
     kept = tmp_path / "storage" / ".weft" / "kept"
     os.rename(kept, kept.with_name("aside"))
     kept.write_text("in the way")
-    assert site.get("/weft/ready", 503) == {
+    assert server.get("/weft/ready", 503) == {
         "ready": False,
         "reasons": ["StoreError: nothing can be stored"],
     }
     os.unlink(kept)
     os.rename(kept.with_name("aside"), kept)
-    assert site.get("/weft/ready") == {"ready": True, "reasons": []}
+    assert server.get("/weft/ready") == {"ready": True, "reasons": []}
     assert list(kept.glob("weft-probe*")) == []
 
 
@@ -89,8 +91,8 @@ def test_the_containers_look_at_its_health_is_answered_whatever_the_user_is_call
     container = (Path(__file__).parents[2] / "deploy" / "Containerfile").read_text()
     (line,) = re.findall(r"^HEALTHCHECK .* CMD (\[.+\])$", container, re.MULTILINE)
     program: str = json.loads(line)[-1]
-    with served(tmp_path, door=AccessPolicy(password="s3cret", username="grace")) as site:
-        asked = program.replace("http://127.0.0.1:4096", site.url)
+    with serve_project(tmp_path, door=AccessPolicy(password="s3cret", username="grace")) as server:
+        asked = program.replace("http://127.0.0.1:4096", server.url)
         for password, code in (("s3cret", 0), ("wrong", 1)):
             told = {"OPENCODE_SERVER_USERNAME": "grace", "OPENCODE_SERVER_PASSWORD": password}
             done = subprocess.run(

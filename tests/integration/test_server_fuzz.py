@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from given.requests import Asked, requests
-from given.serving import Site, prompt, served
+from given.http_server import ProjectServer, prompt, serve_project
+from given.request_strategies import GeneratedRequest, requests
 from weft.server.openapi import to_document
 from weft.server.routes.table import list_routes
 
@@ -38,15 +38,15 @@ REAL: dict[str, list[str]] = {
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with served(tmp_path, routes=ROUTES) as site:
+def server(tmp_path: Path) -> Iterator[ProjectServer]:
+    with serve_project(tmp_path, routes=ROUTES) as server:
         for number in range(3):
-            session = site.post("/session", {"title": f"number {number}"})["id"]
+            session = server.post("/session", {"title": f"number {number}"})["id"]
             REAL["sessionID"].append(session)
-            REAL["messageID"].append(site.post(f"/session/{session}/message", prompt("hi"))["info"]["id"])
-        yield site
-        made = site.post("/session", {})
-        assert site.post(f"/session/{made['id']}/message", prompt("hi"))["info"]["role"] == "assistant"
+            REAL["messageID"].append(server.post(f"/session/{session}/message", prompt("hi"))["info"]["id"])
+        yield server
+        made = server.post("/session", {})
+        assert server.post(f"/session/{made['id']}/message", prompt("hi"))["info"]["role"] == "assistant"
 
 
 @settings(
@@ -58,23 +58,23 @@ def site(tmp_path: Path) -> Iterator[Site]:
     ],
 )
 @given(data=st.data())
-def test_nothing_that_is_sent_is_a_fault_of_the_servers(site: Site, data: st.DataObject) -> None:
+def test_nothing_that_is_sent_is_a_fault_of_the_servers(server: ProjectServer, data: st.DataObject) -> None:
     asked = data.draw(requests(DOCUMENT, LEFT_OUT, REAL))
-    response = site.client.request(asked.method, address(asked), **sent(asked))
-    about = (asked, response.status_code, response.text[:500], site.notes)
+    response = server.client.request(asked.method, address(asked), **sent(asked))
+    about = (asked, response.status_code, response.text[:500], server.notes)
     assert response.status_code < 500 or is_unsupported(response.json()), about
     if response.status_code >= 400:
         assert set(response.json()) == {"name", "data"}, about
 
 
-def address(asked: Asked) -> str:
+def address(asked: GeneratedRequest) -> str:
     path = asked.path
     for name, value in asked.names.items():
         path = path.replace(f"{{{name}}}", quote(value, safe="", errors="replace") or "x")
     return path
 
 
-def sent(asked: Asked) -> dict[str, Any]:
+def sent(asked: GeneratedRequest) -> dict[str, Any]:
     query = {
         name: json.dumps(value) if not isinstance(value, str) else value
         for name, value in asked.query.items()

@@ -8,27 +8,29 @@ from typing import Any
 import httpx2
 import pytest
 
+from given.http_server import ProjectServer, prompt, serve_project
 from given.mcp_servers import good
-from given.mcp_servers.remote import Registrar, guarded, serving
-from given.serving import Site, prompt, served
+from given.mcp_servers.remote import OAuthProvider, app_with_login, serve_app
 
 RAW = Path(__file__).parents[1] / "given" / "mcp_servers" / "raw.py"
 
 
 @pytest.fixture(scope="module")
 def far() -> Iterator[str]:
-    with serving(lambda _: good.server.streamable_http_app()) as url:
+    with serve_app(lambda _: good.server.streamable_http_app()) as url:
         yield f"{url}/mcp"
 
 
 @pytest.fixture
-def site(tmp_path: Path, far: str) -> Iterator[Site]:
+def server(tmp_path: Path, far: str) -> Iterator[ProjectServer]:
     servers = {
         "near": {"type": "local", "command": raw(tmp_path, "plain")},
         "far": {"type": "remote", "url": far, "enabled": False},
         "broken": {"type": "local", "command": ["no-such-program"]},
     }
-    with served(tmp_path, config={"mcp": servers, "experimental": {"weft": {"mcp": {"wait": 30}}}}) as found:
+    with serve_project(
+        tmp_path, config={"mcp": servers, "experimental": {"weft": {"mcp": {"wait": 30}}}}
+    ) as found:
         yield found
 
 
@@ -36,77 +38,77 @@ def raw(home: Path, manner: str) -> list[str]:
     return [sys.executable, "-S", "-E", str(RAW), manner, str(home / f"{manner}.log")]
 
 
-def test_before_the_first_prompt_servers_are_listed_as_they_stand(site: Site) -> None:
-    listed = site.get("/mcp")
+def test_before_the_first_prompt_servers_are_listed_as_they_stand(server: ProjectServer) -> None:
+    listed = server.get("/mcp")
     assert (listed["near"], listed["far"]) == ({"status": "connected"}, {"status": "disabled"})
     assert listed["broken"]["status"] == "failed"
     assert "no-such-program" in listed["broken"]["error"]
 
 
-def test_nothing_else_that_lists_starts_a_server(site: Site, tmp_path: Path) -> None:
-    assert site.get("/experimental/resource") == {}
-    assert [each for each in site.get("/command") if each.get("mcp")] == []
+def test_nothing_else_that_lists_starts_a_server(server: ProjectServer, tmp_path: Path) -> None:
+    assert server.get("/experimental/resource") == {}
+    assert [each for each in server.get("/command") if each.get("mcp")] == []
     assert not (tmp_path / "plain.log").exists()
 
 
-def test_a_run_connects_them_and_says_how_they_stand(site: Site) -> None:
-    session = site.post("/session", {})
-    site.post(f"/session/{session['id']}/message", prompt("hello"))
-    listed = site.get("/mcp")
+def test_a_run_connects_them_and_says_how_they_stand(server: ProjectServer) -> None:
+    session = server.post("/session", {})
+    server.post(f"/session/{session['id']}/message", prompt("hello"))
+    listed = server.get("/mcp")
     assert listed["near"] == {"status": "connected"}
     assert listed["far"] == {"status": "disabled"}
     assert listed["broken"]["status"] == "failed"
     assert "no-such-program" in listed["broken"]["error"]
-    assert "near_echo" in site.get("/experimental/tool/ids")
+    assert "near_echo" in server.get("/experimental/tool/ids")
 
 
-def test_connecting_and_leaving(site: Site) -> None:
-    assert site.post("/mcp/far/connect") is True
-    assert site.get("/mcp")["far"] == {"status": "connected"}
-    assert site.get("/experimental/resource")["far:picture"] == {
+def test_connecting_and_leaving(server: ProjectServer) -> None:
+    assert server.post("/mcp/far/connect") is True
+    assert server.get("/mcp")["far"] == {"status": "connected"}
+    assert server.get("/experimental/resource")["far:picture"] == {
         "name": "picture",
         "uri": "notes://picture",
         "mimeType": "image/png",
         "client": "far",
     }
-    command = next(each for each in site.get("/command") if each["name"] == "far:review_it")
+    command = next(each for each in server.get("/command") if each["name"] == "far:review_it")
     assert (command["mcp"], command["hints"]) == (True, ["$1", "$2"])
-    assert site.post("/mcp/far/disconnect") is True
-    assert site.get("/mcp")["far"] == {"status": "disabled"}
-    assert site.post("/mcp/broken/connect") is False
+    assert server.post("/mcp/far/disconnect") is True
+    assert server.get("/mcp")["far"] == {"status": "disabled"}
+    assert server.post("/mcp/broken/connect") is False
 
 
-def test_adding_one(site: Site, far: str, tmp_path: Path) -> None:
-    added = site.post("/mcp", {"name": "new", "config": {"type": "remote", "url": far}})
+def test_adding_one(server: ProjectServer, far: str, tmp_path: Path) -> None:
+    added = server.post("/mcp", {"name": "new", "config": {"type": "remote", "url": far}})
     assert added == {"new": {"status": "connected"}}
-    added = site.post("/mcp", {"name": "off", "config": {"type": "remote", "url": far, "enabled": False}})
+    added = server.post("/mcp", {"name": "off", "config": {"type": "remote", "url": far, "enabled": False}})
     assert added == {"off": {"status": "disabled"}}
-    assert site.get("/mcp")["new"] == {"status": "connected"}
+    assert server.get("/mcp")["new"] == {"status": "connected"}
     for body in ({"name": "", "config": {}}, {"name": "x", "config": {"type": "odd"}}, {"name": "x"}):
-        assert site.client.post("/mcp", json=body).status_code == 400
+        assert server.client.post("/mcp", json=body).status_code == 400
 
 
 def test_adding_one_is_not_offered_where_no_shell_is(tmp_path: Path) -> None:
-    with served(tmp_path, routes={"shell": False}) as site:
-        assert site.client.post("/mcp", json={"name": "x", "config": {}}).status_code in (404, 405)
-        assert site.get("/mcp") == {}
+    with serve_project(tmp_path, routes={"shell": False}) as server:
+        assert server.client.post("/mcp", json={"name": "x", "config": {}}).status_code in (404, 405)
+        assert server.get("/mcp") == {}
 
 
 def test_logging_in_and_out(tmp_path: Path) -> None:
-    with serving(guarded(Registrar())) as url:
+    with serve_app(app_with_login(OAuthProvider())) as url:
         servers = {"far": {"type": "remote", "url": f"{url}/mcp"}}
         own = {"mcp": servers, "experimental": {"weft": {"mcp": {"callbackPort": 1}}}}
-        with served(tmp_path, config=own) as site:
-            assert site.post("/mcp/far/connect") is False
-            assert site.get("/mcp") == {"far": {"status": "needs_auth"}}
-            address = site.post("/mcp/far/auth")["authorizationUrl"]
+        with serve_project(tmp_path, config=own) as server:
+            assert server.post("/mcp/far/connect") is False
+            assert server.get("/mcp") == {"far": {"status": "needs_auth"}}
+            address = server.post("/mcp/far/auth")["authorizationUrl"]
             code = httpx2.URL(
                 httpx2.get(address, follow_redirects=False, timeout=60).headers["location"]
             ).params["code"]
-            assert site.post("/mcp/far/auth/callback", {"code": code}) == {"status": "connected"}
-            assert site.send("DELETE", "/mcp/far/auth") == {"success": True}
-            assert site.post("/mcp/far/connect") is False
-            assert site.get("/mcp") == {"far": {"status": "needs_auth"}}
+            assert server.post("/mcp/far/auth/callback", {"code": code}) == {"status": "connected"}
+            assert server.send("DELETE", "/mcp/far/auth") == {"success": True}
+            assert server.post("/mcp/far/connect") is False
+            assert server.get("/mcp") == {"far": {"status": "needs_auth"}}
 
 
 @pytest.mark.parametrize(
@@ -124,5 +126,7 @@ def test_logging_in_and_out(tmp_path: Path) -> None:
         ("POST", "/mcp/none/disconnect", None, 404),
     ],
 )
-def test_what_cannot_be_done_is_refused(site: Site, method: str, path: str, body: Any, status: int) -> None:
-    site.send(method, path, body, status)
+def test_what_cannot_be_done_is_refused(
+    server: ProjectServer, method: str, path: str, body: Any, status: int
+) -> None:
+    server.send(method, path, body, status)

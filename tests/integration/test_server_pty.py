@@ -13,16 +13,16 @@ import pytest
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, Event, RejectConnection, Request, TextMessage
 
-from given.serving import Site, served
+from given.http_server import ProjectServer, serve_project
 from weft.server.access import AccessPolicy
 
 SHELL = {"command": "/bin/sh", "args": [], "title": "mine"}
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with served(tmp_path) as site:
-        yield site
+def server(tmp_path: Path) -> Iterator[ProjectServer]:
+    with serve_project(tmp_path) as server:
+        yield server
 
 
 class Socket:
@@ -61,8 +61,8 @@ class Socket:
 
 
 @contextmanager
-def connected(site: Site, path: str, **headers: str) -> Iterator[Socket]:
-    client = Socket(site.url, path, headers)
+def connected(server: ProjectServer, path: str, **headers: str) -> Iterator[Socket]:
+    client = Socket(server.url, path, headers)
     try:
         assert isinstance(client.next(), AcceptConnection)
         yield client
@@ -70,9 +70,9 @@ def connected(site: Site, path: str, **headers: str) -> Iterator[Socket]:
         client.close()
 
 
-def status_of(site: Site, path: str, **headers: str) -> int | None:
+def status_of(server: ProjectServer, path: str, **headers: str) -> int | None:
     """With which status a connection is turned away; None if it is not."""
-    client = Socket(site.url, path, headers)
+    client = Socket(server.url, path, headers)
     try:
         event = client.next()
         return event.status_code if isinstance(event, RejectConnection) else None
@@ -80,68 +80,70 @@ def status_of(site: Site, path: str, **headers: str) -> int | None:
         client.close()
 
 
-def test_a_terminal_is_opened_listed_changed_and_closed(site: Site) -> None:
-    made = site.post("/pty", SHELL)
+def test_a_terminal_is_opened_listed_changed_and_closed(server: ProjectServer) -> None:
+    made = server.post("/pty", SHELL)
     assert {"title": "mine", "command": "/bin/sh", "args": [], "status": "running"}.items() <= made.items()
-    assert made["cwd"] == str(site.project)
-    assert site.get("/pty") == [made] == [site.get(f"/pty/{made['id']}")]
-    changed = site.send("PUT", f"/pty/{made['id']}", {"title": "other", "size": {"rows": 30, "cols": 100}})
+    assert made["cwd"] == str(server.project)
+    assert server.get("/pty") == [made] == [server.get(f"/pty/{made['id']}")]
+    changed = server.send("PUT", f"/pty/{made['id']}", {"title": "other", "size": {"rows": 30, "cols": 100}})
     assert changed["title"] == "other"
-    assert site.send("DELETE", f"/pty/{made['id']}") is True
-    assert site.refused(site.client.get(f"/pty/{made['id']}")) == (404, "NotFoundError")
+    assert server.send("DELETE", f"/pty/{made['id']}") is True
+    assert server.refused(server.client.get(f"/pty/{made['id']}")) == (404, "NotFoundError")
     assert not _is_alive(made["pid"])
 
 
-def test_a_terminal_is_typed_into_and_looked_at(site: Site) -> None:
-    made = site.post("/pty", SHELL)
-    with connected(site, f"/pty/{made['id']}/connect") as one:
+def test_a_terminal_is_typed_into_and_looked_at(server: ProjectServer) -> None:
+    made = server.post("/pty", SHELL)
+    with connected(server, f"/pty/{made['id']}/connect") as one:
         one.type("stty size; echo $((40 + 2)) grüße; tty >/dev/null && echo re''al\r")
         said = one.read_until("real\r\n")
         assert "24 80" in said
         assert "42 grüße" in said
-        site.send("PUT", f"/pty/{made['id']}", {"size": {"rows": 30, "cols": 100}})
+        server.send("PUT", f"/pty/{made['id']}", {"size": {"rows": 30, "cols": 100}})
         one.type("stty size\r")
         one.read_until("30 100")
-        with connected(site, f"/pty/{made['id']}/connect") as other:
+        with connected(server, f"/pty/{made['id']}/connect") as other:
             other.read_until("42 grüße")  # what was said before is said first
             other.type("exit 3\r")
             while not isinstance(other.next(), CloseConnection | None):
                 pass
-    ended = site.get(f"/pty/{made['id']}")
+    ended = server.get(f"/pty/{made['id']}")
     assert (ended["status"], ended["exitCode"]) == ("exited", 3)
 
 
-def test_a_terminal_sees_no_secret_of_the_server(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = site.post("/pty", {**SHELL, "env": {"MINE": "here"}})
-    with connected(site, f"/pty/{made['id']}/connect") as one:
+def test_a_terminal_sees_no_secret_of_the_server(
+    server: ProjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = server.post("/pty", {**SHELL, "env": {"MINE": "here"}})
+    with connected(server, f"/pty/{made['id']}/connect") as one:
         one.type('echo "[$MINE|$OPENCODE_SERVER_PASSWORD|$ANTHROPIC_API_KEY|$TERM]"\r')
         one.read_until("[here|||xterm-256color]")
 
 
-def test_nothing_in_a_terminal_outlives_it(site: Site) -> None:
-    made = site.post("/pty", SHELL)
-    with connected(site, f"/pty/{made['id']}/connect") as one:
+def test_nothing_in_a_terminal_outlives_it(server: ProjectServer) -> None:
+    made = server.post("/pty", SHELL)
+    with connected(server, f"/pty/{made['id']}/connect") as one:
         one.type('sleep 1000 & echo start""ed:$!:\r')  # what is typed is shown, too
         said = one.read_until("started:")
         said += "" if ":\r\n" in said.rsplit("started:", 1)[1] else one.read_until(":\r\n")
         child = int(said.rsplit("started:", 1)[1].split(":")[0])
     assert _is_alive(child)
-    site.send("DELETE", f"/pty/{made['id']}")
+    server.send("DELETE", f"/pty/{made['id']}")
     assert not _is_alive(child)
 
 
 def test_terminals_end_with_the_server(tmp_path: Path) -> None:
-    with served(tmp_path) as site:
-        pid = site.post("/pty", SHELL)["pid"]
+    with serve_project(tmp_path) as server:
+        pid = server.post("/pty", SHELL)["pid"]
         assert _is_alive(pid)
     assert not _is_alive(pid)
 
 
-def test_what_is_said_is_kept_to_a_limit(site: Site) -> None:
+def test_what_is_said_is_kept_to_a_limit(server: ProjectServer) -> None:
     words = "import sys; [sys.stdout.write('x' * 999 + '\\n') for _ in range(5000)]; print('the', 'end')"
-    made = site.post("/pty", {"command": "python3", "args": ["-c", words]})
-    _wait(lambda: site.get(f"/pty/{made['id']}")["status"] == "exited")
-    with connected(site, f"/pty/{made['id']}/connect") as one:
+    made = server.post("/pty", {"command": "python3", "args": ["-c", words]})
+    _wait(lambda: server.get(f"/pty/{made['id']}")["status"] == "exited")
+    with connected(server, f"/pty/{made['id']}/connect") as one:
         said = one.read_until("the end")
     assert len(said) < 3 << 20
 
@@ -162,41 +164,41 @@ def test_what_is_said_is_kept_to_a_limit(site: Site) -> None:
         {"command": 3},
     ],
 )
-def test_what_cannot_be_opened_is_refused(site: Site, body: dict[str, object]) -> None:
-    assert site.refused(site.client.post("/pty", json=body))[0] == 400
-    assert site.get("/pty") == []
+def test_what_cannot_be_opened_is_refused(server: ProjectServer, body: dict[str, object]) -> None:
+    assert server.refused(server.client.post("/pty", json=body))[0] == 400
+    assert server.get("/pty") == []
 
 
-def test_there_is_an_end_to_terminals(site: Site) -> None:
+def test_there_is_an_end_to_terminals(server: ProjectServer) -> None:
     for _ in range(32):
-        site.post("/pty", {"command": "cat", "args": []})
-    assert site.refused(site.client.post("/pty", json={"command": "cat"})) == (409, "ConflictError")
+        server.post("/pty", {"command": "cat", "args": []})
+    assert server.refused(server.client.post("/pty", json={"command": "cat"})) == (409, "ConflictError")
 
 
 def test_a_socket_needs_the_password_or_a_ticket(tmp_path: Path) -> None:
     login = "Basic " + base64.b64encode(b"opencode:s3cret").decode()
-    with served(tmp_path, door=AccessPolicy(password="s3cret")) as site:
-        site.client.headers["authorization"] = login
-        path = f"/pty/{site.post('/pty', SHELL)['id']}/connect"
-        assert status_of(site, path) == 401
-        assert status_of(site, path, authorization="Basic bm8=") == 401
-        assert status_of(site, path, authorization=login, origin="https://evil.example") == 403
-        assert status_of(site, path, authorization=login) is None
+    with serve_project(tmp_path, door=AccessPolicy(password="s3cret")) as server:
+        server.client.headers["authorization"] = login
+        path = f"/pty/{server.post('/pty', SHELL)['id']}/connect"
+        assert status_of(server, path) == 401
+        assert status_of(server, path, authorization="Basic bm8=") == 401
+        assert status_of(server, path, authorization=login, origin="https://evil.example") == 403
+        assert status_of(server, path, authorization=login) is None
 
-        ticket = site.post(f"{path}-token")
+        ticket = server.post(f"{path}-token")
         assert ticket["expires_in"] == 60
-        assert status_of(site, f"{path}?ticket={ticket['ticket']}x") == 401
-        assert status_of(site, f"{path}x?ticket={ticket['ticket']}") == 401  # and it is used up
-        assert status_of(site, f"{path}?ticket={ticket['ticket']}") == 401
-        again = site.post(f"{path}-token")["ticket"]
-        assert status_of(site, f"{path}?ticket={again}", origin="https://evil.example") == 403
-        assert status_of(site, f"{path}?ticket={again}") is None
-        assert status_of(site, f"{path}?ticket={again}") == 401
+        assert status_of(server, f"{path}?ticket={ticket['ticket']}x") == 401
+        assert status_of(server, f"{path}x?ticket={ticket['ticket']}") == 401  # and it is used up
+        assert status_of(server, f"{path}?ticket={ticket['ticket']}") == 401
+        again = server.post(f"{path}-token")["ticket"]
+        assert status_of(server, f"{path}?ticket={again}", origin="https://evil.example") == 403
+        assert status_of(server, f"{path}?ticket={again}") is None
+        assert status_of(server, f"{path}?ticket={again}") == 401
 
 
-def test_a_socket_of_no_terminal_is_closed_with_the_reason(site: Site) -> None:
+def test_a_socket_of_no_terminal_is_closed_with_the_reason(server: ProjectServer) -> None:
     for id in ("pty_000000000000000000000000zz", "nonsense"):
-        with connected(site, f"/pty/{id}/connect") as one:
+        with connected(server, f"/pty/{id}/connect") as one:
             event = one.next()
             assert isinstance(event, CloseConnection)
             assert event.code in (4404, 4400)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from given.serving import Site, listening, prompt, served
+from given.http_server import ProjectServer, prompt, serve_project, stream_events
 
 SECRET = "the-secret-of-a-share"
 SHARE = {"id": "shr1", "url": "https://share.example/shr1"}
@@ -17,42 +17,42 @@ def document(tmp_path: Path, session: str) -> Path:
     return found
 
 
-def shared(tmp_path: Path, site: Site) -> str:
+def shared(tmp_path: Path, server: ProjectServer) -> str:
     """A session as OpenCode's auto-share leaves it."""
-    session = str(site.post("/session", {"title": "shown"})["id"])
+    session = str(server.post("/session", {"title": "shown"})["id"])
     path = document(tmp_path, session)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"share": SHARE | {"secret": SECRET}}))
     return session
 
 
 def test_the_secret_in_a_session_is_shown_nowhere_and_stays_where_it_is(tmp_path: Path) -> None:
-    with served(tmp_path) as site:
-        session = shared(tmp_path, site)
-        with listening(site, "/event") as events:
+    with serve_project(tmp_path) as server:
+        session = shared(tmp_path, server)
+        with stream_events(server, "/event") as events:
             seen: list[Any] = [
-                site.get(f"/session/{session}"),
-                site.get("/session"),
-                site.get("/weft/session"),
-                site.get(f"/weft/session/{session}/tree"),
-                site.get(f"/weft/session/{session}/export"),
-                site.send("PATCH", f"/session/{session}", {"title": "another"}),
-                site.post(f"/weft/session/{session}/touch"),
+                server.get(f"/session/{session}"),
+                server.get("/session"),
+                server.get("/weft/session"),
+                server.get(f"/weft/session/{session}/tree"),
+                server.get(f"/weft/session/{session}/export"),
+                server.send("PATCH", f"/session/{session}", {"title": "another"}),
+                server.post(f"/weft/session/{session}/touch"),
                 next(events),
             ]
         assert seen[0]["share"] == SHARE
         assert SECRET not in json.dumps(seen)
         assert json.loads(document(tmp_path, session).read_text())["share"]["secret"] == SECRET
-        gone = site.send("DELETE", f"/weft/session/{session}"), site.get("/weft/trash")
+        gone = server.send("DELETE", f"/weft/session/{session}"), server.get("/weft/trash")
         assert SECRET not in json.dumps(gone)
 
 
 def test_a_session_with_a_secret_is_changed_if_it_is_as_it_was_shown(tmp_path: Path) -> None:
-    with served(tmp_path) as site:
-        session = shared(tmp_path, site)
-        expected = site.get(f"/session/{session}")
+    with serve_project(tmp_path) as server:
+        session = shared(tmp_path, server)
+        expected = server.get(f"/session/{session}")
         asked = {"change": {"title": "another"}, "expected": expected}
-        assert site.send("PATCH", f"/weft/session/{session}", asked)["title"] == "another"
-        site.send("PATCH", f"/weft/session/{session}", asked, status=409)
+        assert server.send("PATCH", f"/weft/session/{session}", asked)["title"] == "another"
+        server.send("PATCH", f"/weft/session/{session}", asked, status=409)
 
 
 @pytest.mark.parametrize("how", ["message", "prompt_async", "command"])
@@ -60,13 +60,13 @@ def test_where_no_files_are_shown_none_is_attached_by_its_name(tmp_path: Path, h
     (tmp_path / "own.txt").write_text(SECRET)
     named = {"type": "file", "mime": "text/plain", "url": (tmp_path / "own.txt").as_uri()}
     more = {"command": "init", "arguments": ""} if how == "command" else {"noReply": True}
-    with served(tmp_path, routes={"files": False}) as site:
-        path = f"/session/{site.post('/session', {})['id']}"
+    with serve_project(tmp_path, routes={"files": False}) as server:
+        path = f"/session/{server.post('/session', {})['id']}"
         for url in (named["url"], named["url"].replace("file:", "FILE:")):
-            answer = site.client.post(f"{path}/{how}", json={**more, "parts": [{**named, "url": url}]})
-            assert site.refused(answer) == (403, "NotPermittedError")
-        assert site.get(f"{path}/message") == []
+            answer = server.client.post(f"{path}/{how}", json={**more, "parts": [{**named, "url": url}]})
+            assert server.refused(answer) == (403, "NotPermittedError")
+        assert server.get(f"{path}/message") == []
         sent = {**named, "url": "data:text/plain;base64,aGVsbG8="}
         assert "hello" in json.dumps(
-            site.post(f"{path}/message", prompt("look", noReply=True) | {"parts": [sent]})
+            server.post(f"{path}/message", prompt("look", noReply=True) | {"parts": [sent]})
         )

@@ -9,79 +9,79 @@ from pathlib import Path
 
 import pytest
 
-from given.failing_disk import no_file_over
-from given.serving import Site, prompt, served
+from given.failing_disk import limit_file_size
+from given.http_server import ProjectServer, prompt, serve_project
 from weft.provider.scripted import Say, UseTool, Wait
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with served(tmp_path) as site:
-        yield site
+def server(tmp_path: Path) -> Iterator[ProjectServer]:
+    with serve_project(tmp_path) as server:
+        yield server
 
 
 @pytest.fixture
-def session(site: Site) -> str:
-    id: str = site.post("/session", {})["id"]
+def session(server: ProjectServer) -> str:
+    id: str = server.post("/session", {})["id"]
     return id
 
 
-def test_a_session_is_made_with_or_without_a_body(site: Site) -> None:
-    empty = site.client.post("/session", content=b"", headers={"content-type": "application/json"})
+def test_a_session_is_made_with_or_without_a_body(server: ProjectServer) -> None:
+    empty = server.client.post("/session", content=b"", headers={"content-type": "application/json"})
     assert (empty.status_code, empty.json()["title"][:14]) == (200, "New session - ")
-    named = site.post("/session", {"title": "mine", "unknown": 1})
+    named = server.post("/session", {"title": "mine", "unknown": 1})
     assert {"id", "slug", "version", "projectID", "directory", "title", "time"} <= set(named)
-    assert [each["title"] for each in site.get("/session?limit=1")] == ["mine"]
+    assert [each["title"] for each in server.get("/session?limit=1")] == ["mine"]
 
 
-def test_a_list_of_no_sessions_holds_one_as_in_opencode(site: Site, session: str) -> None:
-    newest = site.post("/session", {})["id"]
-    assert [each["id"] for each in site.get("/session?limit=0")] == [newest]
-    assert site.get("/weft/session?limit=0") == []
+def test_a_list_of_no_sessions_holds_one_as_in_opencode(server: ProjectServer, session: str) -> None:
+    newest = server.post("/session", {})["id"]
+    assert [each["id"] for each in server.get("/session?limit=0")] == [newest]
+    assert server.get("/weft/session?limit=0") == []
 
 
-def test_a_session_is_changed_forked_and_removed(site: Site, session: str) -> None:
-    assert site.send("PATCH", f"/session/{session}", {"title": "other"})["title"] == "other"
-    child = site.post("/session", {"parentID": session})
-    assert [each["id"] for each in site.get(f"/session/{session}/children")] == [child["id"]]
-    site.post(f"/session/{session}/message", prompt("hi"))
-    fork = site.post(f"/session/{session}/fork")
-    assert len(site.get(f"/session/{fork['id']}/message")) == 2
-    assert site.send("DELETE", f"/session/{session}") is True
-    assert site.refused(site.client.get(f"/session/{session}")) == (404, "NotFoundError")
+def test_a_session_is_changed_forked_and_removed(server: ProjectServer, session: str) -> None:
+    assert server.send("PATCH", f"/session/{session}", {"title": "other"})["title"] == "other"
+    child = server.post("/session", {"parentID": session})
+    assert [each["id"] for each in server.get(f"/session/{session}/children")] == [child["id"]]
+    server.post(f"/session/{session}/message", prompt("hi"))
+    fork = server.post(f"/session/{session}/fork")
+    assert len(server.get(f"/session/{fork['id']}/message")) == 2
+    assert server.send("DELETE", f"/session/{session}") is True
+    assert server.refused(server.client.get(f"/session/{session}")) == (404, "NotFoundError")
 
 
 def test_the_archive_holds_the_time_that_a_client_gives_and_an_empty_change_changes_nothing(
-    site: Site, session: str
+    server: ProjectServer, session: str
 ) -> None:
     def archived(body: object) -> object:
-        return site.send("PATCH", f"/session/{session}", body)["time"].get("archived")
+        return server.send("PATCH", f"/session/{session}", body)["time"].get("archived")
 
     assert archived({"time": {"archived": 12345}}) == 12345
     assert archived({"time": {}}) == 12345
     assert archived({"title": "other"}) == 12345
     assert archived({"time": {"archived": 67890.5}}) == 67890.5
-    assert site.get("/weft/session?archived=true")[0]["id"] == session
+    assert server.get("/weft/session?archived=true")[0]["id"] == session
     # OpenCode's clients take 0 for "not archived", and have no other way to say so.
     assert archived({"time": {"archived": 0}}) == 0
-    assert site.get("/weft/session?archived=true") == []
-    assert [each["id"] for each in site.get("/weft/session?archived=false")] == [session]
+    assert server.get("/weft/session?archived=true") == []
+    assert [each["id"] for each in server.get("/weft/session?archived=false")] == [session]
 
 
 @pytest.mark.parametrize("time", [None, True, "yesterday", []])
-def test_what_is_no_time_archives_nothing(site: Site, session: str, time: object) -> None:
-    before = site.get(f"/session/{session}")
-    refused = site.client.patch(f"/session/{session}", json={"time": {"archived": time}})
-    assert site.refused(refused) == (400, "DocumentError")
+def test_what_is_no_time_archives_nothing(server: ProjectServer, session: str, time: object) -> None:
+    before = server.get(f"/session/{session}")
+    refused = server.client.patch(f"/session/{session}", json={"time": {"archived": time}})
+    assert server.refused(refused) == (400, "DocumentError")
     assert "time.archived" in refused.json()["data"]["message"]
-    assert site.get(f"/session/{session}") == before
+    assert server.get(f"/session/{session}") == before
 
 
 ODD = ("ses_x", "msg_x", "nope", "ses_..", "ses_%2e%2e%2fx", "ses%00", "ses_\u00e9", "ses_" + "x" * 300)
 
 
 @pytest.mark.parametrize("id", ODD)
-def test_an_id_that_no_session_has_is_not_found_however_odd_it_looks(site: Site, id: str) -> None:
+def test_an_id_that_no_session_has_is_not_found_however_odd_it_looks(server: ProjectServer, id: str) -> None:
     asked = [
         ("GET", "", None),
         ("PATCH", "", {"title": "x"}),
@@ -101,14 +101,14 @@ def test_an_id_that_no_session_has_is_not_found_however_odd_it_looks(site: Site,
         ("POST", "/unrevert", None),
     ]
     answers = [
-        site.refused(site.client.request(method, f"/session/{id}{path}", json=body))
+        server.refused(server.client.request(method, f"/session/{id}{path}", json=body))
         for method, path, body in asked
     ]
     assert answers == [(404, "NotFoundError")] * len(asked)
-    assert site.get("/session") == []
+    assert server.get("/session") == []
 
 
-def test_what_nothing_else_is_called_is_not_found_either(site: Site, session: str) -> None:
+def test_what_nothing_else_is_called_is_not_found_either(server: ProjectServer, session: str) -> None:
     asked = [
         ("GET", f"/session/{session}/message/nope", None),
         ("DELETE", f"/session/{session}/message/msg_x/part/prt_x", None),
@@ -122,119 +122,126 @@ def test_what_nothing_else_is_called_is_not_found_either(site: Site, session: st
         ("PATCH", "/project/..%2fx", {"name": "x"}),
         ("POST", "/tui/select-session", {"sessionID": "nope"}),
     ]
-    answers = [site.refused(site.client.request(method, path, json=body)) for method, path, body in asked]
+    answers = [server.refused(server.client.request(method, path, json=body)) for method, path, body in asked]
     assert answers == [(404, "NotFoundError")] * len(asked)
 
 
-def test_a_session_with_a_short_id_that_opencode_took_in_is_opened(site: Site, session: str) -> None:
-    stored = next((site.project.parent / "storage" / "session").glob(f"*/{session}.json"))
+def test_a_session_with_a_short_id_that_opencode_took_in_is_opened(
+    server: ProjectServer, session: str
+) -> None:
+    stored = next((server.project.parent / "storage" / "session").glob(f"*/{session}.json"))
     short = json.loads(stored.read_text()) | {"id": "ses_short"}
     stored.with_name("ses_short.json").write_text(json.dumps(short))
-    assert site.get("/session/ses_short")["id"] == "ses_short"
-    assert site.post("/session/ses_short/message", prompt("hi"))["info"]["sessionID"] == "ses_short"
+    assert server.get("/session/ses_short")["id"] == "ses_short"
+    assert server.post("/session/ses_short/message", prompt("hi"))["info"]["sessionID"] == "ses_short"
 
 
-def test_a_prompt_is_answered_with_the_last_message(site: Site, session: str) -> None:
-    answer = site.post(f"/session/{session}/message", prompt("hi"))
+def test_a_prompt_is_answered_with_the_last_message(server: ProjectServer, session: str) -> None:
+    answer = server.post(f"/session/{session}/message", prompt("hi"))
     assert (answer["info"]["role"], answer["info"]["finish"]) == ("assistant", "stop")
-    stored = site.get(f"/session/{session}/message")
+    stored = server.get(f"/session/{session}/message")
     assert [message["info"]["role"] for message in stored] == ["user", "assistant"]
     assert stored[-1] == answer
-    assert site.get(f"/session/{session}/message/{answer['info']['id']}") == answer
-    assert site.get("/session/status") == {}
-    assert site.get(f"/session/{session}/todo") == []
-    assert site.get(f"/session/{session}/diff") == []
-    assert site.get(f"/session/{session}/diff?messageID={answer['info']['parentID']}") == []
+    assert server.get(f"/session/{session}/message/{answer['info']['id']}") == answer
+    assert server.get("/session/status") == {}
+    assert server.get(f"/session/{session}/todo") == []
+    assert server.get(f"/session/{session}/diff") == []
+    assert server.get(f"/session/{session}/diff?messageID={answer['info']['parentID']}") == []
 
 
 def test_an_async_prompt_is_stored_when_it_is_acknowledged(tmp_path: Path) -> None:
-    with served(tmp_path, [[Wait(seconds=60)]]) as site:
-        session = site.post("/session", {})["id"]
-        assert site.client.post(f"/session/{session}/prompt_async", json=prompt("hi")).status_code == 204
-        (stored,) = site.get(f"/session/{session}/message?limit=1")[:1]
+    with serve_project(tmp_path, [[Wait(seconds=60)]]) as server:
+        session = server.post("/session", {})["id"]
+        assert server.client.post(f"/session/{session}/prompt_async", json=prompt("hi")).status_code == 204
+        (stored,) = server.get(f"/session/{session}/message?limit=1")[:1]
         assert stored["info"]["sessionID"] == session
-        assert site.get("/session/status")[session]["type"] == "busy"
-        wait_for(lambda: site.get(f"/session/{session}/message")[1:])
-        assert site.post(f"/session/{session}/abort") is True
-        last = site.get(f"/session/{session}/message")[-1]
+        assert server.get("/session/status")[session]["type"] == "busy"
+        wait_for(lambda: server.get(f"/session/{session}/message")[1:])
+        assert server.post(f"/session/{session}/abort") is True
+        last = server.get(f"/session/{session}/message")[-1]
         assert last["info"]["error"]["name"] == "MessageAbortedError"
-        assert site.get("/session/status") == {}
+        assert server.get("/session/status") == {}
 
 
 def test_a_run_of_another_server_is_not_aborted_and_it_is_said_who_runs_it(tmp_path: Path) -> None:
-    with served(tmp_path, [[Wait(seconds=60)]]) as site, served(tmp_path, project=site.project) as other:
-        session = site.post("/session", {})["id"]
-        site.client.post(f"/session/{session}/prompt_async", json=prompt("hi"))
-        wait_for(lambda: site.get(f"/session/{session}/message")[1:])
+    with (
+        serve_project(tmp_path, [[Wait(seconds=60)]]) as server,
+        serve_project(tmp_path, project=server.project) as other,
+    ):
+        session = server.post("/session", {})["id"]
+        server.client.post(f"/session/{session}/prompt_async", json=prompt("hi"))
+        wait_for(lambda: server.get(f"/session/{session}/message")[1:])
         for path in (f"/session/{session}/abort", f"/weft/session/{session}/abort"):
             refused = other.post(path, status=409)
             assert refused["name"] == "SessionBusyError"
             assert f"process {os.getpid()} on " in refused["data"]["message"]
-        assert site.get("/session/status")[session]["type"] == "busy"
-        assert site.post(f"/session/{session}/abort") is True
-        assert site.get("/session/status") == {}
+        assert server.get("/session/status")[session]["type"] == "busy"
+        assert server.post(f"/session/{session}/abort") is True
+        assert server.get("/session/status") == {}
         assert other.post(f"/session/{session}/abort") is True  # there is nothing to abort
 
 
 def test_a_run_in_another_directory_of_the_server_is_aborted_from_any(tmp_path: Path) -> None:
-    with served(tmp_path, [[Wait(seconds=60)]]) as site:
-        (site.project / "sub").mkdir()
-        here, below = {"directory": str(site.project)}, {"directory": str(site.project / "sub")}
-        session = site.post("/session", {}, params=below)["id"]
-        site.client.post(f"/session/{session}/prompt_async", json=prompt("hi"), params=below)
-        wait_for(lambda: site.get(f"/session/{session}/message")[1:])
-        assert site.post(f"/weft/session/{session}/abort", params=here) is True
-        assert site.get("/session/status", params=below) == {}
+    with serve_project(tmp_path, [[Wait(seconds=60)]]) as server:
+        (server.project / "sub").mkdir()
+        here, below = {"directory": str(server.project)}, {"directory": str(server.project / "sub")}
+        session = server.post("/session", {}, params=below)["id"]
+        server.client.post(f"/session/{session}/prompt_async", json=prompt("hi"), params=below)
+        wait_for(lambda: server.get(f"/session/{session}/message")[1:])
+        assert server.post(f"/weft/session/{session}/abort", params=here) is True
+        assert server.get("/session/status", params=below) == {}
 
 
 def test_a_session_that_is_being_run_is_busy_for_those_who_cannot_wait(tmp_path: Path) -> None:
-    with served(tmp_path, [[Wait(seconds=60)]]) as site:
-        session = site.post("/session", {})["id"]
-        site.client.post(f"/session/{session}/prompt_async", json=prompt("hi"))
+    with serve_project(tmp_path, [[Wait(seconds=60)]]) as server:
+        session = server.post("/session", {})["id"]
+        server.client.post(f"/session/{session}/prompt_async", json=prompt("hi"))
         model = {"providerID": "scripted", "modelID": "test"}
-        busy = site.client.post(f"/session/{session}/summarize", json=model)
-        assert site.refused(busy) == (409, "SessionBusyError")
-        shell = site.client.post(f"/session/{session}/shell", json={"agent": "build", "command": "true"})
-        assert site.refused(shell) == (409, "SessionBusyError")
+        busy = server.client.post(f"/session/{session}/summarize", json=model)
+        assert server.refused(busy) == (409, "SessionBusyError")
+        shell = server.client.post(f"/session/{session}/shell", json={"agent": "build", "command": "true"})
+        assert server.refused(shell) == (409, "SessionBusyError")
 
 
-def test_messages_come_in_pages_with_a_way_to_the_next(site: Site, session: str) -> None:
+def test_messages_come_in_pages_with_a_way_to_the_next(server: ProjectServer, session: str) -> None:
     for number in range(3):
-        site.post(f"/session/{session}/message", prompt(f"number {number}"))
-    everything = [message["info"]["id"] for message in site.get(f"/session/{session}/message")]
+        server.post(f"/session/{session}/message", prompt(f"number {number}"))
+    everything = [message["info"]["id"] for message in server.get(f"/session/{session}/message")]
     assert len(everything) == 6
 
     read: list[str] = []
     address = f"/session/{session}/message?limit=4"
     while address:
-        page = site.client.get(address)
+        page = server.client.get(address)
         read = [message["info"]["id"] for message in page.json()] + read
         cursor = page.headers.get("x-next-cursor")
         address = f"/session/{session}/message?limit=4&before={cursor}" if cursor else ""
         assert (cursor is None) == ("link" not in page.headers)
     assert read == everything
-    assert site.get(f"/session/{session}/message?limit=0") == site.get(f"/session/{session}/message")
-    lonely = site.client.get(f"/session/{session}/message?before={everything[0]}")
-    assert site.refused(lonely) == (400, "InvalidInputError")
+    assert server.get(f"/session/{session}/message?limit=0") == server.get(f"/session/{session}/message")
+    lonely = server.client.get(f"/session/{session}/message?before={everything[0]}")
+    assert server.refused(lonely) == (400, "InvalidInputError")
 
 
-def test_the_same_request_sent_twice_is_one_prompt(site: Site, session: str) -> None:
+def test_the_same_request_sent_twice_is_one_prompt(server: ProjectServer, session: str) -> None:
     headers = {"idempotency-key": "a key of mine"}
-    first = site.post(f"/session/{session}/message", prompt("hi"), headers=headers)
-    again = site.post(f"/session/{session}/message", prompt("hi"), headers=headers)
+    first = server.post(f"/session/{session}/message", prompt("hi"), headers=headers)
+    again = server.post(f"/session/{session}/message", prompt("hi"), headers=headers)
     assert again == first
-    assert len(site.get(f"/session/{session}/message")) == 2
-    other = site.client.post(f"/session/{session}/message", json=prompt("bye"), headers=headers)
-    assert site.refused(other) == (409, "ConflictError")
-    site.post(f"/session/{session}/message", prompt("hi"), headers={"idempotency-key": "another"})
-    assert len(site.get(f"/session/{session}/message")) == 4
+    assert len(server.get(f"/session/{session}/message")) == 2
+    other = server.client.post(f"/session/{session}/message", json=prompt("bye"), headers=headers)
+    assert server.refused(other) == (409, "ConflictError")
+    server.post(f"/session/{session}/message", prompt("hi"), headers={"idempotency-key": "another"})
+    assert len(server.get(f"/session/{session}/message")) == 4
 
 
-def test_two_requests_with_one_key_at_the_same_time_are_one_prompt(site: Site, session: str) -> None:
+def test_two_requests_with_one_key_at_the_same_time_are_one_prompt(
+    server: ProjectServer, session: str
+) -> None:
     headers, answers = {"idempotency-key": "k"}, []
 
     def send() -> None:
-        answers.append(site.post(f"/session/{session}/message", prompt("hi"), headers=headers))
+        answers.append(server.post(f"/session/{session}/message", prompt("hi"), headers=headers))
 
     threads = [threading.Thread(target=send) for _ in range(5)]
     for thread in threads:
@@ -242,57 +249,57 @@ def test_two_requests_with_one_key_at_the_same_time_are_one_prompt(site: Site, s
     for thread in threads:
         thread.join()
     assert len({answer["info"]["id"] for answer in answers}) == 1
-    assert len(site.get(f"/session/{session}/message")) == 2
+    assert len(server.get(f"/session/{session}/message")) == 2
 
 
 def test_a_key_is_remembered_over_a_restart(tmp_path: Path) -> None:
     headers = {"idempotency-key": "k"}
-    with served(tmp_path) as site:
-        session = site.post("/session", {})["id"]
-        first = site.post(f"/session/{session}/message", prompt("hi"), headers=headers)
-        project = site.project
-    with served(tmp_path, project=project) as site:
-        again = site.post(f"/session/{session}/message", prompt("hi"), headers=headers)
+    with serve_project(tmp_path) as server:
+        session = server.post("/session", {})["id"]
+        first = server.post(f"/session/{session}/message", prompt("hi"), headers=headers)
+        project = server.project
+    with serve_project(tmp_path, project=project) as server:
+        again = server.post(f"/session/{session}/message", prompt("hi"), headers=headers)
         assert again == first
-        assert len(site.get(f"/session/{session}/message")) == 2
-        other = site.client.post(f"/session/{session}/message", json=prompt("bye"), headers=headers)
-        assert site.refused(other) == (409, "ConflictError")
+        assert len(server.get(f"/session/{session}/message")) == 2
+        other = server.client.post(f"/session/{session}/message", json=prompt("bye"), headers=headers)
+        assert server.refused(other) == (409, "ConflictError")
 
 
-def test_an_id_that_the_client_chose_is_kept(site: Site, session: str) -> None:
+def test_an_id_that_the_client_chose_is_kept(server: ProjectServer, session: str) -> None:
     id = "msg_1e10b972b001AbCdEfGhIjKlMn"
-    answer = site.post(f"/session/{session}/message", prompt("hi", messageID=id))
+    answer = server.post(f"/session/{session}/message", prompt("hi", messageID=id))
     assert answer["info"]["parentID"] == id
-    assert site.post(f"/session/{session}/message", prompt("hi", messageID=id)) == answer
+    assert server.post(f"/session/{session}/message", prompt("hi", messageID=id)) == answer
 
 
-def test_the_python_package_names_model_and_agent_in_its_own_way(site: Site, session: str) -> None:
+def test_the_python_package_names_model_and_agent_in_its_own_way(server: ProjectServer, session: str) -> None:
     flat = prompt("hi", providerID="scripted", modelID="test", mode="plan")
-    answer = site.post(f"/session/{session}/message", flat)
+    answer = server.post(f"/session/{session}/message", flat)
     assert (answer["info"]["modelID"], answer["info"]["agent"]) == ("test", "plan")
-    unknown = site.client.post(
+    unknown = server.client.post(
         f"/session/{session}/message", json=prompt("hi", providerID="none", modelID="such")
     )
-    assert site.refused(unknown) == (400, "ProviderModelNotFoundError")
+    assert server.refused(unknown) == (400, "ProviderModelNotFoundError")
     assert {"providerID", "modelID", "suggestions"} <= set(unknown.json()["data"])
 
 
-def test_a_prompt_without_a_reply_is_stored_and_given_back(site: Site, session: str) -> None:
-    stored = site.post(f"/session/{session}/message", prompt("note this", noReply=True))
+def test_a_prompt_without_a_reply_is_stored_and_given_back(server: ProjectServer, session: str) -> None:
+    stored = server.post(f"/session/{session}/message", prompt("note this", noReply=True))
     assert stored["info"]["role"] == "user"
-    assert site.get(f"/session/{session}/message") == [stored]
+    assert server.get(f"/session/{session}/message") == [stored]
 
 
-def test_parts_and_messages_are_changed_and_removed(site: Site, session: str) -> None:
-    answer = site.post(f"/session/{session}/message", prompt("hi"))
+def test_parts_and_messages_are_changed_and_removed(server: ProjectServer, session: str) -> None:
+    answer = server.post(f"/session/{session}/message", prompt("hi"))
     message, part = answer["info"]["id"], answer["parts"][1]
     at = f"/session/{session}/message/{message}/part/{part['id']}"
-    assert site.send("PATCH", at, {**part, "text": "other"})["text"] == "other"
-    elsewhere = site.client.request("PATCH", at, json={**part, "messageID": answer["info"]["parentID"]})
-    assert site.refused(elsewhere) == (400, "InvalidInputError")
-    assert site.send("DELETE", at) is True
-    assert site.send("DELETE", f"/session/{session}/message/{message}") is True
-    assert len(site.get(f"/session/{session}/message")) == 1
+    assert server.send("PATCH", at, {**part, "text": "other"})["text"] == "other"
+    elsewhere = server.client.request("PATCH", at, json={**part, "messageID": answer["info"]["parentID"]})
+    assert server.refused(elsewhere) == (400, "InvalidInputError")
+    assert server.send("DELETE", at) is True
+    assert server.send("DELETE", f"/session/{session}/message/{message}") is True
+    assert len(server.get(f"/session/{session}/message")) == 1
 
 
 def test_permissions_are_listed_and_answered(tmp_path: Path) -> None:
@@ -300,16 +307,16 @@ def test_permissions_are_listed_and_answered(tmp_path: Path) -> None:
         [UseTool(tool="bash", input={"command": "true", "description": "nothing"})],
         [Say(text="done")],
     ]
-    with served(tmp_path, script, config={"permission": {"bash": "ask"}}) as site:
-        session = site.post("/session", {"title": "t"})["id"]
-        site.client.post(f"/session/{session}/prompt_async", json=prompt("go"))
-        asked = wait_for(lambda: site.get("/permission"))[0]
+    with serve_project(tmp_path, script, config={"permission": {"bash": "ask"}}) as server:
+        session = server.post("/session", {"title": "t"})["id"]
+        server.client.post(f"/session/{session}/prompt_async", json=prompt("go"))
+        asked = wait_for(lambda: server.get("/permission"))[0]
         assert (asked["permission"], asked["sessionID"]) == ("bash", session)
-        assert site.post(f"/permission/{asked['id']}/reply", {"reply": "once"}) is True
-        wait_for(lambda: site.get("/session/status") == {})
-        late = site.client.post(f"/permission/{asked['id']}/reply", json={"reply": "once"})
-        assert site.refused(late) == (409, "ConflictError")
-        assert site.get("/question") == []
+        assert server.post(f"/permission/{asked['id']}/reply", {"reply": "once"}) is True
+        wait_for(lambda: server.get("/session/status") == {})
+        late = server.client.post(f"/permission/{asked['id']}/reply", json={"reply": "once"})
+        assert server.refused(late) == (409, "ConflictError")
+        assert server.get("/question") == []
 
 
 def test_of_two_answers_to_a_permission_at_the_same_time_one_is_a_conflict(tmp_path: Path) -> None:
@@ -317,27 +324,27 @@ def test_of_two_answers_to_a_permission_at_the_same_time_one_is_a_conflict(tmp_p
         [UseTool(tool="bash", input={"command": "true", "description": "nothing"})],
         [Say(text="done")],
     ]
-    with served(tmp_path, script, config={"permission": {"bash": "ask"}}) as site:
-        session = site.post("/session", {"title": "t"})["id"]
-        site.client.post(f"/session/{session}/prompt_async", json=prompt("go"))
-        asked = wait_for(lambda: site.get("/permission"))[0]
+    with serve_project(tmp_path, script, config={"permission": {"bash": "ask"}}) as server:
+        session = server.post("/session", {"title": "t"})["id"]
+        server.client.post(f"/session/{session}/prompt_async", json=prompt("go"))
+        asked = wait_for(lambda: server.get("/permission"))[0]
         where = f"/permission/{asked['id']}/reply"
         with ThreadPoolExecutor(2) as threads:
             answers = threads.map(
-                lambda reply: site.client.post(where, json={"reply": reply}), ("always", "reject")
+                lambda reply: server.client.post(where, json={"reply": reply}), ("always", "reject")
             )
             always, reject = (answer.status_code for answer in answers)
-        wait_for(lambda: site.get("/session/status") == {})
+        wait_for(lambda: server.get("/session/status") == {})
         [part] = [
             part
-            for message in site.get(f"/session/{session}/message")
+            for message in server.get(f"/session/{session}/message")
             for part in message["parts"]
             if part["type"] == "tool"
         ]
 
         assert sorted((always, reject)) == [200, 409]
         assert part["state"]["status"] == ("completed" if always == 200 else "error")
-        assert len(site.get("/weft/grant")) == (always == 200)
+        assert len(server.get("/weft/grant")) == (always == 200)
 
 
 def wait_for(look: object) -> list[dict[str, str]]:
@@ -349,37 +356,37 @@ def wait_for(look: object) -> list[dict[str, str]]:
     raise AssertionError("it did not come to be")
 
 
-def test_nothing_is_shared_where_no_place_is_named(site: Site, session: str) -> None:
-    assert site.refused(site.client.post(f"/session/{session}/share")) == (400, "InvalidInputError")
-    assert site.refused(site.client.delete(f"/session/{session}/share")) == (404, "NotFoundError")
+def test_nothing_is_shared_where_no_place_is_named(server: ProjectServer, session: str) -> None:
+    assert server.refused(server.client.post(f"/session/{session}/share")) == (400, "InvalidInputError")
+    assert server.refused(server.client.delete(f"/session/{session}/share")) == (404, "NotFoundError")
 
 
 def test_commands_and_shell_are_carried_out(tmp_path: Path) -> None:
     config = {"command": {"greet": {"template": "say hello to $ARGUMENTS"}}}
-    with served(tmp_path, config=config) as site:
-        session = site.post("/session", {})["id"]
-        assert "greet" in [command["name"] for command in site.get("/command")]
-        answer = site.post(f"/session/{session}/command", {"command": "greet", "arguments": "you"})
+    with serve_project(tmp_path, config=config) as server:
+        session = server.post("/session", {})["id"]
+        assert "greet" in [command["name"] for command in server.get("/command")]
+        answer = server.post(f"/session/{session}/command", {"command": "greet", "arguments": "you"})
         assert answer["info"]["role"] == "assistant"
-        assert site.get(f"/session/{session}/message")[0]["parts"][0]["text"] == "say hello to you"
-        ran = site.post(f"/session/{session}/shell", {"agent": "build", "command": "echo over here"})
+        assert server.get(f"/session/{session}/message")[0]["parts"][0]["text"] == "say hello to you"
+        ran = server.post(f"/session/{session}/shell", {"agent": "build", "command": "echo over here"})
         assert "over here" in ran["parts"][0]["state"]["output"]
-        unknown = site.client.post(f"/session/{session}/command", json={"command": "nope", "arguments": ""})
-        assert site.refused(unknown) == (404, "NotFoundError")
+        unknown = server.client.post(f"/session/{session}/command", json={"command": "nope", "arguments": ""})
+        assert server.refused(unknown) == (404, "NotFoundError")
 
 
 def test_an_undo_that_does_not_fit_on_the_disk_is_refused_with_its_files(tmp_path: Path) -> None:
     run = UseTool(tool="bash", input={"command": "echo small > big.txt", "description": "Shrink it"})
     script = [[run], [Say(text="Done.")]]
-    with served(tmp_path, script, config={"permission": "allow"}) as site:
-        big = site.project / "big.txt"
+    with serve_project(tmp_path, script, config={"permission": "allow"}) as server:
+        big = server.project / "big.txt"
         big.write_text("large\n" * 100_000)
-        session = site.post("/session", {})["id"]
-        asked = site.post(f"/session/{session}/message", prompt("go"))["info"]["parentID"]
+        session = server.post("/session", {})["id"]
+        asked = server.post(f"/session/{session}/message", prompt("go"))["info"]["parentID"]
         for path in (f"/session/{session}/revert", f"/weft/session/{session}/revert"):
-            with no_file_over(300_000):
-                refused = site.post(path, {"messageID": asked}, 507)
+            with limit_file_size(300_000):
+                refused = server.post(path, {"messageID": asked}, 507)
             assert (refused["name"], refused["data"]["files"]) == ("RestoreFailedError", [str(big)])
-        assert (big.read_text(), "revert" in site.get(f"/session/{session}")) == ("small\n", False)
-        site.post(f"/session/{session}/revert", {"messageID": asked})
+        assert (big.read_text(), "revert" in server.get(f"/session/{session}")) == ("small\n", False)
+        server.post(f"/session/{session}/revert", {"messageID": asked})
         assert big.read_text() == "large\n" * 100_000

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from given.serving import Site, prompt, served
-from given.share_server import Shares, open_shares
+from given.http_server import ProjectServer, prompt, serve_project
+from given.share_server import ShareServer, open_share_server
 from weft.cli.exit import ExitCode
 from weft.cli.main import run_command
 from weft.store.files.store import FileStore
@@ -20,29 +20,29 @@ PAGES = "http://localhost"
 
 
 @pytest.fixture
-def shares() -> Iterator[Shares]:
-    with open_shares() as shares:
+def shares() -> Iterator[ShareServer]:
+    with open_share_server() as shares:
         yield shares
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with served(tmp_path, pages=PAGES) as site:
-        yield site
+def server(tmp_path: Path) -> Iterator[ProjectServer]:
+    with serve_project(tmp_path, pages=PAGES) as server:
+        yield server
 
 
 @pytest.fixture
-def session(site: Site) -> str:
-    id: str = site.post("/session", {"title": "warp and weft"})["id"]
-    site.post(f"/session/{id}/message", prompt(f"use {KEY}"))
+def session(server: ProjectServer) -> str:
+    id: str = server.post("/session", {"title": "warp and weft"})["id"]
+    server.post(f"/session/{id}/message", prompt(f"use {KEY}"))
     return id
 
 
 class Shell:
     """A person at a shell in the project."""
 
-    def __init__(self, site: Site, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self._where = ["--dir", str(site.project), "--store", f"file:{store}"]
+    def __init__(self, server: ProjectServer, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._where = ["--dir", str(server.project), "--store", f"file:{store}"]
         self._capsys = capsys
 
     def run(self, *words: str) -> tuple[int, str, str]:
@@ -53,10 +53,10 @@ class Shell:
 
 @pytest.fixture
 def shell(
-    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    server: ProjectServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Shell:
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    return Shell(site, tmp_path / "storage", capsys)
+    return Shell(server, tmp_path / "storage", capsys)
 
 
 def test_a_session_is_written_as_a_page_for_its_owner_alone(
@@ -103,7 +103,7 @@ def test_without_a_place_nothing_leaves_and_the_ways_are_named(shell: Shell, ses
 
 
 def test_a_session_is_shared_at_a_server_listed_and_taken_back(
-    shell: Shell, session: str, shares: Shares
+    shell: Shell, session: str, shares: ShareServer
 ) -> None:
     code, out, _ = shell.run("share", session, "--to", shares.url, "--expires", "7d", "--yes")
     assert (code, out.strip()) == (0, f"{shares.url}/share/shr1")
@@ -123,7 +123,9 @@ def test_a_session_is_shared_at_a_server_listed_and_taken_back(
     assert (code, "there is no share" in err) == (2, True)
 
 
-def test_a_share_is_taken_back_by_its_own_id_or_forgotten(shell: Shell, session: str, shares: Shares) -> None:
+def test_a_share_is_taken_back_by_its_own_id_or_forgotten(
+    shell: Shell, session: str, shares: ShareServer
+) -> None:
     shell.run("share", session, "--to", shares.url, "--yes")
     shares.drop_trouble += [403]
     code, _, err = shell.run("unshare", "shr1")
@@ -133,7 +135,7 @@ def test_a_share_is_taken_back_by_its_own_id_or_forgotten(shell: Shell, session:
 
 
 def test_a_session_that_cannot_be_taken_back_is_not_removed(
-    shell: Shell, session: str, shares: Shares
+    shell: Shell, session: str, shares: ShareServer
 ) -> None:
     shell.run("share", session, "--to", shares.url, "--yes")
     shares.drop_trouble += [403]
@@ -143,31 +145,31 @@ def test_a_session_that_cannot_be_taken_back_is_not_removed(
     assert shares.there == {}
 
 
-async def announce(store: Path, site: Site) -> None:
-    await FileStore(str(store)).keep(("sharing", "server"), {"pages": PAGES, "here": site.url})
+async def announce(store: Path, server: ProjectServer) -> None:
+    await FileStore(str(store)).keep(("sharing", "server"), {"pages": PAGES, "here": server.url})
 
 
 async def test_a_running_server_shows_what_is_shared_from_the_shell(
-    shell: Shell, site: Site, session: str, tmp_path: Path
+    shell: Shell, server: ProjectServer, session: str, tmp_path: Path
 ) -> None:
-    await announce(tmp_path / "storage", site)
+    await announce(tmp_path / "storage", server)
     code, out, _ = await in_thread(shell, "share", session, "--to", "server", "--yes")
     path = out.strip().removeprefix(PAGES)
-    page = site.client.get(path)
+    page = server.client.get(path)
     assert (code, page.status_code, "warp and weft" in page.text) == (0, 200, True)
     assert (await in_thread(shell, "unshare", session))[0] == 0
-    assert site.client.get(path).status_code == 404
+    assert server.client.get(path).status_code == 404
 
 
 async def test_a_server_that_is_gone_shows_nothing_and_nothing_is_shared(
-    shell: Shell, site: Site, session: str, tmp_path: Path
+    shell: Shell, server: ProjectServer, session: str, tmp_path: Path
 ) -> None:
     store = FileStore(str(tmp_path / "storage"))
     await store.keep(("sharing", "server"), {"pages": PAGES, "here": "http://127.0.0.1:9"})
     code, _, err = await in_thread(shell, "share", session, "--yes")
     assert (code, "no server shows pages" in err) == (1, True)
-    assert site.get("/weft/share") == []
-    assert site.get(f"/session/{session}").get("share") is None
+    assert server.get("/weft/share") == []
+    assert server.get(f"/session/{session}").get("share") is None
 
 
 async def in_thread(shell: Shell, *words: str) -> tuple[int, str, str]:
@@ -179,7 +181,9 @@ def configured(**more: object) -> None:
     own.write_text(json.dumps({"model": "scripted/demo", **more}))
 
 
-def test_a_run_is_shared_before_it_begins_and_is_there_whole_at_its_end(shell: Shell, shares: Shares) -> None:
+def test_a_run_is_shared_before_it_begins_and_is_there_whole_at_its_end(
+    shell: Shell, shares: ShareServer
+) -> None:
     configured(enterprise={"url": shares.url})
     code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello there")
     assert (code, f"~  {shares.url}/share/shr1" in err) == (0, True)
@@ -188,7 +192,7 @@ def test_a_run_is_shared_before_it_begins_and_is_there_whole_at_its_end(shell: S
 
 @pytest.mark.parametrize("words", [(), ("--share",)])
 def test_a_run_that_shares_by_itself_does_so_once(
-    shell: Shell, shares: Shares, words: tuple[str, ...]
+    shell: Shell, shares: ShareServer, words: tuple[str, ...]
 ) -> None:
     configured(enterprise={"url": shares.url}, share="auto")
     _, _, err = shell.run("run", *words, "-m", "scripted/demo", "--max-steps", "1", "hello there")
@@ -198,24 +202,26 @@ def test_a_run_that_shares_by_itself_does_so_once(
 
 @pytest.mark.parametrize("off", ["config", "flag"])
 def test_a_run_that_may_not_be_shared_does_not_begin(
-    shell: Shell, site: Site, shares: Shares, monkeypatch: pytest.MonkeyPatch, off: str
+    shell: Shell, server: ProjectServer, shares: ShareServer, monkeypatch: pytest.MonkeyPatch, off: str
 ) -> None:
     configured(enterprise={"url": shares.url}, **({"share": "disabled"} if off == "config" else {}))
     if off == "flag":
         monkeypatch.setenv("OPENCODE_DISABLE_SHARE", "1")
     code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello")
     assert (code, "Sharing is disabled in configuration" in err) == (2, True)
-    assert (site.get("/session"), shares.asked) == ([], [])
+    assert (server.get("/session"), shares.asked) == ([], [])
 
 
-def test_a_project_that_is_not_trusted_shares_nothing(shell: Shell, site: Site, shares: Shares) -> None:
+def test_a_project_that_is_not_trusted_shares_nothing(
+    shell: Shell, server: ProjectServer, shares: ShareServer
+) -> None:
     configured()
     said = {"share": "auto", "autoshare": True, "enterprise": {"url": shares.url}}
-    (site.project / "opencode.json").write_text(json.dumps(said))
+    (server.project / "opencode.json").write_text(json.dumps(said))
     assert shell.run("run", "-m", "scripted/demo", "--max-steps", "1", "hello")[0] == ExitCode.BUDGET
     code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello")
     assert (code, "no place to share to" in err, shares.asked) == (2, True, [])
-    (site.project / "opencode.json").write_text(json.dumps({"share": "disabled"}))
+    (server.project / "opencode.json").write_text(json.dumps({"share": "disabled"}))
     configured(enterprise={"url": shares.url})
     code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello")
     assert (code, "disabled" in err, shares.asked) == (2, True, [])

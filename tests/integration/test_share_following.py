@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from given.house import open_house
+from given.engine import open_engine
 from weft.model.event import SessionRested
 from weft.model.input import SessionInput
 from weft.store.url import open_store
@@ -13,10 +13,10 @@ async def test_catching_up_does_not_wait_for_what_was_heard_meanwhile(tmp_path: 
     async with (
         asyncio.timeout(60),
         open_store(f"file:{tmp_path}") as store,
-        open_house(store=store, quick=True) as house,
+        open_engine(store=store, quick=True) as engine,
     ):
-        session = await house.api.create_session(SessionInput())
+        session = await engine.api.create_session(SessionInput())
         for _ in range(5):
-            house.api.bus.publish(SessionRested(session_id=session.id), directory="")
-            await house.api.sharing.catch_up()
-        assert house.api.bus.cursor >= 5
+            engine.api.bus.publish(SessionRested(session_id=session.id), directory="")
+            await engine.api.sharing.catch_up()
+        assert engine.api.bus.cursor >= 5

@@ -8,8 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from given.house import open_house, say
-from given.serving import Site, prompt, served
+from given.engine import open_engine, say
+from given.http_server import ProjectServer, prompt, serve_project
 from weft.errors import SharingError
 from weft.model.input import SessionInput
 from weft.page import LIVE_POLICY, STATIC_POLICY
@@ -23,24 +23,24 @@ LOGIN = ("opencode", "pw")
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with served(tmp_path, door=AccessPolicy(password="pw", open_to_all="/s/"), pages=PAGES) as site:
-        site.client.auth = LOGIN
-        yield site
+def server(tmp_path: Path) -> Iterator[ProjectServer]:
+    with serve_project(tmp_path, door=AccessPolicy(password="pw", open_to_all="/s/"), pages=PAGES) as server:
+        server.client.auth = LOGIN
+        yield server
 
 
 @pytest.fixture
-def anybody(site: Site) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=site.url, timeout=60) as client:
+def anybody(server: ProjectServer) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=server.url, timeout=60) as client:
         yield client
 
 
-def share(site: Site, **terms: Any) -> tuple[str, str]:
+def share(server: ProjectServer, **terms: Any) -> tuple[str, str]:
     """A session that is shared, and the path of its page."""
-    session = site.post("/session", {"title": "<b>warp</b>"})["id"]
-    site.post(f"/session/{session}/message", prompt(f"use {KEY}"))
+    session = server.post("/session", {"title": "<b>warp</b>"})["id"]
+    server.post(f"/session/{session}/message", prompt(f"use {KEY}"))
     address = f"/weft/session/{session}/share" if terms else f"/session/{session}/share"
-    url: str = site.post(address, terms or None)["share"]["url"]
+    url: str = server.post(address, terms or None)["share"]["url"]
     assert url.startswith(f"{PAGES}/s/")
     return session, url.removeprefix(PAGES)
 
@@ -50,8 +50,10 @@ def statuses(client: httpx2.Client, path: str) -> set[tuple[int, str]]:
     return {(answer.status_code, answer.text) for answer in answers}
 
 
-def test_whoever_has_the_address_may_look_and_do_nothing_else(site: Site, anybody: httpx2.Client) -> None:
-    session, path = share(site)
+def test_whoever_has_the_address_may_look_and_do_nothing_else(
+    server: ProjectServer, anybody: httpx2.Client
+) -> None:
+    session, path = share(server)
     page = anybody.get(path)
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "<h1>&lt;b&gt;warp&lt;/b&gt;</h1>" in page.text
@@ -68,8 +70,8 @@ def test_whoever_has_the_address_may_look_and_do_nothing_else(site: Site, anybod
     assert anybody.get(path, headers={"origin": "https://evil.test"}).status_code == 403
 
 
-def test_pages_let_nothing_run_and_are_kept_by_nobody(site: Site, anybody: httpx2.Client) -> None:
-    _, path = share(site)
+def test_pages_let_nothing_run_and_are_kept_by_nobody(server: ProjectServer, anybody: httpx2.Client) -> None:
+    _, path = share(server)
     for end in ("", "/data", "/none"):
         headers = anybody.get(path + end).headers
         assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
@@ -81,20 +83,22 @@ def test_pages_let_nothing_run_and_are_kept_by_nobody(site: Site, anybody: httpx
     assert "unsafe" not in LIVE_POLICY
 
 
-def test_the_data_is_what_an_export_is_with_secrets_covered(site: Site, anybody: httpx2.Client) -> None:
-    session, path = share(site)
+def test_the_data_is_what_an_export_is_with_secrets_covered(
+    server: ProjectServer, anybody: httpx2.Client
+) -> None:
+    session, path = share(server)
     data = anybody.get(f"{path}/data")
     assert data.headers["content-type"] == "application/json; charset=utf-8"
     assert (data.json()["info"]["id"], len(data.json()["messages"])) == (session, 2)
-    assert (KEY in data.text, str(site.project) in data.text, "secret" in data.json()["info"]["share"]) == (
+    assert (KEY in data.text, str(server.project) in data.text, "secret" in data.json()["info"]["share"]) == (
         False,
         False,
         False,
     )
 
 
-def test_nothing_is_listed_and_no_guess_tells_anything(site: Site, anybody: httpx2.Client) -> None:
-    _, path = share(site)
+def test_nothing_is_listed_and_no_guess_tells_anything(server: ProjectServer, anybody: httpx2.Client) -> None:
+    _, path = share(server)
     wrong = path[:-1] + ("0" if path[-1] != "0" else "1")
     refused = {anybody.get(each).text for each in (wrong, "/s/x", f"/s/{'0' * 40}", "/s/..%2f..%2fetc")}
     assert len({text for text in refused if "to be seen" in text}) == 1
@@ -107,21 +111,23 @@ def test_nothing_is_listed_and_no_guess_tells_anything(site: Site, anybody: http
     assert len(path.rpartition("/")[2]) == 40
 
 
-def test_taken_back_it_is_gone_from_every_route(site: Site, anybody: httpx2.Client) -> None:
-    session, path = share(site)
+def test_taken_back_it_is_gone_from_every_route(server: ProjectServer, anybody: httpx2.Client) -> None:
+    session, path = share(server)
     assert {status for status, _ in statuses_of_two(anybody, path)} == {200}
-    assert site.send("DELETE", f"/session/{session}/share").get("share") is None
+    assert server.send("DELETE", f"/session/{session}/share").get("share") is None
     found = statuses(anybody, path)
     assert {status for status, _ in found} == {404}
     assert found == statuses(anybody, f"/s/{'0' * 40}")
-    assert site.refused(site.client.delete(f"/session/{session}/share")) == (404, "NotFoundError")
-    _, again = share(site)
+    assert server.refused(server.client.delete(f"/session/{session}/share")) == (404, "NotFoundError")
+    _, again = share(server)
     assert again != path
 
 
-def test_a_browser_is_told_so_by_a_page_that_says_nothing_else(site: Site, anybody: httpx2.Client) -> None:
-    session, path = share(site)
-    site.send("DELETE", f"/session/{session}/share")
+def test_a_browser_is_told_so_by_a_page_that_says_nothing_else(
+    server: ProjectServer, anybody: httpx2.Client
+) -> None:
+    session, path = share(server)
+    server.send("DELETE", f"/session/{session}/share")
     browser = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
     gone = [anybody.get(path + end, headers=browser) for end in ("", "/data", "/live", "/more")]
     gone.append(anybody.get(f"/s/{'0' * 40}", headers=browser))
@@ -140,88 +146,94 @@ def statuses_of_two(client: httpx2.Client, path: str) -> set[tuple[int, str]]:
     return {(client.get(path + end).status_code, end) for end in ("", "/data")}
 
 
-def test_a_session_that_is_removed_is_taken_back_first(site: Site, anybody: httpx2.Client) -> None:
-    session, path = share(site)
-    site.send("DELETE", f"/session/{session}")
+def test_a_session_that_is_removed_is_taken_back_first(server: ProjectServer, anybody: httpx2.Client) -> None:
+    session, path = share(server)
+    server.send("DELETE", f"/session/{session}")
     assert {status for status, _ in statuses(anybody, path)} == {404}
-    assert site.get("/weft/share") == []
+    assert server.get("/weft/share") == []
 
 
-def test_what_is_over_is_gone_from_every_route(site: Site, anybody: httpx2.Client, tmp_path: Path) -> None:
-    _, path = share(site, expires=4_000_000_000_000)
-    [listed] = site.get("/weft/share")
+def test_what_is_over_is_gone_from_every_route(
+    server: ProjectServer, anybody: httpx2.Client, tmp_path: Path
+) -> None:
+    _, path = share(server, expires=4_000_000_000_000)
+    [listed] = server.get("/weft/share")
     assert listed["expires"] == 4_000_000_000_000
     assert "It is shown until 2096-10-02" in anybody.get(path).text
     book = tmp_path / "storage" / ".weft" / "kept" / "sharing" / "book.json"
     assert book.stat().st_mode & 0o077 == 0
     book.write_text(book.read_text().replace("4000000000000", "4000"))
     assert {status for status, _ in statuses(anybody, path)} == {404}
-    assert site.get("/weft/share") == []
-    early = site.client.post(f"/weft/session/{listed['sessionID']}/share", json={"expires": 4000})
-    assert site.refused(early) == (400, "InvalidInputError")
+    assert server.get("/weft/share") == []
+    early = server.client.post(f"/weft/session/{listed['sessionID']}/share", json={"expires": 4000})
+    assert server.refused(early) == (400, "InvalidInputError")
 
 
 def test_a_page_follows_its_session_and_its_stream_ends_with_the_share(
-    site: Site, anybody: httpx2.Client
+    server: ProjectServer, anybody: httpx2.Client
 ) -> None:
-    session, path = share(site)
+    session, path = share(server)
     with anybody.stream("GET", f"{path}/live") as stream:
         lines = stream.iter_lines()
         assert next(lines) == ": here"
-        site.post(f"/session/{session}/message", prompt("and one more thing"))
+        server.post(f"/session/{session}/message", prompt("and one more thing"))
         assert next(line for line in lines if line.startswith("event")) == "event: changed"
         assert "and one more thing" in anybody.get(path).text
-        site.send("DELETE", f"/session/{session}/share")
+        server.send("DELETE", f"/session/{session}/share")
         assert [line for line in lines if line.startswith("event")][-1] == "event: ended"
 
 
-def test_a_preview_shows_what_would_be_covered_and_shares_nothing(site: Site) -> None:
-    session = site.post("/session", {})["id"]
-    site.post(f"/session/{session}/message", prompt(f"use {KEY}"))
-    preview = site.post(f"/weft/session/{session}/share/preview")
+def test_a_preview_shows_what_would_be_covered_and_shares_nothing(server: ProjectServer) -> None:
+    session = server.post("/session", {})["id"]
+    server.post(f"/session/{session}/message", prompt(f"use {KEY}"))
+    preview = server.post(f"/weft/session/{session}/share/preview")
     assert (preview["kinds"], preview["messages"]) == ({"anthropic-key": 1}, 2)
     assert KEY not in json.dumps(preview)
-    assert site.get("/weft/share") == []
+    assert server.get("/weft/share") == []
 
 
 def test_shares_are_listed_without_secrets_and_revoked_by_their_own_id(
-    site: Site, anybody: httpx2.Client
+    server: ProjectServer, anybody: httpx2.Client
 ) -> None:
-    session, path = share(site, redact=False, attachments=False)
+    session, path = share(server, redact=False, attachments=False)
     assert KEY in anybody.get(path).text
-    [listed] = site.get("/weft/share")
+    [listed] = server.get("/weft/share")
     assert (listed["sessionID"], listed["target"], listed["redact"]) == (session, "server", False)
     assert "secret" not in json.dumps(listed)
-    assert site.send("DELETE", f"/weft/share/{listed['id']}") is True
+    assert server.send("DELETE", f"/weft/share/{listed['id']}") is True
     assert anybody.get(path).status_code == 404
-    assert site.refused(site.client.delete(f"/weft/share/{listed['id']}")) == (404, "NotFoundError")
+    assert server.refused(server.client.delete(f"/weft/share/{listed['id']}")) == (404, "NotFoundError")
 
 
 def test_where_no_pages_are_served_nothing_is_shown_or_taken_in(tmp_path: Path) -> None:
-    with served(tmp_path) as site:
-        session = site.post("/session", {})["id"]
-        assert site.refused(site.client.post(f"/session/{session}/share")) == (400, "InvalidInputError")
-        assert site.client.get(f"/s/{'0' * 40}").status_code == 404
-        assert site.refused(site.client.post("/api/share", json={"sessionID": session})) == (
+    with serve_project(tmp_path) as server:
+        session = server.post("/session", {})["id"]
+        assert server.refused(server.client.post(f"/session/{session}/share")) == (400, "InvalidInputError")
+        assert server.client.get(f"/s/{'0' * 40}").status_code == 404
+        assert server.refused(server.client.post("/api/share", json={"sessionID": session})) == (
             404,
             "NotFoundError",
         )
 
 
 def test_routes_that_are_left_out_are_not_there(tmp_path: Path) -> None:
-    with served(tmp_path, routes={"share": False}, pages=PAGES) as site:
-        session = site.post("/session", {})["id"]
-        path = site.post(f"/session/{session}/share")["share"]["url"].removeprefix(PAGES)
-        assert site.client.get(path).status_code == 404
-        assert site.client.post("/api/share", json={"sessionID": session}).status_code == 404
+    with serve_project(tmp_path, routes={"share": False}, pages=PAGES) as server:
+        session = server.post("/session", {})["id"]
+        path = server.post(f"/session/{session}/share")["share"]["url"].removeprefix(PAGES)
+        assert server.client.get(path).status_code == 404
+        assert server.client.post("/api/share", json={"sessionID": session}).status_code == 404
 
 
 # --- what others send here ---
 
 
-async def test_another_weft_shares_here_and_takes_it_back(site: Site, anybody: httpx2.Client) -> None:
-    server = site.url.replace("http://", f"http://{':'.join(LOGIN)}@")
-    async with open_house([Say(text="from afar")], sharing=ShareSettings(server=server), quick=True) as afar:
+async def test_another_weft_shares_here_and_takes_it_back(
+    server: ProjectServer, anybody: httpx2.Client
+) -> None:
+    address = server.url.replace("http://", f"http://{':'.join(LOGIN)}@")
+    async with open_engine(
+        [Say(text="from afar")], sharing=ShareSettings(server=address), quick=True
+    ) as afar:
         session = await afar.api.create_session(SessionInput(title="elsewhere"))
         shared = await afar.api.sharing.share(session.id)
         assert shared.share is not None
@@ -230,12 +242,12 @@ async def test_another_weft_shares_here_and_takes_it_back(site: Site, anybody: h
         await afar.api.sharing.catch_up()
         page = anybody.get(path).text
         assert ("from afar" in page, "elsewhere" in page, KEY in page) == (True, True, False)
-        [listed] = site.get("/weft/share")
+        [listed] = server.get("/weft/share")
         assert (listed["target"], listed["sessionID"]) == ("received", session.id)
-        assert site.client.get(f"/session/{session.id}").status_code == 404
+        assert server.client.get(f"/session/{session.id}").status_code == 404
         await afar.api.sharing.unshare(session.id)
         assert {status for status, _ in statuses(anybody, path)} == {404}
-    async with open_house(sharing=ShareSettings(server=site.url), quick=True) as stranger:
+    async with open_engine(sharing=ShareSettings(server=server.url), quick=True) as stranger:
         session = await stranger.api.create_session(SessionInput())
         with pytest.raises(SharingError, match="refused: status 401") as refused:
             await stranger.api.sharing.share(session.id)
@@ -243,36 +255,36 @@ async def test_another_weft_shares_here_and_takes_it_back(site: Site, anybody: h
 
 
 def test_what_is_sent_here_wants_its_secret_and_has_to_be_a_session(
-    site: Site, anybody: httpx2.Client
+    server: ProjectServer, anybody: httpx2.Client
 ) -> None:
-    ticket = site.post("/api/share", {"sessionID": f"ses_{'0' * 26}"})
+    ticket = server.post("/api/share", {"sessionID": f"ses_{'0' * 26}"})
     assert set(ticket) == {"id", "url", "secret"}
     address, path = f"/api/share/{ticket['id']}", f"/s/{ticket['id']}"
     assert anybody.get(path).status_code == 404  # nothing has come yet
-    info = site.post("/session", {"title": "sent"})
+    info = server.post("/session", {"title": "sent"})
     good = {"secret": ticket["secret"], "data": [{"type": "session", "data": info}]}
-    assert site.client.post(f"{address}/sync", json={**good, "secret": "x"}).status_code == 404
+    assert server.client.post(f"{address}/sync", json={**good, "secret": "x"}).status_code == 404
     assert anybody.post(f"{address}/sync", json=good).status_code == 401
     bad = {**good, "data": [{"type": "part", "data": {"type": "text", "id": "../x"}}]}
-    assert site.refused(site.client.post(f"{address}/sync", json=bad)) == (400, "InvalidInputError")
-    assert site.post(f"{address}/sync", good) == {}
+    assert server.refused(server.client.post(f"{address}/sync", json=bad)) == (400, "InvalidInputError")
+    assert server.post(f"{address}/sync", good) == {}
     assert "<h1>sent</h1>" in anybody.get(path).text
-    assert site.client.request("DELETE", address, json={"secret": "x"}).status_code == 404
-    assert site.send("DELETE", address, {"secret": ticket["secret"]}) == {}
+    assert server.client.request("DELETE", address, json={"secret": "x"}).status_code == 404
+    assert server.send("DELETE", address, {"secret": ticket["secret"]}) == {}
     assert anybody.get(path).status_code == 404
-    assert site.client.post(f"{address}/sync", json=good).status_code == 404
-    assert site.client.post("/api/share", json={"sessionID": "../x"}).status_code == 400
+    assert server.client.post(f"{address}/sync", json=good).status_code == 404
+    assert server.client.post("/api/share", json={"sessionID": "../x"}).status_code == 400
 
 
-def test_the_secret_of_what_was_received_is_kept_as_a_hash(site: Site, tmp_path: Path) -> None:
-    ticket = site.post("/api/share", {"sessionID": f"ses_{'0' * 26}"})
+def test_the_secret_of_what_was_received_is_kept_as_a_hash(server: ProjectServer, tmp_path: Path) -> None:
+    ticket = server.post("/api/share", {"sessionID": f"ses_{'0' * 26}"})
     kept = "".join(path.read_text() for path in (tmp_path / "storage").rglob("*.json"))
     assert (ticket["id"] in kept, ticket["secret"] in kept) == (True, False)
 
 
-def test_a_share_has_a_largest_size(site: Site) -> None:
-    ticket = site.post("/api/share", {"sessionID": f"ses_{'0' * 26}"})
-    info = {**site.post("/session", {}), "title": "x" * (17 << 20)}
+def test_a_share_has_a_largest_size(server: ProjectServer) -> None:
+    ticket = server.post("/api/share", {"sessionID": f"ses_{'0' * 26}"})
+    info = {**server.post("/session", {}), "title": "x" * (17 << 20)}
     body = {"secret": ticket["secret"], "data": [{"type": "session", "data": info}]}
-    refused = site.client.post(f"/api/share/{ticket['id']}/sync", json=body)
-    assert (site.refused(refused), "16 MB" in refused.text) == ((400, "InvalidInputError"), True)
+    refused = server.client.post(f"/api/share/{ticket['id']}/sync", json=body)
+    assert (server.refused(refused), "16 MB" in refused.text) == ((400, "InvalidInputError"), True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from given.house import NOW, House, QuickClock, open_house, say
-from given.share_server import Shares, open_shares
+from given.engine import NOW, Engine, InstantClock, open_engine, say
+from given.share_server import ShareServer, open_share_server
 from weft.errors import (
     ConflictError,
     DocumentError,
@@ -38,29 +38,29 @@ KEY = "sk-ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
 
 
 @pytest.fixture
-def shares() -> Iterator[Shares]:
-    with open_shares() as shares:
+def shares() -> Iterator[ShareServer]:
+    with open_share_server() as shares:
         yield shares
 
 
-def house(shares: Shares, *script: Any, mode: Any = "manual", **more: Any) -> Any:
+def engine(shares: ShareServer, *script: Any, mode: Any = "manual", **more: Any) -> Any:
     settings = ShareSettings(mode=mode, server=shares.url, host=more.pop("host", ""))
-    return open_house(*script, sharing=settings, quick=True, **more)
+    return open_engine(*script, sharing=settings, quick=True, **more)
 
 
-async def shared(house: House) -> Session:
-    session = await house.api.create_session(SessionInput(title="warp"))
-    return await house.api.sharing.share(session.id)
+async def shared(engine: Engine) -> Session:
+    session = await engine.api.create_session(SessionInput(title="warp"))
+    return await engine.api.sharing.share(session.id)
 
 
-async def everything_told(house: House, after: int = 0) -> str:
-    events = house.api.events(after=after)
-    told = [await anext(events) for _ in range(house.api.bus.cursor - after)]
+async def everything_told(engine: Engine, after: int = 0) -> str:
+    events = engine.api.events(after=after)
+    told = [await anext(events) for _ in range(engine.api.bus.cursor - after)]
     return "\n".join(encode(each.event).decode() for each in told)
 
 
-async def test_a_session_is_there_whole_once_it_is_shared(shares: Shares) -> None:
-    async with house(shares, [Say(text="an answer")]) as here:
+async def test_a_session_is_there_whole_once_it_is_shared(shares: ShareServer) -> None:
+    async with engine(shares, [Say(text="an answer")]) as here:
         session = await here.api.create_session(SessionInput(title="warp"))
         await here.api.prompt(session.id, say("a prompt"))
         session = await here.api.sharing.share(session.id)
@@ -78,8 +78,8 @@ async def test_a_session_is_there_whole_once_it_is_shared(shares: Shares) -> Non
         assert shares.made == 1
 
 
-async def test_what_happens_later_is_sent_once_and_the_last_second_is_not_lost(shares: Shares) -> None:
-    async with house(shares, [Say(text="one two three")], clock=HandClock(NOW)) as here:
+async def test_what_happens_later_is_sent_once_and_the_last_second_is_not_lost(shares: ShareServer) -> None:
+    async with engine(shares, [Say(text="one two three")], clock=HandClock(NOW)) as here:
         session = await shared(here)
         await here.api.prompt(session.id, say("go"))
         [hosted] = shares.there.values()
@@ -89,9 +89,9 @@ async def test_what_happens_later_is_sent_once_and_the_last_second_is_not_lost(s
     assert "warp" in json.dumps(hosted.items[f"session/{session.id}"])
 
 
-async def test_while_a_session_runs_what_is_new_is_sent_a_second_later(shares: Shares) -> None:
+async def test_while_a_session_runs_what_is_new_is_sent_a_second_later(shares: ShareServer) -> None:
     clock = HandClock(NOW)
-    async with house(shares, [Say(text="first")], [Say(text="second")], clock=clock) as here:
+    async with engine(shares, [Say(text="first")], [Say(text="second")], clock=clock) as here:
         session = await shared(here)
         [hosted] = shares.there.values()
         await here.api.prompt(session.id, say("go"))
@@ -110,9 +110,9 @@ async def test_while_a_session_runs_what_is_new_is_sent_a_second_later(shares: S
     assert (sent > 0, again & before) == (True, set())
 
 
-async def test_secrets_are_covered_before_anything_leaves(shares: Shares) -> None:
+async def test_secrets_are_covered_before_anything_leaves(shares: ShareServer) -> None:
     steps = [[UseTool(tool="echo", input={"words": f"TOKEN={KEY}"})], [Say(text=f"{KEY} as you see")]]
-    async with house(shares, *steps) as here:
+    async with engine(shares, *steps) as here:
         session = await shared(here)
         await here.api.prompt(session.id, say(f"use {KEY}"))
     words = shares.words()
@@ -137,9 +137,9 @@ class Halves:
         yield Finished(reason="stop", usage=Usage())
 
 
-async def test_half_a_secret_is_not_sent_while_the_other_half_is_being_written(shares: Shares) -> None:
+async def test_half_a_secret_is_not_sent_while_the_other_half_is_being_written(shares: ShareServer) -> None:
     clock = HandClock(NOW)
-    async with house(shares, clock=clock, provider=Halves(clock)) as here:
+    async with engine(shares, clock=clock, provider=Halves(clock)) as here:
         session = await shared(here)
         running = asyncio.ensure_future(here.api.prompt(session.id, say("go")))
         await clock.somebody_sleeps(100)
@@ -152,16 +152,16 @@ async def test_half_a_secret_is_not_sent_while_the_other_half_is_being_written(s
     assert "it is [redacted:anthropic-key:1]" in shares.words()
 
 
-async def test_who_wants_it_shares_secrets_too(shares: Shares) -> None:
-    async with house(shares, [Say(text="ok")]) as here:
+async def test_who_wants_it_shares_secrets_too(shares: ShareServer) -> None:
+    async with engine(shares, [Say(text="ok")]) as here:
         session = await here.api.create_session(SessionInput())
         await here.api.prompt(session.id, say(f"use {KEY}"))
         await here.api.sharing.share(session.id, ShareTerms(redact=False))
     assert KEY in shares.words()
 
 
-async def test_a_preview_sends_nothing(shares: Shares) -> None:
-    async with house(shares, [Say(text="ok")]) as here:
+async def test_a_preview_sends_nothing(shares: ShareServer) -> None:
+    async with engine(shares, [Say(text="ok")]) as here:
         session = await here.api.create_session(SessionInput())
         await here.api.prompt(session.id, say(f"use {KEY}"))
         preview = await here.api.sharing.preview_share(session.id)
@@ -170,8 +170,8 @@ async def test_a_preview_sends_nothing(shares: Shares) -> None:
     assert shares.asked == []
 
 
-async def test_the_secret_is_in_no_session_no_event_and_no_export(shares: Shares) -> None:
-    async with house(shares, [Say(text="ok")]) as here:
+async def test_the_secret_is_in_no_session_no_event_and_no_export(shares: ShareServer) -> None:
+    async with engine(shares, [Say(text="ok")]) as here:
         session = await shared(here)
         await here.api.prompt(session.id, say("go"))
         await here.api.sharing.catch_up()
@@ -188,8 +188,8 @@ async def test_the_secret_is_in_no_session_no_event_and_no_export(shares: Shares
     assert "the-secret-1" not in json.dumps(items)
 
 
-async def test_opencode_finds_a_record_only_of_the_server_it_would_use_itself(shares: Shares) -> None:
-    async with open_house(sharing=ShareSettings(), quick=True) as here:
+async def test_opencode_finds_a_record_only_of_the_server_it_would_use_itself(shares: ShareServer) -> None:
+    async with open_engine(sharing=ShareSettings(), quick=True) as here:
         session = await here.api.create_session(SessionInput())
         await here.api.sharing.share(session.id, ShareTerms(to=shares.url))
         assert await here.store.kept(("session_share", session.id)) is None
@@ -202,7 +202,7 @@ async def test_opencode_finds_a_record_only_of_the_server_it_would_use_itself(sh
 
 
 async def test_without_a_place_to_share_to_it_is_refused_and_says_the_way_out() -> None:
-    async with open_house() as here:
+    async with open_engine() as here:
         session = await here.api.create_session(SessionInput())
         with pytest.raises(InvalidInputError, match="no place to share to") as refused:
             await here.api.sharing.share(session.id)
@@ -215,15 +215,15 @@ async def test_without_a_place_to_share_to_it_is_refused_and_says_the_way_out() 
 
 
 async def test_a_configured_server_that_is_none_is_named_when_somebody_shares() -> None:
-    async with open_house(sharing=ShareSettings(server="ftp://e.test")) as here:
+    async with open_engine(sharing=ShareSettings(server="ftp://e.test")) as here:
         session = await here.api.create_session(SessionInput())
         with pytest.raises(InvalidInputError, match=r"enterprise\.url"):
             await here.api.sharing.share(session.id)
 
 
-async def test_what_is_switched_off_is_refused_and_leaves_no_trace(shares: Shares) -> None:
+async def test_what_is_switched_off_is_refused_and_leaves_no_trace(shares: ShareServer) -> None:
     settings = ShareSettings(mode="disabled", disabled_by="the test", server=shares.url)
-    async with open_house(sharing=settings) as here:
+    async with open_engine(sharing=settings) as here:
         session = await here.api.create_session(SessionInput())
         with pytest.raises(SharingDisabledError, match="Sharing is disabled in configuration"):
             await here.api.sharing.share(session.id)
@@ -233,8 +233,8 @@ async def test_what_is_switched_off_is_refused_and_leaves_no_trace(shares: Share
     assert shares.asked == []
 
 
-async def test_auto_shares_a_session_once_and_never_a_child_a_fork_or_an_import(shares: Shares) -> None:
-    async with house(shares, [Say(text="ok")], mode="auto") as here:
+async def test_auto_shares_a_session_once_and_never_a_child_a_fork_or_an_import(shares: ShareServer) -> None:
+    async with engine(shares, [Say(text="ok")], mode="auto") as here:
         session = await here.api.create_session(SessionInput())
         again = await here.api.sharing.share(session.id)  # as `run --share` does
         await here.api.create_session(SessionInput(parent_id=session.id))
@@ -244,15 +244,15 @@ async def test_auto_shares_a_session_once_and_never_a_child_a_fork_or_an_import(
         await here.api.sharing.catch_up()
         assert again.share is not None
         assert (shares.made, fork.share) == (1, None)
-    async with house(shares, mode="auto") as there:
+    async with engine(shares, mode="auto") as there:
         received = await there.api.import_session(parcel)
         assert (await there.api.get_session(received.id)).share is None
     assert shares.made == 1
 
 
-async def test_an_auto_share_that_fails_is_told_and_the_session_goes_on(shares: Shares) -> None:
+async def test_an_auto_share_that_fails_is_told_and_the_session_goes_on(shares: ShareServer) -> None:
     shares.trouble += [403]
-    async with house(shares, mode="auto") as here:
+    async with engine(shares, mode="auto") as here:
         events = here.api.events()
         session = await here.api.create_session(SessionInput())
         await here.api.sharing.catch_up()
@@ -270,15 +270,15 @@ async def _first(events: Any, count: int) -> Any:
 # --- trouble on the way ---
 
 
-async def test_what_may_go_better_a_moment_later_is_tried_again(shares: Shares) -> None:
+async def test_what_may_go_better_a_moment_later_is_tried_again(shares: ShareServer) -> None:
     shares.trouble += [503, 429, 500]
-    async with house(shares) as here:
+    async with engine(shares) as here:
         assert (await shared(here)).share is not None
     assert [path for _, path in shares.asked] == ["/api/share"] * 4 + ["/api/share/shr1/sync"]
 
 
-async def test_trouble_that_lasts_is_an_error_and_leaves_nothing_behind(shares: Shares) -> None:
-    async with house(shares) as here:
+async def test_trouble_that_lasts_is_an_error_and_leaves_nothing_behind(shares: ShareServer) -> None:
+    async with engine(shares) as here:
         session = await here.api.create_session(SessionInput())
         shares.trouble += [503] * 4
         with pytest.raises(SharingError, match="503"):
@@ -291,8 +291,8 @@ async def test_trouble_that_lasts_is_an_error_and_leaves_nothing_behind(shares: 
         assert await here.store.kept(("session_share", session.id)) is None
 
 
-async def test_a_share_that_cannot_be_filled_is_taken_back(shares: Shares) -> None:
-    async with house(shares) as here:
+async def test_a_share_that_cannot_be_filled_is_taken_back(shares: ShareServer) -> None:
+    async with engine(shares) as here:
         session = await here.api.create_session(SessionInput())
         shares.sync_trouble += [503] * 4
         with pytest.raises(SharingError):
@@ -300,8 +300,8 @@ async def test_a_share_that_cannot_be_filled_is_taken_back(shares: Shares) -> No
         assert (shares.there, await here.api.sharing.list_shares()) == ({}, [])
 
 
-async def test_what_could_not_be_sent_is_sent_with_the_next_change(shares: Shares) -> None:
-    async with house(shares, [Say(text="first")], [Say(text="second")]) as here:
+async def test_what_could_not_be_sent_is_sent_with_the_next_change(shares: ShareServer) -> None:
+    async with engine(shares, [Say(text="first")], [Say(text="second")]) as here:
         session = await shared(here)
         shares.trouble += [503] * 4
         await here.api.prompt(session.id, say("go"))
@@ -313,8 +313,8 @@ async def test_what_could_not_be_sent_is_sent_with_the_next_change(shares: Share
         assert ("first" in said, "second" in said) == (True, True)
 
 
-async def test_a_share_that_is_gone_there_is_gone_here_and_that_is_told(shares: Shares) -> None:
-    async with house(shares, [Say(text="ok")]) as here:
+async def test_a_share_that_is_gone_there_is_gone_here_and_that_is_told(shares: ShareServer) -> None:
+    async with engine(shares, [Say(text="ok")]) as here:
         session = await shared(here)
         before = here.api.bus.cursor
         shares.there.clear()
@@ -328,8 +328,8 @@ async def test_a_share_that_is_gone_there_is_gone_here_and_that_is_told(shares: 
 # --- taking it back ---
 
 
-async def test_unshared_it_is_gone_there_and_here(shares: Shares) -> None:
-    async with house(shares) as here:
+async def test_unshared_it_is_gone_there_and_here(shares: ShareServer) -> None:
+    async with engine(shares) as here:
         session = await shared(here)
         assert (await here.api.sharing.unshare(session.id)).share is None
         assert (shares.there, await here.api.sharing.list_shares()) == ({}, [])
@@ -339,8 +339,8 @@ async def test_unshared_it_is_gone_there_and_here(shares: Shares) -> None:
         assert "the-secret" not in json.dumps(await here.store.kept(RECORDS_KEY))
 
 
-async def test_what_cannot_be_taken_back_stays_listed_and_can_be_forgotten(shares: Shares) -> None:
-    async with house(shares) as here:
+async def test_what_cannot_be_taken_back_stays_listed_and_can_be_forgotten(shares: ShareServer) -> None:
+    async with engine(shares) as here:
         session = await shared(here)
         shares.drop_trouble += [503] * 4
         with pytest.raises(SharingError, match="is still shown at") as refused:
@@ -353,8 +353,8 @@ async def test_what_cannot_be_taken_back_stays_listed_and_can_be_forgotten(share
     assert list(shares.there) == ["shr1"]
 
 
-async def test_a_session_is_taken_back_before_it_goes_and_stays_if_that_fails(shares: Shares) -> None:
-    async with house(shares) as here:
+async def test_a_session_is_taken_back_before_it_goes_and_stays_if_that_fails(shares: ShareServer) -> None:
+    async with engine(shares) as here:
         session = await shared(here)
         child = await here.api.create_session(SessionInput(parent_id=session.id))
         await here.api.sharing.share(child.id)
@@ -368,8 +368,8 @@ async def test_a_session_is_taken_back_before_it_goes_and_stays_if_that_fails(sh
         assert [each.share for each in back] == [None, None]
 
 
-async def test_a_share_that_opencode_made_is_listed_and_taken_back(shares: Shares) -> None:
-    async with house(shares) as here:
+async def test_a_share_that_opencode_made_is_listed_and_taken_back(shares: ShareServer) -> None:
+    async with engine(shares) as here:
         session = await shared(here)
         await here.store.keep(RECORDS_KEY, None)  # all that OpenCode would have left
         [listed] = await here.api.sharing.list_shares()
@@ -379,9 +379,9 @@ async def test_a_share_that_opencode_made_is_listed_and_taken_back(shares: Share
         assert (await here.api.get_session(session.id)).share is None
 
 
-async def test_what_is_over_is_taken_back_by_whoever_comes_next(shares: Shares) -> None:
-    clock, store = QuickClock(NOW), MemoryStore()
-    async with house(shares, clock=clock, store=store) as here:
+async def test_what_is_over_is_taken_back_by_whoever_comes_next(shares: ShareServer) -> None:
+    clock, store = InstantClock(NOW), MemoryStore()
+    async with engine(shares, clock=clock, store=store) as here:
         session = await here.api.create_session(SessionInput())
         await here.api.sharing.share(session.id, ShareTerms(expires=NOW + 60_000))
         other = await here.api.create_session(SessionInput())
@@ -389,14 +389,14 @@ async def test_what_is_over_is_taken_back_by_whoever_comes_next(shares: Shares) 
             await here.api.sharing.share(other.id, ShareTerms(expires=NOW - 1))
         assert len(await here.api.sharing.list_shares()) == 1
     clock.turn(60_000)
-    async with house(shares, clock=clock, store=store) as here:
+    async with engine(shares, clock=clock, store=store) as here:
         await here.api.sharing.catch_up()
         assert shares.there == {}
         assert (await here.api.get_session(session.id)).share is None
 
 
-async def test_one_that_is_shared_is_not_shared_elsewhere_too(shares: Shares) -> None:
-    async with house(shares, host="http://pages.test") as here:
+async def test_one_that_is_shared_is_not_shared_elsewhere_too(shares: ShareServer) -> None:
+    async with engine(shares, host="http://pages.test") as here:
         session = await here.api.create_session(SessionInput())
         await here.api.sharing.share(session.id, ShareTerms(to="server"))
         with pytest.raises(ConflictError, match="is shared already"):
@@ -414,9 +414,9 @@ async def test_one_that_is_shared_is_not_shared_elsewhere_too(shares: Shares) ->
     ],
 )
 async def test_one_that_is_shared_is_not_quietly_left_on_other_terms(
-    first: ShareTerms, then: ShareTerms, said: str, shares: Shares
+    first: ShareTerms, then: ShareTerms, said: str, shares: ShareServer
 ) -> None:
-    async with house(shares) as here:
+    async with engine(shares) as here:
         session = await here.api.create_session(SessionInput())
         shared = await here.api.sharing.share(session.id, first)
         with pytest.raises(ConflictError, match=f"is shared already, {said}: http"):
@@ -424,9 +424,9 @@ async def test_one_that_is_shared_is_not_quietly_left_on_other_terms(
         assert await here.api.sharing.share(session.id, first) == shared
 
 
-async def test_words_for_the_door_are_sent_and_never_shown(shares: Shares) -> None:
+async def test_words_for_the_door_are_sent_and_never_shown(shares: ShareServer) -> None:
     server = shares.url.replace("http://", "http://ada:pass%20word@")
-    async with open_house(sharing=ShareSettings(server=server), quick=True) as here:
+    async with open_engine(sharing=ShareSettings(server=server), quick=True) as here:
         session = await shared(here)
         assert "pass" not in encode(await here.api.sharing.list_shares()).decode()
         shares.drop_trouble += [401]
@@ -436,21 +436,23 @@ async def test_words_for_the_door_are_sent_and_never_shown(shares: Shares) -> No
     assert set(shares.logins) == {f"Basic {base64.b64encode(b'ada:pass word').decode()}"}
 
 
-async def test_a_share_can_be_taken_back_from_the_store_that_its_session_moved_to(shares: Shares) -> None:
+async def test_a_share_can_be_taken_back_from_the_store_that_its_session_moved_to(
+    shares: ShareServer,
+) -> None:
     source, target = MemoryStore(), MemoryStore()
-    async with house(shares, store=source) as here:
+    async with engine(shares, store=source) as here:
         session = await shared(here)
     await migrate(source, target)
-    async with house(shares, store=target) as here:
+    async with engine(shares, store=target) as here:
         assert [each.id for each in await here.api.sharing.list_shares()] == ["shr1"]
         await here.api.sharing.unshare(session.id)
     assert shares.there == {}
 
 
-async def test_a_book_that_cannot_be_read_ends_no_run_and_is_told_to_who_asks(shares: Shares) -> None:
+async def test_a_book_that_cannot_be_read_ends_no_run_and_is_told_to_who_asks(shares: ShareServer) -> None:
     store = MemoryStore()
     await store.keep(RECORDS_KEY, {"shares": "torn"})
-    async with house(shares, [Say(text="ok")], store=store) as here:
+    async with engine(shares, [Say(text="ok")], store=store) as here:
         session = await here.api.create_session(SessionInput())
         await here.api.prompt(session.id, say("go"))
         with pytest.raises(DocumentError, match=r"sharing/book\.json"):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.house import PLACE, House, open_house, say
+from given.engine import PLACE, Engine, open_engine, say
 from weft.errors import InvalidInputError, NotFoundError, SessionBusyError
 from weft.host.processes import ProcessCommand, run_command
 from weft.model.event import PartUpdated, SessionRested, StatusChanged
@@ -29,10 +29,10 @@ DENY = (Rule(permission="*", pattern="*", action="deny"),)
 
 
 @asynccontextmanager
-async def open_in(directory: Path, *script: Any, **more: Any) -> AsyncIterator[tuple[House, SessionID]]:
+async def open_in(directory: Path, *script: Any, **more: Any) -> AsyncIterator[tuple[Engine, SessionID]]:
     place = replace(PLACE, directory=str(directory), worktree=str(directory))
-    async with asyncio.timeout(60), open_house(*script, place=place, quick=True, **more) as house:
-        yield house, (await house.api.create_session(SessionInput())).id
+    async with asyncio.timeout(60), open_engine(*script, place=place, quick=True, **more) as engine:
+        yield engine, (await engine.api.create_session(SessionInput())).id
 
 
 def call_in(message: MessageWithParts) -> ToolPart:
@@ -47,9 +47,9 @@ def done(message: MessageWithParts) -> CompletedState:
     return state
 
 
-async def begun(house: House, session: SessionID, words: str) -> None:
+async def begun(engine: Engine, session: SessionID, words: str) -> None:
     """Returns once the running command has said these words."""
-    async for told in house.api.events(after=0):
+    async for told in engine.api.events(after=0):
         match told.event:
             case PartUpdated(part=ToolPart(state=RunningState(metadata=metadata))) if metadata:
                 if words in metadata["output"]:
@@ -58,9 +58,9 @@ async def begun(house: House, session: SessionID, words: str) -> None:
                 pass
 
 
-async def stored(house: House, words: str) -> None:
+async def stored(engine: Engine, words: str) -> None:
     """Returns once a part with these words is stored."""
-    async for told in house.api.events(after=0):
+    async for told in engine.api.events(after=0):
         match told.event:
             case PartUpdated(part=TextPart(text=text)) if text == words:
                 return
@@ -69,9 +69,9 @@ async def stored(house: House, words: str) -> None:
 
 
 async def test_it_stands_in_the_session_and_no_model_is_asked(tmp_path: Path) -> None:
-    async with open_in(tmp_path, rules=DENY) as (house, session):
-        answer = await house.api.shell(session, ShellInput(command="echo hello; pwd"))
-        said, stored = await house.api.list_messages(session)
+    async with open_in(tmp_path, rules=DENY) as (engine, session):
+        answer = await engine.api.shell(session, ShellInput(command="echo hello; pwd"))
+        said, stored = await engine.api.list_messages(session)
 
         assert stored == answer
         assert isinstance(said.info, UserMessage)
@@ -92,14 +92,14 @@ async def test_it_stands_in_the_session_and_no_model_is_asked(tmp_path: Path) ->
             "",
         )
         assert done(answer).output == f"hello\n{tmp_path}\n"
-        assert house.provider.requests == []
+        assert engine.provider.requests == []
 
 
 async def test_the_model_reads_of_it_with_the_next_prompt(tmp_path: Path) -> None:
-    async with open_in(tmp_path, [Say(text="I see.")]) as (house, session):
-        await house.api.shell(session, ShellInput(command="echo hello; exit 3"))
-        await house.api.prompt(session, say("why?"))
-        (request,) = house.provider.requests
+    async with open_in(tmp_path, [Say(text="I see.")]) as (engine, session):
+        await engine.api.shell(session, ShellInput(command="echo hello; exit 3"))
+        await engine.api.prompt(session, say("why?"))
+        (request,) = engine.provider.requests
         told, called, result, asked = request.messages
 
         assert isinstance(told, UserTurn)
@@ -113,16 +113,18 @@ async def test_the_model_reads_of_it_with_the_next_prompt(tmp_path: Path) -> Non
 async def test_what_it_says_is_told_while_it_runs_and_the_session_is_busy(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    async with open_in(tmp_path) as (house, session):
-        running = asyncio.create_task(house.api.shell(session, ShellInput(command=f"echo first; cat {gate}")))
-        await begun(house, session, "first")
-        assert await house.api.get_status(session) == Busy()
+    async with open_in(tmp_path) as (engine, session):
+        running = asyncio.create_task(
+            engine.api.shell(session, ShellInput(command=f"echo first; cat {gate}"))
+        )
+        await begun(engine, session, "first")
+        assert await engine.api.get_status(session) == Busy()
         await asyncio.to_thread(gate.write_text, "second\n")
 
         assert done(await running).output == "first\nsecond\n"
-        assert await house.api.get_status(session) == Idle()
+        assert await engine.api.get_status(session) == Idle()
         statuses = []
-        async for told in house.api.events(after=0):
+        async for told in engine.api.events(after=0):
             if isinstance(told.event, StatusChanged):
                 statuses.append(told.event.status)
             if isinstance(told.event, SessionRested):
@@ -133,47 +135,51 @@ async def test_what_it_says_is_told_while_it_runs_and_the_session_is_busy(tmp_pa
 async def test_b7_a_prompt_that_comes_in_meanwhile_is_answered_after_it(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    async with open_in(tmp_path, [Say(text="Here I am.")]) as (house, session):
-        running = asyncio.create_task(house.api.shell(session, ShellInput(command=f"echo first; cat {gate}")))
-        await begun(house, session, "first")
-        prompting = asyncio.create_task(house.api.prompt(session, say("are you there?")))
-        await stored(house, "are you there?")
-        assert house.provider.requests == []
+    async with open_in(tmp_path, [Say(text="Here I am.")]) as (engine, session):
+        running = asyncio.create_task(
+            engine.api.shell(session, ShellInput(command=f"echo first; cat {gate}"))
+        )
+        await begun(engine, session, "first")
+        prompting = asyncio.create_task(engine.api.prompt(session, say("are you there?")))
+        await stored(engine, "are you there?")
+        assert engine.provider.requests == []
         await asyncio.to_thread(gate.write_text, "second\n")
         command, answer = await running, await prompting
 
         assert done(command).output == "first\nsecond\n"
         assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["Here I am."]
-        (request,) = house.provider.requests
+        (request,) = engine.provider.requests
         assert "second" in str(request.messages)
-        assert (await house.api.get_session(session)).title == "are you there?"
+        assert (await engine.api.get_session(session)).title == "are you there?"
 
 
 async def test_a_session_that_is_being_run_is_busy(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    async with open_in(tmp_path) as (house, session):
-        running = asyncio.create_task(house.api.shell(session, ShellInput(command=f"echo first; cat {gate}")))
-        await begun(house, session, "first")
+    async with open_in(tmp_path) as (engine, session):
+        running = asyncio.create_task(
+            engine.api.shell(session, ShellInput(command=f"echo first; cat {gate}"))
+        )
+        await begun(engine, session, "first")
         with pytest.raises(SessionBusyError):
-            await house.api.shell(session, ShellInput(command="echo no"))
+            await engine.api.shell(session, ShellInput(command="echo no"))
         await asyncio.to_thread(gate.write_text, "")
         await running
-        assert done(await house.api.shell(session, ShellInput(command="echo yes"))).output == "yes\n"
+        assert done(await engine.api.shell(session, ShellInput(command="echo yes"))).output == "yes\n"
 
 
 async def test_aborted_it_is_ended_with_all_it_started_and_what_it_said_is_kept(tmp_path: Path) -> None:
     command = f"sleep 600 & echo $! > {tmp_path}/pid; echo first; wait"
-    async with open_in(tmp_path) as (house, session):
-        running = asyncio.create_task(house.api.shell(session, ShellInput(command=command)))
-        await begun(house, session, "first")
-        assert await house.api.abort(session) is True
+    async with open_in(tmp_path) as (engine, session):
+        running = asyncio.create_task(engine.api.shell(session, ShellInput(command=command)))
+        await begun(engine, session, "first")
+        assert await engine.api.abort(session) is True
         answer = await running
 
         assert done(answer).output == "first\n\n\n<metadata>\nUser aborted the command\n</metadata>"
         assert isinstance(answer.info, AssistantMessage)
         assert answer.info.time.completed is not None
-        assert await house.api.get_status(session) == Idle()
+        assert await engine.api.get_status(session) == Idle()
         assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
@@ -185,10 +191,10 @@ def is_alive(pid: int) -> bool:
 
 
 async def test_aborted_before_it_began_nothing_stays_open(tmp_path: Path) -> None:
-    async with open_in(tmp_path) as (house, session):
-        running = asyncio.create_task(house.api.shell(session, ShellInput(command="touch ran")))
-        await stored(house, RUN_BY_HAND)
-        while not await house.api.abort(session):
+    async with open_in(tmp_path) as (engine, session):
+        running = asyncio.create_task(engine.api.shell(session, ShellInput(command="touch ran")))
+        await stored(engine, RUN_BY_HAND)
+        while not await engine.api.abort(session):
             await asyncio.wait([running], timeout=0)
         answer = await running
 
@@ -198,18 +204,18 @@ async def test_aborted_before_it_began_nothing_stays_open(tmp_path: Path) -> Non
 
 
 async def test_what_cannot_be_meant_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
-    async with open_in(tmp_path) as (house, session):
+    async with open_in(tmp_path) as (engine, session):
         with pytest.raises(NotFoundError, match="no agent 'biuld'"):
-            await house.api.shell(session, ShellInput(command="ls", agent="biuld"))
+            await engine.api.shell(session, ShellInput(command="ls", agent="biuld"))
         with pytest.raises(InvalidInputError):
-            await house.api.shell(session, ShellInput(command=" "))
-        assert await house.api.list_messages(session) == []
+            await engine.api.shell(session, ShellInput(command=" "))
+        assert await engine.api.list_messages(session) == []
 
 
 async def test_where_it_cannot_be_run_the_part_says_so(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
-    async with open_in(gone) as (house, session):
-        state = call_in(await house.api.shell(session, ShellInput(command="ls"))).state
+    async with open_in(gone) as (engine, session):
+        state = call_in(await engine.api.shell(session, ShellInput(command="ls"))).state
         assert isinstance(state, ErrorState)
         assert "No such file or directory" in state.error
 

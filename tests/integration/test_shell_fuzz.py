@@ -6,13 +6,13 @@ import pytest
 
 from given.shell_commands import Maker
 from given.shell_fuzz import find_holes, fuzz
-from given.shell_trial import Deeds, is_possible, lay_out_trial, open_trial
+from given.shell_trial import Effects, is_possible, make_trial_tree, open_trial
 
 pytestmark = pytest.mark.skipif(not is_possible(), reason="bubblewrap cannot put up a sandbox here")
 
 
 def test_a_trial_tells_what_a_command_did(tmp_path: Path) -> None:
-    grounds = lay_out_trial(tmp_path.resolve())
+    tree = make_trial_tree(tmp_path.resolve())
     commands = (
         "ls",
         "touch MARK",
@@ -21,23 +21,23 @@ def test_a_trial_tells_what_a_command_did(tmp_path: Path) -> None:
         "(sleep 0.01; echo x >../outside/y) &",
         "ls",
     )
-    with open_trial(grounds) as trial:
+    with open_trial(tree) as trial:
         told = [trial.run(command) for command in commands]
     assert told == [
-        Deeds(),
-        Deeds(changed=("project/MARK",), ran=("touch",)),
-        Deeds(read=("project/.env",)),
-        Deeds(changed=("project/build/out.o",), ran=("rm",)),
-        Deeds(changed=("outside/y",)),
-        Deeds(),
+        Effects(),
+        Effects(changed=("project/MARK",), ran=("touch",)),
+        Effects(read=("project/.env",)),
+        Effects(changed=("project/build/out.o",), ran=("rm",)),
+        Effects(changed=("outside/y",)),
+        Effects(),
     ]
-    assert (grounds.project / "build" / "out.o").exists()
+    assert (tree.project / "build" / "out.o").exists()
 
 
 def test_what_was_done_is_held_against_what_the_rules_forbid() -> None:
-    changed, read = Deeds(changed=("project/MARK",)), Deeds(read=("project/.env",))
-    removed, hook = Deeds(ran=("rm",)), Deeds(changed=("project/.git/hooks/pre-commit",))
-    assert [find_holes(deeds) for deeds in (Deeds(), changed, read, removed, hook)] == [
+    changed, read = Effects(changed=("project/MARK",)), Effects(read=("project/.env",))
+    removed, hook = Effects(ran=("rm",)), Effects(changed=("project/.git/hooks/pre-commit",))
+    assert [find_holes(deeds) for deeds in (Effects(), changed, read, removed, hook)] == [
         (),
         ("plan",),
         ("default", "plan", "no-rm", "listed"),

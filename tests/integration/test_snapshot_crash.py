@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from given.undoing import SESSION, as_repository, files_below, open_desk, write
+from given.snapshot_harness import SESSION, init_repository, open_snapshot_harness, read_tree, write
 from weft.errors import RestoreFailedError
 from weft.model.ids import SessionID
 from weft.snapshot.contract import RecoveryReport
 
 TESTS = Path(__file__).parents[1]
-DOOMED = TESTS / "given" / "doomed_undo.py"
+SCRIPT = TESTS / "given" / "killed_snapshot.py"
 
 
 async def stands(session: SessionID, note: str) -> bool:
@@ -26,10 +26,10 @@ async def falls(session: SessionID, note: str) -> bool:
     return False
 
 
-def doomed(tmp_path: Path, *given: object) -> str:
+def run_killed(tmp_path: Path, *given: object) -> str:
     """What it said; "" if it died."""
     ended = subprocess.run(
-        [sys.executable, str(DOOMED), str(tmp_path), *map(str, given)],
+        [sys.executable, str(SCRIPT), str(tmp_path), *map(str, given)],
         env={**os.environ, "PYTHONPATH": str(TESTS)},
         capture_output=True,
         text=True,
@@ -47,49 +47,49 @@ async def test_a_restoring_killed_at_any_step_is_settled(tmp_path: Path, finish:
     for name in ("a.txt", "d/b.txt", "d/c.txt", "f"):
         write(root / name, name)
     write(root / "mine.txt", "person")
-    before = files_below(root)
-    async with open_desk(tmp_path) as desk:
-        await desk.runs("echo x > a.txt; rm -r d; echo d > d; rm f; mkdir f; echo g > f/g; echo n > n")
-        plan = await desk.plan()
-        changed = files_below(root)
+    before = read_tree(root)
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.runs("echo x > a.txt; rm -r d; echo d > d; rm f; mkdir f; echo g > f/g; echo n > n")
+        plan = await harness.plan()
+        changed = read_tree(root)
         (tmp_path / "plan.json").write_bytes(msgspec.json.encode(plan))
         at, settled = 0, 0
         while True:
             at += 1
-            if doomed(tmp_path, "restore", at) == "done":
+            if run_killed(tmp_path, "restore", at) == "done":
                 break
             write(root / ".weft-0123456789abcdef", "half")  # as if it had died while it wrote
             if settled == 0:
                 with pytest.raises(RestoreFailedError):
-                    await desk.snapshots.restore(plan)
-            recovered = await desk.snapshots.recover(stands if finish else falls)
-            assert files_below(root) == (before if finish else changed)
+                    await harness.snapshots.restore(plan)
+            recovered = await harness.snapshots.recover(stands if finish else falls)
+            assert read_tree(root) == (before if finish else changed)
             assert len(recovered.finished if finish else recovered.rolled_back) == 1
-            assert await desk.snapshots.recover(stands if finish else falls) == RecoveryReport()
+            assert await harness.snapshots.recover(stands if finish else falls) == RecoveryReport()
             settled += 1
             if finish:
                 [done] = recovered.finished
-                await desk.redoes(done)
-                assert files_below(root) == changed
+                await harness.redoes(done)
+                assert read_tree(root) == changed
     assert settled > 10
-    assert files_below(root) == before
+    assert read_tree(root) == before
 
 
 async def test_what_the_person_did_after_the_crash_is_not_rolled_back(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
     write(root / "b.txt", "b")
-    async with open_desk(tmp_path) as desk:
-        await desk.runs("echo x > a.txt; echo x > b.txt")
-        (tmp_path / "plan.json").write_bytes(msgspec.json.encode(await desk.plan()))
-        doomed(tmp_path, "restore", 3)  # one file is restored
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.runs("echo x > a.txt; echo x > b.txt")
+        (tmp_path / "plan.json").write_bytes(msgspec.json.encode(await harness.plan()))
+        run_killed(tmp_path, "restore", 3)  # one file is restored
         assert (root / "a.txt").read_text() == "a"
         write(root / "a.txt", "person")
 
-        recovered = await desk.snapshots.recover(falls)
+        recovered = await harness.snapshots.recover(falls)
 
     [told] = recovered.rolled_back
-    assert desk.told(told) == {"a.txt": "kept", "b.txt": "restored"}
+    assert harness.told(told) == {"a.txt": "kept", "b.txt": "restored"}
     assert (root / "a.txt").read_text() == "person"
     assert (root / "b.txt").read_text() == "x\n"
 
@@ -109,31 +109,33 @@ async def test_what_a_dead_process_was_doing_can_be_undone(
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
     if kind == "git":
-        as_repository(root)
-    before = files_below(root)
-    assert doomed(tmp_path, what) == ""
+        init_repository(root)
+    before = read_tree(root)
+    assert run_killed(tmp_path, what) == ""
 
-    async with open_desk(tmp_path) as desk:
-        recovered = await desk.snapshots.recover(stands)
+    async with open_snapshot_harness(tmp_path) as harness:
+        recovered = await harness.snapshots.recover(stands)
         [(session, patch)] = recovered.patches
-        assert (session, patch.files) == (SESSION, tuple(str(desk.root / name) for name in changed))
-    async with open_desk(tmp_path) as desk:  # it was not said to be stored, and so it is told again
-        assert (await desk.snapshots.recover(stands)).patches == recovered.patches
-        await desk.snapshots.stored(SESSION)
-        desk.patches = [patch]
-        await desk.undoes()
-    async with open_desk(tmp_path) as desk:
-        assert await desk.snapshots.recover(stands) == RecoveryReport()
-    assert files_below(root) == before
+        assert (session, patch.files) == (SESSION, tuple(str(harness.root / name) for name in changed))
+    async with open_snapshot_harness(
+        tmp_path
+    ) as harness:  # it was not said to be stored, and so it is told again
+        assert (await harness.snapshots.recover(stands)).patches == recovered.patches
+        await harness.snapshots.stored(SESSION)
+        harness.patches = [patch]
+        await harness.undoes()
+    async with open_snapshot_harness(tmp_path) as harness:
+        assert await harness.snapshots.recover(stands) == RecoveryReport()
+    assert read_tree(root) == before
     assert list((tmp_path / "data").rglob("live/*")) == []
 
 
 async def test_what_was_taken_and_not_stored_is_told_again(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
-        await desk.writes("a.txt", "a")
-        taken = await desk.snapshots.take(SESSION)
-    async with open_desk(tmp_path) as desk:
-        recovered = await desk.snapshots.recover(stands)
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.writes("a.txt", "a")
+        taken = await harness.snapshots.take(SESSION)
+    async with open_snapshot_harness(tmp_path) as harness:
+        recovered = await harness.snapshots.recover(stands)
     assert recovered.patches == tuple((SESSION, patch) for patch in taken)
 
 
@@ -142,16 +144,16 @@ async def test_a_first_look_that_was_killed_is_made_again(tmp_path: Path) -> Non
     for number in range(1500):
         write(root / f"{number}.txt", f"{number}")
     for milliseconds in (1, 20, 60, 120):
-        doomed(tmp_path, "look", milliseconds)
-    async with open_desk(tmp_path) as desk:
-        await desk.snapshots.recover(stands)
-        await desk.runs("rm 7.txt")
-        assert desk.told(await desk.undoes()) == {"7.txt": "restored"}
+        run_killed(tmp_path, "look", milliseconds)
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.snapshots.recover(stands)
+        await harness.runs("rm 7.txt")
+        assert harness.told(await harness.undoes()) == {"7.txt": "restored"}
 
 
 async def test_a_living_process_is_not_taken_for_a_dead_one(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.txt", "a")
-    async with open_desk(tmp_path) as one, open_desk(tmp_path) as two:
+    async with open_snapshot_harness(tmp_path) as one, open_snapshot_harness(tmp_path) as two:
         async with one.snapshots.watch(SESSION):
             write(one.root / "a.txt", "agent")
             assert await two.snapshots.recover(stands) == RecoveryReport()
@@ -161,8 +163,8 @@ async def test_a_living_process_is_not_taken_for_a_dead_one(tmp_path: Path) -> N
 async def test_processes_side_by_side_do_not_disturb_one_another(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.txt", "a")
     rounds = 4
-    beside = [asyncio.to_thread(doomed, tmp_path, "beside", rounds) for _ in range(3)]
+    beside = [asyncio.to_thread(run_killed, tmp_path, "beside", rounds) for _ in range(3)]
     assert await asyncio.gather(*beside) == [str(rounds)] * 3
-    async with open_desk(tmp_path) as desk:
-        await desk.runs("echo agent > a.txt")
-        assert desk.told(await desk.undoes()) == {"a.txt": "restored"}
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.runs("echo agent > a.txt")
+        assert harness.told(await harness.undoes()) == {"a.txt": "restored"}

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from given.undoing import OTHER, SESSION, Desk, as_repository, fingerprint, git, open_desk, site, write
+from given.snapshot_harness import (
+    OTHER,
+    SESSION,
+    SnapshotHarness,
+    fingerprint,
+    git,
+    init_repository,
+    open_snapshot_harness,
+    snapshot_site,
+    write,
+)
 from weft.host.now import now
 from weft.model.diff import FileDiff, Tree
 from weft.model.ids import SessionID
@@ -26,7 +36,7 @@ def nothing(session: SessionID) -> bool:
 
 
 def swept(tmp_path: Path, how: GcOptions) -> GcResult:
-    [place] = list_locations(site(tmp_path).base)
+    [place] = list_locations(snapshot_site(tmp_path).base)
     return collect_garbage(place, os.environ, how)
 
 
@@ -44,15 +54,15 @@ async def test_a_tracked_tree_is_the_one_git_would_write(tmp_path: Path) -> None
     write(root / ".gitignore", "*.log\n")
     write(root / "x.log", "x")
     (root / "link").symlink_to("nowhere")
-    as_repository(root)
-    async with open_desk(tmp_path) as desk:
-        tree = await desk.snapshots.track(SESSION)
+    init_repository(root)
+    async with open_snapshot_harness(tmp_path) as harness:
+        tree = await harness.snapshots.track(SESSION)
         assert tree == git(root, "rev-parse", "HEAD^{tree}")
-        assert await desk.snapshots.track(SESSION) == tree
+        assert await harness.snapshots.track(SESSION) == tree
         write(root / "new.txt", "new")
-        assert await desk.snapshots.track(SESSION) not in (tree, None)
+        assert await harness.snapshots.track(SESSION) not in (tree, None)
         (root / "new.txt").unlink()
-        assert await desk.snapshots.track(SESSION) == tree
+        assert await harness.snapshots.track(SESSION) == tree
 
 
 @pytest.mark.parametrize("kind", ["git", "no git"])
@@ -61,36 +71,36 @@ async def test_changes_between_trees_are_told_and_can_be_undone(tmp_path: Path, 
     write(root / "a.txt", "a\n")
     write(root / "b.txt", "b\n")
     if kind == "git":
-        as_repository(root)
-    async with open_desk(tmp_path) as desk:
-        tree = await desk.snapshots.track(SESSION)
+        init_repository(root)
+    async with open_snapshot_harness(tmp_path) as harness:
+        tree = await harness.snapshots.track(SESSION)
         assert tree is not None
         write(root / "a.txt", "changed\n")
         (root / "b.txt").unlink()
         write(root / "c d\n.txt", "c\n")
 
-        patch = await desk.snapshots.changes(tree)
+        patch = await harness.snapshots.changes(tree)
 
-        assert patch.files == tuple(str(desk.root / name) for name in ("a.txt", "b.txt", "c d\n.txt"))
-        done = await desk.snapshots.restore(RestorePlan(session=SESSION, patches=(patch,)))
-        assert set(desk.told(done).values()) == {"restored", "removed"}
-        assert (await desk.snapshots.changes(tree)).files == ()
+        assert patch.files == tuple(str(harness.root / name) for name in ("a.txt", "b.txt", "c d\n.txt"))
+        done = await harness.snapshots.restore(RestorePlan(session=SESSION, patches=(patch,)))
+        assert set(harness.told(done).values()) == {"restored", "removed"}
+        assert (await harness.snapshots.changes(tree)).files == ()
 
 
 async def test_a_process_goes_on_from_what_the_last_one_knew(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a\n")
-    async with open_desk(tmp_path) as desk:
-        first = await desk.snapshots.track(SESSION)
+    async with open_snapshot_harness(tmp_path) as harness:
+        first = await harness.snapshots.track(SESSION)
     write(root / "a.txt", "b\n")
-    async with open_desk(tmp_path) as desk:
-        second = await desk.snapshots.track(SESSION)
+    async with open_snapshot_harness(tmp_path) as harness:
+        second = await harness.snapshots.track(SESSION)
         assert first is not None
-        assert (await desk.snapshots.changes(first, second)).files == (str(desk.root / "a.txt"),)
+        assert (await harness.snapshots.changes(first, second)).files == (str(harness.root / "a.txt"),)
 
 
 async def test_two_checkouts_of_a_project_have_snapshots_of_their_own(tmp_path: Path) -> None:
-    at = site(tmp_path)
+    at = snapshot_site(tmp_path)
     one, two = (locate_snapshots(at.base, at.project, str(tmp_path / name)) for name in ("one", "two"))
     assert one.home != two.home
     (tmp_path / "one").mkdir()
@@ -106,16 +116,16 @@ async def test_diffs_are_told_file_by_file_and_as_text(tmp_path: Path) -> None:
     write(root / "a.txt", "one\ntwo\n")
     write(root / "b.bin", b"\0")
     write(root / "ü.txt", "u\n")
-    async with open_desk(tmp_path) as desk:
-        await desk.runs(
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.runs(
             "printf 'one\\n2\\n3\\n' > a.txt; printf '\\000\\001' > b.bin; rm ü.txt; echo n > n.txt"
         )
-        (patch,) = await desk.ends_its_step()
-        diffs = await desk.snapshots.diff(patch.hash, patch.until)
-        text = await desk.snapshots.diff_text(patch.hash, patch.until)
-        one = str(desk.root / "a.txt")
-        assert await desk.snapshots.diff(patch.hash, patch.until, [one]) == diffs[:1]
-        short = await desk.snapshots.diff_text(patch.hash, patch.until, [one])
+        (patch,) = await harness.ends_its_step()
+        diffs = await harness.snapshots.diff(patch.hash, patch.until)
+        text = await harness.snapshots.diff_text(patch.hash, patch.until)
+        one = str(harness.root / "a.txt")
+        assert await harness.snapshots.diff(patch.hash, patch.until, [one]) == diffs[:1]
+        short = await harness.snapshots.diff_text(patch.hash, patch.until, [one])
 
     assert diffs == (
         FileDiff(file="a.txt", before="one\ntwo\n", after="one\n2\n3\n", additions=2, deletions=1),
@@ -132,27 +142,27 @@ async def test_diffs_are_told_file_by_file_and_as_text(tmp_path: Path) -> None:
 async def test_many_patches_are_folded_into_one(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "0\n")
-    async with open_desk(tmp_path) as desk:
+    async with open_snapshot_harness(tmp_path) as harness:
         for number in range(1, 4):
-            await desk.writes("a.txt", f"{number}\n")
-            await desk.writes("passing.txt", f"{number}")
-            await desk.ends_its_step()
-        await desk.runs("rm passing.txt")
-        await desk.ends_its_step()
+            await harness.writes("a.txt", f"{number}\n")
+            await harness.writes("passing.txt", f"{number}")
+            await harness.ends_its_step()
+        await harness.runs("rm passing.txt")
+        await harness.ends_its_step()
 
-        folded = await desk.snapshots.fold(desk.patches)
-        diffs = await desk.snapshots.diff(folded.hash, folded.until)
+        folded = await harness.snapshots.fold(harness.patches)
+        diffs = await harness.snapshots.diff(folded.hash, folded.until)
 
-    assert folded.files == (str(desk.root / "a.txt"),)
+    assert folded.files == (str(harness.root / "a.txt"),)
     assert diffs == (FileDiff(file="a.txt", before="0\n", after="3\n", additions=1, deletions=1),)
 
 
 # --- room ---
 
 
-async def undone_work(desk: Desk, session: SessionID) -> Desk:
+async def undone_work(harness: SnapshotHarness, session: SessionID) -> SnapshotHarness:
     """A session that wrote something nobody else has."""
-    own = desk.sits(session)
+    own = harness.sits(session)
     await own.writes(f"{session}.bin", os.urandom(20_000))
     await own.ends_its_step()
     await own.writes(f"{session}.bin", b"")
@@ -162,13 +172,13 @@ async def undone_work(desk: Desk, session: SessionID) -> Desk:
 
 async def test_what_a_session_needs_is_kept_and_the_rest_goes(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.txt", "a\n")
-    async with open_desk(tmp_path, LARGE) as desk:
-        await desk.runs("echo agent > a.txt")
-        await desk.ends_its_step()
-        await (await undone_work(desk, OTHER)).snapshots.release(OTHER)
+    async with open_snapshot_harness(tmp_path, LARGE) as harness:
+        await harness.runs("echo agent > a.txt")
+        await harness.ends_its_step()
+        await (await undone_work(harness, OTHER)).snapshots.release(OTHER)
         for number in range(5):
-            write(desk.root / "b.bin", os.urandom(30_000 + number))
-            await desk.snapshots.track(SESSION)
+            write(harness.root / "b.bin", os.urandom(30_000 + number))
+            await harness.snapshots.track(SESSION)
     before = fingerprint(tmp_path / "data")
 
     told = swept(tmp_path, at_once(dry_run=True))
@@ -178,40 +188,40 @@ async def test_what_a_session_needs_is_kept_and_the_rest_goes(tmp_path: Path) ->
     assert told.before == done.before > 150_000
     assert abs(told.after - done.after) < 3000
     assert done.after < 40_000
-    async with open_desk(tmp_path, LARGE) as again:
-        again.patches = desk.patches
+    async with open_snapshot_harness(tmp_path, LARGE) as again:
+        again.patches = harness.patches
         assert again.told(await again.undoes()) == {"a.txt": "restored"}
 
 
 async def test_what_is_young_is_not_swept(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, LARGE) as desk:
-        await desk.writes("a.bin", os.urandom(9000))
-        await desk.writes("a.bin", b"")
-        await desk.ends_its_step()
-        await desk.snapshots.release(SESSION)
+    async with open_snapshot_harness(tmp_path, LARGE) as harness:
+        await harness.writes("a.bin", os.urandom(9000))
+        await harness.writes("a.bin", b"")
+        await harness.ends_its_step()
+        await harness.snapshots.release(SESSION)
     done = swept(tmp_path, GcOptions(is_alive=everything, now=now()))
     assert done.after == done.before
 
 
 async def test_sessions_that_are_gone_keep_nothing(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, LARGE) as desk:
-        await undone_work(desk, SESSION)
+    async with open_snapshot_harness(tmp_path, LARGE) as harness:
+        await undone_work(harness, SESSION)
     done = swept(tmp_path, at_once(is_alive=nothing))
     assert done.released == ((SESSION, "it is gone"),)
     assert done.after < 2000
 
 
 async def test_with_a_budget_the_oldest_session_goes_first(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, LARGE) as desk:
-        await undone_work(desk, OTHER)
-        new = await undone_work(desk, SESSION)
-        [place] = list_locations(site(tmp_path).base)
+    async with open_snapshot_harness(tmp_path, LARGE) as harness:
+        await undone_work(harness, OTHER)
+        new = await undone_work(harness, SESSION)
+        [place] = list_locations(snapshot_site(tmp_path).base)
         os.utime(f"{place.pins}/{OTHER}", ns=(0, 0))
     assert swept(tmp_path, at_once(budget=100_000)).released == ()
     done = swept(tmp_path, at_once(budget=25_000))
     assert done.released == ((OTHER, "the budget was exceeded"),)
     assert done.after <= 25_000
-    async with open_desk(tmp_path, LARGE) as again:
+    async with open_snapshot_harness(tmp_path, LARGE) as again:
         plan = RestorePlan(session=SESSION, patches=tuple(new.patches))
         assert [each.fate for each in (await again.snapshots.preview(plan)).fates] == ["removed"]
 
@@ -219,26 +229,29 @@ async def test_with_a_budget_the_oldest_session_goes_first(tmp_path: Path) -> No
 async def test_sweeping_while_a_session_works_takes_nothing_it_needs(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.txt", "a\n")
     write(tmp_path / "loom" / "b.txt", "b\n")
-    async with open_desk(tmp_path) as desk:
-        async with desk.snapshots.watch(SESSION), desk.snapshots.watch(SESSION, [str(desk.root / "b.txt")]):
-            write(desk.root / "a.txt", "command")
-            write(desk.root / "b.txt", "tool")
+    async with open_snapshot_harness(tmp_path) as harness:
+        async with (
+            harness.snapshots.watch(SESSION),
+            harness.snapshots.watch(SESSION, [str(harness.root / "b.txt")]),
+        ):
+            write(harness.root / "a.txt", "command")
+            write(harness.root / "b.txt", "tool")
             assert swept(tmp_path, at_once(is_alive=nothing)).skipped == ""
-        assert desk.told(await desk.undoes()) == {"a.txt": "restored", "b.txt": "restored"}
+        assert harness.told(await harness.undoes()) == {"a.txt": "restored", "b.txt": "restored"}
 
 
 async def test_many_files_are_packed_and_come_back_after_sweeping(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     for number in range(1200):
         write(root / f"{number}.txt", f"{number}\n")
-    async with open_desk(tmp_path, LARGE) as desk:
-        await desk.runs("for i in *.txt; do echo x >> $i; done")
-        await desk.ends_its_step()
+    async with open_snapshot_harness(tmp_path, LARGE) as harness:
+        await harness.runs("for i in *.txt; do echo x >> $i; done")
+        await harness.ends_its_step()
     swept(tmp_path, at_once())
     objects = [path for path in (tmp_path / "data").rglob("objects/??/*") if path.is_file()]
     assert len(objects) < 10
-    async with open_desk(tmp_path, LARGE) as again:
-        again.patches = desk.patches
+    async with open_snapshot_harness(tmp_path, LARGE) as again:
+        again.patches = harness.patches
         done = await again.undoes()
     assert set(again.told(done).values()) == {"restored"}
     assert (root / "1199.txt").read_text() == "1199\n"
@@ -246,23 +259,23 @@ async def test_many_files_are_packed_and_come_back_after_sweeping(tmp_path: Path
 
 async def test_a_directory_that_is_gone_keeps_only_what_its_sessions_need(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.bin", os.urandom(50_000))
-    async with open_desk(tmp_path, LARGE) as desk:
-        await desk.runs("echo 1 > b.txt")
-        await desk.ends_its_step()
+    async with open_snapshot_harness(tmp_path, LARGE) as harness:
+        await harness.runs("echo 1 > b.txt")
+        await harness.ends_its_step()
     shutil.rmtree(tmp_path / "loom")
-    [done] = collect_all(site(tmp_path).base, os.environ, at_once())
+    [done] = collect_all(snapshot_site(tmp_path).base, os.environ, at_once())
     assert done.after < 5000 < done.before
 
 
 async def test_pins_hold_trees_for_forks_and_refuse_what_is_no_name(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, LARGE) as desk:
-        own = await undone_work(desk, SESSION)
+    async with open_snapshot_harness(tmp_path, LARGE) as harness:
+        own = await undone_work(harness, SESSION)
         trees = [tree for patch in own.patches for tree in (patch.hash, patch.until)]
-        await desk.snapshots.pin(OTHER, [*trees, Tree("../../../evil")])
-        await desk.snapshots.pin(SessionID("../evil"), trees)
-        await desk.snapshots.release(SESSION)
+        await harness.snapshots.pin(OTHER, [*trees, Tree("../../../evil")])
+        await harness.snapshots.pin(SessionID("../evil"), trees)
+        await harness.snapshots.release(SESSION)
     size = swept(tmp_path, at_once()).after
     assert not [name for name in fingerprint(tmp_path) if "evil" in name]
-    async with open_desk(tmp_path, LARGE) as desk:
-        await desk.snapshots.unpin(OTHER, trees)
+    async with open_snapshot_harness(tmp_path, LARGE) as harness:
+        await harness.snapshots.unpin(OTHER, trees)
     assert swept(tmp_path, at_once()).after <= size

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from given.undoing import SESSION, Desk, files_below, open_desk, write
+from given.snapshot_harness import SESSION, SnapshotHarness, open_snapshot_harness, read_tree, write
 
 NAMES = ("a", "b", "d/a", "d/b", "d/e/f", "ignored.log", "ü\n")
 IGNORED = b"ignored.log"
@@ -66,7 +66,7 @@ def do(root: Path, act: Act, number: int) -> None:
 
 
 def look(root: Path) -> State:
-    return {name: found for name, found in files_below(root).items() if found[0] != "directory"}
+    return {name: found for name, found in read_tree(root).items() if found[0] != "directory"}
 
 
 class Memory:
@@ -99,27 +99,27 @@ async def play(where: Path, script: list[Act]) -> None:
         write(root / name, f"person {name}")
     write(root / ".gitignore", "*.log\n")
     memory = Memory(root)
-    async with open_desk(where) as desk:
+    async with open_snapshot_harness(where) as harness:
         for number, act in enumerate(script):
             before = look(root)
-            await turn(desk, act, number)
+            await turn(harness, act, number)
             memory.note(act, before, look(root))
         last = look(root)
-        done = await desk.undoes()
+        done = await harness.undoes()
         judge(memory, last, look(root))
-        await desk.redoes(done)
+        await harness.redoes(done)
         assert look(root) == last
 
 
-async def turn(desk: Desk, act: Act, number: int) -> None:
+async def turn(harness: SnapshotHarness, act: Act, number: int) -> None:
     if act.who == "person":
-        do(desk.root, act, number)
+        do(harness.root, act, number)
         return
-    files = [str(desk.root / act.name), str(desk.root / act.to)]
-    async with desk.snapshots.watch(SESSION, files if act.who == "tool" else None):
-        do(desk.root, act, number)
+    files = [str(harness.root / act.name), str(harness.root / act.to)]
+    async with harness.snapshots.watch(SESSION, files if act.who == "tool" else None):
+        do(harness.root, act, number)
     if act.ends:
-        await desk.ends_its_step()
+        await harness.ends_its_step()
 
 
 def judge(memory: Memory, last: State, found: State) -> None:

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from given.undoing import (
+from given.snapshot_harness import (
     SESSION,
-    SMALL,
-    as_repository,
-    files_below,
+    SMALL_LIMITS,
+    delete_objects,
     fingerprint,
-    forget_objects,
     git,
-    open_desk,
-    site,
+    init_repository,
+    open_snapshot_harness,
+    read_tree,
+    snapshot_site,
     write,
 )
 from weft.errors import SnapshotMissingError
@@ -48,27 +48,27 @@ async def test_the_persons_repository_is_only_read(tmp_path: Path) -> None:
     root, marker = tmp_path / "loom", tmp_path / "marker"
     write(root / "a.txt", "a\n")
     write(root / "b.txt", "b\n")
-    as_repository(root)
+    init_repository(root)
     write(root / "a.txt", "staged\n")
     git(root, "add", "a.txt")
     write(root / "a.txt", "staged, and changed\r\n")
     write(root / "untracked.txt", "u\n")
     write(root / ".gitattributes", "* filter=lfs text eol=crlf diff=odd ident working-tree-encoding=UTF-16\n")
     hostile(root, marker)
-    before, files = fingerprint(root / ".git"), files_below(root)
+    before, files = fingerprint(root / ".git"), read_tree(root)
 
-    async with open_desk(tmp_path) as desk:
-        await desk.snapshots.track(SESSION)
-        async with desk.snapshots.watch(SESSION):
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.snapshots.track(SESSION)
+        async with harness.snapshots.watch(SESSION):
             write(root / "a.txt", "agent\r\n$Id$\n")
             write(root / "b.txt", "agent\n")
             (root / "untracked.txt").unlink()
-        (patch,) = await desk.ends_its_step()
-        assert len(await desk.snapshots.diff(patch.hash, patch.until)) == 3
-        assert await desk.snapshots.diff_text(patch.hash, patch.until)
-        await desk.undoes()
+        (patch,) = await harness.ends_its_step()
+        assert len(await harness.snapshots.diff(patch.hash, patch.until)) == 3
+        assert await harness.snapshots.diff_text(patch.hash, patch.until)
+        await harness.undoes()
 
-    assert files_below(root) == files
+    assert read_tree(root) == files
     assert fingerprint(root / ".git") == before
     assert not marker.exists()
 
@@ -76,7 +76,7 @@ async def test_the_persons_repository_is_only_read(tmp_path: Path) -> None:
 async def test_the_environment_does_not_lead_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elsewhere = as_repository(tmp_path / "elsewhere")
+    elsewhere = init_repository(tmp_path / "elsewhere")
     before = fingerprint(elsewhere)
     monkeypatch.setenv("GIT_DIR", str(elsewhere / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(elsewhere / ".git" / "index"))
@@ -86,9 +86,9 @@ async def test_the_environment_does_not_lead_elsewhere(
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "true")
     write(tmp_path / "loom" / "a.txt", "a\r\n")
 
-    async with open_desk(tmp_path) as desk:
-        await desk.runs(lambda: write(desk.root / "a.txt", "agent"))
-        await desk.undoes()
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.runs(lambda: write(harness.root / "a.txt", "agent"))
+        await harness.undoes()
 
     assert (tmp_path / "loom" / "a.txt").read_bytes() == b"a\r\n"
     assert fingerprint(elsewhere) == before
@@ -98,51 +98,51 @@ async def test_what_is_only_borrowed_is_ours_once_it_changed(tmp_path: Path) -> 
     root = tmp_path / "loom"
     for number in range(300):
         write(root / f"{number}.txt", f"{number}\n" * 50)
-    as_repository(root)
+    init_repository(root)
 
-    async with open_desk(tmp_path) as desk:
-        await desk.runs("rm *.txt; git checkout -q --orphan other; echo x > 0.txt")
-        await desk.ends_its_step()
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.runs("rm *.txt; git checkout -q --orphan other; echo x > 0.txt")
+        await harness.ends_its_step()
         shutil.rmtree(root / ".git")
-        done = await desk.undoes()
+        done = await harness.undoes()
 
-    assert set(desk.told(done).values()) == {"restored"}
+    assert set(harness.told(done).values()) == {"restored"}
     assert (root / "299.txt").read_text() == "299\n" * 50
 
 
 async def test_what_the_repository_forgot_is_stored_at_the_next_opening(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "from a stash\n")
-    as_repository(root)
-    async with open_desk(tmp_path) as desk:
-        await desk.runs("true")
+    init_repository(root)
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.runs("true")
     shutil.rmtree(root / ".git" / "objects")
     git(root, "init", "-q")
 
-    async with open_desk(tmp_path) as desk:
-        await desk.runs("echo agent > a.txt")
-        assert desk.told(await desk.undoes()) == {"a.txt": "restored"}
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.runs("echo agent > a.txt")
+        assert harness.told(await harness.undoes()) == {"a.txt": "restored"}
     assert (root / "a.txt").read_text() == "from a stash\n"
 
 
 async def test_repositories_within_are_not_entered_and_told_of(tmp_path: Path) -> None:
     root = tmp_path / "loom"
-    library = as_repository(tmp_path / "library")
+    library = init_repository(tmp_path / "library")
     write(root / "a.txt", "a")
     write(root / "nested" / "inner.txt", "inner")
-    as_repository(root / "nested")
-    as_repository(root)
+    init_repository(root / "nested")
+    init_repository(root)
     git(root, "submodule", "add", "-q", str(library), "module")
     write(root / "module" / "own.txt", "own")
     before = fingerprint(root / "nested" / ".git")
 
-    async with open_desk(tmp_path) as desk:
-        await desk.runs("echo agent > nested/inner.txt; echo agent > a.txt")
-        done = await desk.undoes()
-        assert desk.told(done) == {"a.txt": "restored", "nested": "uncovered"}
-        assert desk.reason(done, "nested") == "it is a nested repository"
-        await desk.runs("echo agent > module/own.txt")
-        assert desk.told(await desk.undoes())["module"] == "uncovered"
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.runs("echo agent > nested/inner.txt; echo agent > a.txt")
+        done = await harness.undoes()
+        assert harness.told(done) == {"a.txt": "restored", "nested": "uncovered"}
+        assert harness.reason(done, "nested") == "it is a nested repository"
+        await harness.runs("echo agent > module/own.txt")
+        assert harness.told(await harness.undoes())["module"] == "uncovered"
 
     assert fingerprint(root / "nested" / ".git") == before
     assert (root / "nested" / "inner.txt").read_text() == "agent\n"
@@ -150,10 +150,10 @@ async def test_repositories_within_are_not_entered_and_told_of(tmp_path: Path) -
 
 async def test_a_file_in_a_repository_within_that_a_tool_names_is_covered(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "nested" / "inner.txt", "inner")
-    as_repository(tmp_path / "loom" / "nested")
-    async with open_desk(tmp_path) as desk:
-        await desk.writes("nested/inner.txt", "agent")
-        assert desk.told(await desk.undoes()) == {"nested/inner.txt": "restored"}
+    init_repository(tmp_path / "loom" / "nested")
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.writes("nested/inner.txt", "agent")
+        assert harness.told(await harness.undoes()) == {"nested/inner.txt": "restored"}
     assert (tmp_path / "loom" / "nested" / "inner.txt").read_text() == "inner"
 
 
@@ -163,30 +163,30 @@ async def test_large_files_are_told_of_and_left_alone(tmp_path: Path) -> None:
     write(root / "grows.txt", "small")
     write(root / "still.bin", b"y" * 5000)
 
-    async with open_desk(tmp_path) as desk:
-        await desk.runs(
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.runs(
             lambda: (write(root / "large.bin", b"z" * 5000), write(root / "grows.txt", b"g" * 2000))
         )
-        await desk.writes("new.bin", b"n" * 2000)
-        await desk.runs("rm large.bin; echo small > grows.txt")
-        done = await desk.undoes()
+        await harness.writes("new.bin", b"n" * 2000)
+        await harness.runs("rm large.bin; echo small > grows.txt")
+        done = await harness.undoes()
 
-    assert desk.told(done) == {"grows.txt": "uncovered", "large.bin": "uncovered", "new.bin": "uncovered"}
-    assert desk.reason(done, "large.bin") == "it exceeds the size limit for one file"
+    assert harness.told(done) == {"grows.txt": "uncovered", "large.bin": "uncovered", "new.bin": "uncovered"}
+    assert harness.reason(done, "large.bin") == "it exceeds the size limit for one file"
     assert (root / "grows.txt").read_text() == "small\n"
 
 
 async def test_files_outside_are_told_of(tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
-    async with open_desk(tmp_path) as desk:
-        await desk.writes("../outside.txt", "agent")
-        await desk.writes(".git/config", "agent")
-        plan = await desk.plan()
-        done = await desk.snapshots.restore(plan)
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.writes("../outside.txt", "agent")
+        await harness.writes(".git/config", "agent")
+        plan = await harness.plan()
+        done = await harness.snapshots.restore(plan)
 
     assert [(each.file, each.fate, each.reason) for each in done.fates] == [
-        (f"{desk.root}/../outside.txt", "uncovered", "it lies outside the project"),
-        (f"{desk.root}/.git/config", "uncovered", "it lies outside the project"),
+        (f"{harness.root}/../outside.txt", "uncovered", "it lies outside the project"),
+        (f"{harness.root}/.git/config", "uncovered", "it lies outside the project"),
     ]
     assert outside.read_text() == "agent"
 
@@ -194,9 +194,9 @@ async def test_files_outside_are_told_of(tmp_path: Path) -> None:
 async def test_a_tool_that_comes_through_a_link_changes_what_the_link_leads_to(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "real" / "a.txt", "a")
     (tmp_path / "loom" / "way").symlink_to("real")
-    async with open_desk(tmp_path) as desk:
-        await desk.writes("way/a.txt", "agent")
-        assert desk.told(await desk.undoes()) == {"real/a.txt": "restored"}
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.writes("way/a.txt", "agent")
+        assert harness.told(await harness.undoes()) == {"real/a.txt": "restored"}
     assert (tmp_path / "loom" / "real" / "a.txt").read_text() == "a"
 
 
@@ -205,33 +205,33 @@ async def test_a_missing_snapshot_refuses_and_changes_nothing(tmp_path: Path, lo
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
     write(root / "b.txt", "b")
-    async with open_desk(tmp_path) as desk:
-        await desk.runs("echo agent > a.txt; echo agent > b.txt; echo new > new.txt")
-        plan = await desk.plan()
-        before = files_below(root)
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.runs("echo agent > a.txt; echo agent > b.txt; echo new > new.txt")
+        plan = await harness.plan()
+        before = read_tree(root)
         if lost == "all":
-            forget_objects(tmp_path)
+            delete_objects(tmp_path)
         else:
             (tmp_path / "data").rglob("2e65efe2a145dda7ee51d1741299f848e5bf752e"[2:]).__next__().unlink()
 
-        told = await desk.snapshots.preview(plan)
+        told = await harness.snapshots.preview(plan)
         with pytest.raises(SnapshotMissingError, match="nothing was changed"):
-            await desk.snapshots.restore(plan)
+            await harness.snapshots.restore(plan)
 
-    assert desk.told(told)["a.txt"] == "missing"
-    assert files_below(root) == before
+    assert harness.told(told)["a.txt"] == "missing"
+    assert read_tree(root) == before
 
 
 async def test_a_damaged_object_is_a_missing_one(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
-    async with open_desk(tmp_path) as desk:
-        await desk.runs("echo agent > a.txt")
-        plan = await desk.plan()
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.runs("echo agent > a.txt")
+        plan = await harness.plan()
         for path in (tmp_path / "data").rglob("objects/??/*"):
             path.write_bytes(path.read_bytes()[:-3])
         with pytest.raises(SnapshotMissingError):
-            await desk.snapshots.restore(plan)
+            await harness.snapshots.restore(plan)
     assert (root / "a.txt").read_text() == "agent\n"
 
 
@@ -239,11 +239,11 @@ async def test_one_file_can_be_restored_though_another_is_missing(tmp_path: Path
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
     write(root / "b.txt", "b")
-    async with open_desk(tmp_path) as desk:
-        await desk.runs("echo agent > a.txt; echo agent > b.txt")
-        await desk.ends_its_step()
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.runs("echo agent > a.txt; echo agent > b.txt")
+        await harness.ends_its_step()
         (tmp_path / "data").rglob("2e65efe2a145dda7ee51d1741299f848e5bf752e"[2:]).__next__().unlink()
-        assert desk.told(await desk.undoes("b.txt")) == {"b.txt": "restored"}
+        assert harness.told(await harness.undoes("b.txt")) == {"b.txt": "restored"}
     assert (root / "b.txt").read_text() == "b"
 
 
@@ -251,20 +251,20 @@ async def test_a_restoring_that_could_not_be_stored_is_rolled_back(tmp_path: Pat
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
     write(root / "d" / "b.txt", "b")
-    async with open_desk(tmp_path) as desk:
-        await desk.runs("echo agent > a.txt; rm -r d; mkdir n; echo new > n/new.txt")
-        plan = await desk.plan()
-        before = files_below(root)
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.runs("echo agent > a.txt; rm -r d; mkdir n; echo new > n/new.txt")
+        plan = await harness.plan()
+        before = read_tree(root)
 
         async def restore_and_fail() -> None:
-            async with desk.snapshots.restoring(plan):
+            async with harness.snapshots.restoring(plan):
                 assert (root / "a.txt").read_text() == "a"
                 raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
             await restore_and_fail()
-        assert files_below(root) == before
-        assert desk.told(await desk.undoes()) == {
+        assert read_tree(root) == before
+        assert harness.told(await harness.undoes()) == {
             "a.txt": "restored",
             "d/b.txt": "restored",
             "n/new.txt": "removed",
@@ -278,9 +278,9 @@ async def test_the_home_directory_is_not_looked_through(tmp_path: Path) -> None:
     home = tmp_path / "loom"
     write(home / "a.txt", "a")
     at = SnapshotSite(
-        root=str(home), project=site(tmp_path).project, base=str(tmp_path / "data"), home=str(home)
+        root=str(home), project=snapshot_site(tmp_path).project, base=str(tmp_path / "data"), home=str(home)
     )
-    async with open_snapshots(at, os.environ, SMALL) as snapshots:
+    async with open_snapshots(at, os.environ, SMALL_LIMITS) as snapshots:
         assert snapshots.coverage().extent == "announced"
         async with snapshots.watch(SESSION):
             write(home / "a.txt", "command")
@@ -298,22 +298,22 @@ async def test_without_git_what_tools_announce_is_covered(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     write(tmp_path / "loom" / "a.txt", "a")
-    async with open_desk(tmp_path) as desk:
-        await desk.writes("a.txt", "tool")
-        await desk.runs(lambda: write(desk.root / "b.txt", "command"))
-        done = await desk.undoes()
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.writes("a.txt", "tool")
+        await harness.runs(lambda: write(harness.root / "b.txt", "command"))
+        done = await harness.undoes()
 
-    assert desk.told(done) == {".": "uncovered", "a.txt": "restored"}
-    assert "git" in desk.snapshots.coverage().reason
+    assert harness.told(done) == {".": "uncovered", "a.txt": "restored"}
+    assert "git" in harness.snapshots.coverage().reason
 
 
 async def test_switched_off_nothing_is_kept_and_what_was_kept_can_be_undone(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
-    async with open_desk(tmp_path) as desk:
-        await desk.writes("a.txt", "agent")
-        plan = await desk.plan()
-    async with open_snapshots(site(tmp_path), os.environ, off=True) as snapshots:
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.writes("a.txt", "agent")
+        plan = await harness.plan()
+    async with open_snapshots(snapshot_site(tmp_path), os.environ, off=True) as snapshots:
         assert snapshots.coverage() == Coverage(extent="none", reason="snapshots are switched off")
         async with snapshots.watch(SESSION), snapshots.watch(SESSION, [str(root / "b.txt")]):
             write(root / "b.txt", "b")
@@ -340,32 +340,32 @@ async def test_no_more_is_kept_than_there_is_room_for(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", os.urandom(500))
     write(root / "b.txt", os.urandom(500))
-    async with open_desk(tmp_path, SnapshotLimits(max_bytes=700, max_file_bytes=1000)) as desk:
-        await desk.writes("a.txt", "tool")
-        await desk.writes("b.txt", "tool")
-        done = await desk.undoes()
-    assert desk.told(done) == {"a.txt": "restored", "b.txt": "uncovered"}
-    assert desk.reason(done, "b.txt") == "the space for snapshots is used up"
+    async with open_snapshot_harness(tmp_path, SnapshotLimits(max_bytes=700, max_file_bytes=1000)) as harness:
+        await harness.writes("a.txt", "tool")
+        await harness.writes("b.txt", "tool")
+        done = await harness.undoes()
+    assert harness.told(done) == {"a.txt": "restored", "b.txt": "uncovered"}
+    assert harness.reason(done, "b.txt") == "the space for snapshots is used up"
 
 
 async def test_a_command_does_not_wait_longer_than_it_is_told_to(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.txt", "a")
-    async with open_desk(tmp_path, SnapshotLimits(wait_seconds=0.0)) as desk:
-        await desk.runs("echo agent > a.txt")
-        (patch,) = await desk.ends_its_step()
+    async with open_snapshot_harness(tmp_path, SnapshotLimits(wait_seconds=0.0)) as harness:
+        await harness.runs("echo agent > a.txt")
+        (patch,) = await harness.ends_its_step()
     assert patch.files == ()
     [told] = patch.uncovered
-    assert told == Uncovered(file=str(desk.root), reason="the first scan of the files took too long")
+    assert told == Uncovered(file=str(harness.root), reason="the first scan of the files took too long")
 
 
 async def test_a_cancelled_command_is_still_looked_at(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.txt", "a")
-    async with open_desk(tmp_path) as desk:
+    async with open_snapshot_harness(tmp_path) as harness:
         began = asyncio.Event()
 
         async def command() -> None:
-            async with desk.snapshots.watch(SESSION):
-                write(desk.root / "a.txt", "agent")
+            async with harness.snapshots.watch(SESSION):
+                write(harness.root / "a.txt", "agent")
                 began.set()
                 await asyncio.Event().wait()
 
@@ -374,14 +374,14 @@ async def test_a_cancelled_command_is_still_looked_at(tmp_path: Path) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert desk.told(await desk.undoes()) == {"a.txt": "restored"}
+        assert harness.told(await harness.undoes()) == {"a.txt": "restored"}
 
 
 async def test_leaving_ends_a_first_look_that_is_still_going_on(tmp_path: Path) -> None:
     for number in range(2000):
         write(tmp_path / "loom" / f"{number % 50}" / f"{number}.txt", str(number))
-    async with open_desk(tmp_path) as desk:
-        desk.snapshots.begin()
+    async with open_snapshot_harness(tmp_path) as harness:
+        harness.snapshots.begin()
     assert list((tmp_path / "data").rglob("live/*")) == []
 
 
@@ -391,9 +391,9 @@ async def test_unreadable_files_do_not_spoil_the_rest(tmp_path: Path) -> None:
     write(root / "secret.txt", "s")
     os.mkfifo(root / "pipe")
     (root / "secret.txt").chmod(0)
-    async with open_desk(tmp_path) as desk:
-        await desk.runs("echo agent > a.txt")
-        assert desk.told(await desk.undoes()) == {"a.txt": "restored"}
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.runs("echo agent > a.txt")
+        assert harness.told(await harness.undoes()) == {"a.txt": "restored"}
 
 
 async def test_our_own_data_inside_the_directory_is_not_looked_at(tmp_path: Path) -> None:
@@ -401,9 +401,12 @@ async def test_our_own_data_inside_the_directory_is_not_looked_at(tmp_path: Path
     data = root / "odd [data]* dir"
     write(root / "a.txt", "a")
     at = SnapshotSite(
-        root=str(root), project=site(tmp_path).project, base=str(data / "snapshot"), avoid=(str(data),)
+        root=str(root),
+        project=snapshot_site(tmp_path).project,
+        base=str(data / "snapshot"),
+        avoid=(str(data),),
     )
-    async with open_snapshots(at, os.environ, SMALL) as snapshots:
+    async with open_snapshots(at, os.environ, SMALL_LIMITS) as snapshots:
         async with snapshots.watch(SESSION):
             write(root / "b.txt", "agent")
             write(data / "storage" / "session.json", "ours")
@@ -419,9 +422,12 @@ async def test_a_worktree_is_looked_at_though_it_lies_in_our_own_data(tmp_path: 
     root = data / "worktree" / "x"
     write(root / "a.txt", "a")
     at = SnapshotSite(
-        root=str(root), project=site(tmp_path).project, base=str(data / "snapshot"), avoid=(str(data),)
+        root=str(root),
+        project=snapshot_site(tmp_path).project,
+        base=str(data / "snapshot"),
+        avoid=(str(data),),
     )
-    async with open_snapshots(at, os.environ, SMALL) as snapshots:
+    async with open_snapshots(at, os.environ, SMALL_LIMITS) as snapshots:
         async with snapshots.watch(SESSION, [str(root / "a.txt")]):
             write(root / "a.txt", "agent")
         (patch,) = await snapshots.take(SESSION)
@@ -431,12 +437,12 @@ async def test_a_worktree_is_looked_at_though_it_lies_in_our_own_data(tmp_path: 
 async def test_what_the_person_has_git_ignore_everywhere_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = as_repository(tmp_path / "loom")
+    root = init_repository(tmp_path / "loom")
     write(root / ".git" / "info" / "exclude", "private.txt\n")
     write(tmp_path / "ignored", "*.swp\n")
     write(tmp_path / "gitconfig", f"[core]\n\texcludesFile = {tmp_path / 'ignored'}\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
-    async with open_desk(tmp_path) as desk:
-        await desk.runs("echo 1 > private.txt; echo 2 > a.swp; echo 3 > b.txt")
-        (patch,) = await desk.ends_its_step()
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.runs("echo 1 > private.txt; echo 2 > a.swp; echo 3 > b.txt")
+        (patch,) = await harness.ends_its_step()
     assert patch.files == (str(root.resolve() / "b.txt"),)

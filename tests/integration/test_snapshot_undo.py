@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from given.undoing import OTHER, Desk, as_repository, files_below, git, open_desk, write
+from given.snapshot_harness import (
+    OTHER,
+    SnapshotHarness,
+    git,
+    init_repository,
+    open_snapshot_harness,
+    read_tree,
+    write,
+)
 
 START = {
     "a.txt": b"one\ntwo\n",
@@ -21,15 +29,15 @@ START = {
 
 
 @pytest.fixture(params=["git", "no git"])
-async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
+async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SnapshotHarness]:
     root = tmp_path / "loom"
     for name, content in START.items():
         write(root / name, content)
     (root / "run.sh").chmod(0o755)
     (root / "link").symlink_to("a.txt")
     if request.param == "git":
-        as_repository(root)
-    async with open_desk(tmp_path) as found:
+        init_repository(root)
+    async with open_snapshot_harness(tmp_path) as found:
         yield found
 
 
@@ -66,305 +74,315 @@ newline'; printf q > 'quo"te'"'"; printf t > 'tab\there'; printf s > ' space '; 
 
 
 @pytest.mark.parametrize("command", ALONE.values(), ids=ALONE)
-async def test_what_a_command_did_is_undone_and_redone_exactly(desk: Desk, command: str) -> None:
-    before = files_below(desk.root)
-    await desk.runs(command)
-    changed = files_below(desk.root)
+async def test_what_a_command_did_is_undone_and_redone_exactly(
+    harness: SnapshotHarness, command: str
+) -> None:
+    before = read_tree(harness.root)
+    await harness.runs(command)
+    changed = read_tree(harness.root)
 
-    done = await desk.undoes()
+    done = await harness.undoes()
 
-    assert files_below(desk.root) == before
-    assert set(desk.told(done).values()) <= {"restored", "removed"}
-    await desk.redoes(done)
-    assert files_below(desk.root) == changed
-
-
-async def test_what_a_tool_wrote_is_undone_and_redone_exactly(desk: Desk) -> None:
-    before = files_below(desk.root)
-    await desk.writes("a.txt", "agent\n")
-    await desk.writes("new/deep/b.txt", b"\r\n\0")
-    await desk.writes("kept.log", "agent\n")
-    changed = files_below(desk.root)
-
-    done = await desk.undoes()
-
-    assert desk.told(done) == {"a.txt": "restored", "kept.log": "restored", "new/deep/b.txt": "removed"}
-    assert files_below(desk.root) == before
-    await desk.redoes(done)
-    assert files_below(desk.root) == changed
+    assert read_tree(harness.root) == before
+    assert set(harness.told(done).values()) <= {"restored", "removed"}
+    await harness.redoes(done)
+    assert read_tree(harness.root) == changed
 
 
-async def test_names_that_are_no_text_are_undone_and_can_be_told(desk: Desk) -> None:
-    before = files_below(desk.root)
-    odd = os.path.join(os.fsencode(desk.root), b"bad\xff\xfename")
+async def test_what_a_tool_wrote_is_undone_and_redone_exactly(harness: SnapshotHarness) -> None:
+    before = read_tree(harness.root)
+    await harness.writes("a.txt", "agent\n")
+    await harness.writes("new/deep/b.txt", b"\r\n\0")
+    await harness.writes("kept.log", "agent\n")
+    changed = read_tree(harness.root)
+
+    done = await harness.undoes()
+
+    assert harness.told(done) == {"a.txt": "restored", "kept.log": "restored", "new/deep/b.txt": "removed"}
+    assert read_tree(harness.root) == before
+    await harness.redoes(done)
+    assert read_tree(harness.root) == changed
+
+
+async def test_names_that_are_no_text_are_undone_and_can_be_told(harness: SnapshotHarness) -> None:
+    before = read_tree(harness.root)
+    odd = os.path.join(os.fsencode(harness.root), b"bad\xff\xfename")
 
     def act() -> None:
         with open(odd, "wb") as file:
             file.write(b"x")
 
-    await desk.runs(act)
-    (patch,) = await desk.ends_its_step()
+    await harness.runs(act)
+    (patch,) = await harness.ends_its_step()
 
-    assert patch.files == (f"{desk.root}/bad\\xff\\xfename",)
-    done = await desk.undoes()
+    assert patch.files == (f"{harness.root}/bad\\xff\\xfename",)
+    done = await harness.undoes()
     assert [(each.file, each.fate) for each in done.fates] == [(patch.files[0], "removed")]
-    assert files_below(desk.root) == before
+    assert read_tree(harness.root) == before
 
 
-async def test_permissions_come_back_when_a_file_was_deleted(desk: Desk) -> None:
-    (desk.root / "a.txt").chmod(0o600)
-    (desk.root / "run.sh").chmod(0o700)
-    await desk.runs("true")
-    await desk.ends_its_step()
-    before = files_below(desk.root)
+async def test_permissions_come_back_when_a_file_was_deleted(harness: SnapshotHarness) -> None:
+    (harness.root / "a.txt").chmod(0o600)
+    (harness.root / "run.sh").chmod(0o700)
+    await harness.runs("true")
+    await harness.ends_its_step()
+    before = read_tree(harness.root)
 
-    await desk.runs("rm a.txt run.sh")
-    await desk.undoes()
+    await harness.runs("rm a.txt run.sh")
+    await harness.undoes()
 
-    assert files_below(desk.root) == before
-
-
-async def test_a_file_the_agent_edits_keeps_its_permissions(desk: Desk) -> None:
-    (desk.root / "a.txt").chmod(0o640)
-    before = files_below(desk.root)
-    await desk.writes("a.txt", "agent")
-    (desk.root / "a.txt").chmod(0o600)
-
-    await desk.undoes()
-
-    assert files_below(desk.root) == before | {b"a.txt": ("0o600", START["a.txt"])}
+    assert read_tree(harness.root) == before
 
 
-async def test_an_ignored_file_that_a_tool_touched_is_watched_from_then_on(desk: Desk) -> None:
-    before = files_below(desk.root)
-    await desk.writes("kept.log", "tool\n")
-    await desk.runs("echo command >> kept.log")
+async def test_a_file_the_agent_edits_keeps_its_permissions(harness: SnapshotHarness) -> None:
+    (harness.root / "a.txt").chmod(0o640)
+    before = read_tree(harness.root)
+    await harness.writes("a.txt", "agent")
+    (harness.root / "a.txt").chmod(0o600)
 
-    done = await desk.undoes()
+    await harness.undoes()
 
-    assert desk.told(done) == {"kept.log": "restored"}
-    assert files_below(desk.root) == before
+    assert read_tree(harness.root) == before | {b"a.txt": ("0o600", START["a.txt"])}
 
 
-async def test_an_empty_directory_of_the_person_stays(desk: Desk) -> None:
-    (desk.root / "mine" / "empty").mkdir(parents=True)
-    before = files_below(desk.root)
-    await desk.runs("echo x > mine/empty/x; mkdir mine/made; echo y > mine/made/y")
-    await desk.writes("mine/empty/z", "z")
+async def test_an_ignored_file_that_a_tool_touched_is_watched_from_then_on(harness: SnapshotHarness) -> None:
+    before = read_tree(harness.root)
+    await harness.writes("kept.log", "tool\n")
+    await harness.runs("echo command >> kept.log")
 
-    await desk.undoes()
+    done = await harness.undoes()
 
-    assert files_below(desk.root) == before
+    assert harness.told(done) == {"kept.log": "restored"}
+    assert read_tree(harness.root) == before
+
+
+async def test_an_empty_directory_of_the_person_stays(harness: SnapshotHarness) -> None:
+    (harness.root / "mine" / "empty").mkdir(parents=True)
+    before = read_tree(harness.root)
+    await harness.runs("echo x > mine/empty/x; mkdir mine/made; echo y > mine/made/y")
+    await harness.writes("mine/empty/z", "z")
+
+    await harness.undoes()
+
+    assert read_tree(harness.root) == before
 
 
 # --- the person, too ---
 
 
-async def test_what_the_person_changed_afterwards_is_kept_and_told(desk: Desk) -> None:
-    await desk.runs("echo agent > a.txt; echo agent > b.bin; echo new > new.txt; rm deep/in/c.txt")
-    await desk.ends_its_step()
-    write(desk.root / "a.txt", "person\n")
-    write(desk.root / "new.txt", "person\n")
-    write(desk.root / "deep/in/c.txt", "person\n")
-    write(desk.root / "own.txt", "person\n")
+async def test_what_the_person_changed_afterwards_is_kept_and_told(harness: SnapshotHarness) -> None:
+    await harness.runs("echo agent > a.txt; echo agent > b.bin; echo new > new.txt; rm deep/in/c.txt")
+    await harness.ends_its_step()
+    write(harness.root / "a.txt", "person\n")
+    write(harness.root / "new.txt", "person\n")
+    write(harness.root / "deep/in/c.txt", "person\n")
+    write(harness.root / "own.txt", "person\n")
 
-    done = await desk.undoes()
+    done = await harness.undoes()
 
-    assert desk.told(done) == {
+    assert harness.told(done) == {
         "a.txt": "kept",
         "b.bin": "restored",
         "deep/in/c.txt": "kept",
         "new.txt": "kept",
     }
-    assert desk.reason(done, "a.txt") == "you changed it since"
+    assert harness.reason(done, "a.txt") == "you changed it since"
     for name in ("a.txt", "new.txt", "deep/in/c.txt", "own.txt"):
-        assert (desk.root / name).read_text() == "person\n"
-    assert (desk.root / "b.bin").read_bytes() == START["b.bin"]
+        assert (harness.root / name).read_text() == "person\n"
+    assert (harness.root / "b.bin").read_bytes() == START["b.bin"]
 
 
-async def test_what_the_person_changed_before_is_what_comes_back(desk: Desk) -> None:
-    await desk.runs("echo first > b.bin")
-    write(desk.root / "a.txt", "person\n")
-    await desk.runs("echo agent > a.txt")
+async def test_what_the_person_changed_before_is_what_comes_back(harness: SnapshotHarness) -> None:
+    await harness.runs("echo first > b.bin")
+    write(harness.root / "a.txt", "person\n")
+    await harness.runs("echo agent > a.txt")
 
-    await desk.undoes()
+    await harness.undoes()
 
-    assert (desk.root / "a.txt").read_text() == "person\n"
-    assert (desk.root / "b.bin").read_bytes() == START["b.bin"]
+    assert (harness.root / "a.txt").read_text() == "person\n"
+    assert (harness.root / "b.bin").read_bytes() == START["b.bin"]
 
 
 @pytest.mark.parametrize("by", ["tool", "command"])
-async def test_what_the_person_changed_between_two_changes_is_where_it_ends(desk: Desk, by: str) -> None:
+async def test_what_the_person_changed_between_two_changes_is_where_it_ends(
+    harness: SnapshotHarness, by: str
+) -> None:
     async def agent(text: str) -> None:
         if by == "tool":
-            await desk.writes("a.txt", text)
+            await harness.writes("a.txt", text)
         else:
-            await desk.runs(lambda: write(desk.root / "a.txt", text))
+            await harness.runs(lambda: write(harness.root / "a.txt", text))
 
     await agent("agent 1")
-    write(desk.root / "a.txt", "person")
+    write(harness.root / "a.txt", "person")
     await agent("agent 2")
     await agent("agent 3")
 
-    done = await desk.undoes()
+    done = await harness.undoes()
 
-    assert (desk.root / "a.txt").read_text() == "person"
-    assert desk.fate(done, "a.txt").fate == "restored"
-    assert desk.reason(done, "a.txt") == "it is as you left it between two changes of the agent"
-    await desk.redoes(done)
-    assert (desk.root / "a.txt").read_text() == "agent 3"
-
-
-async def test_what_the_person_changed_elsewhere_during_the_step_is_not_the_agents(desk: Desk) -> None:
-    await desk.writes("a.txt", "agent")
-    write(desk.root / "b.bin", "person")
-    write(desk.root / "mine.txt", "person")
-    await desk.runs("echo agent > run.sh")
-
-    done = await desk.undoes()
-
-    assert desk.told(done) == {"a.txt": "restored", "run.sh": "restored"}
-    assert (desk.root / "b.bin").read_text() == (desk.root / "mine.txt").read_text() == "person"
+    assert (harness.root / "a.txt").read_text() == "person"
+    assert harness.fate(done, "a.txt").fate == "restored"
+    assert harness.reason(done, "a.txt") == "it is as you left it between two changes of the agent"
+    await harness.redoes(done)
+    assert (harness.root / "a.txt").read_text() == "agent 3"
 
 
-async def test_what_the_person_took_back_by_hand_is_unchanged(desk: Desk) -> None:
-    before = files_below(desk.root)
-    await desk.runs("echo agent > a.txt; echo agent > new.txt")
-    await desk.ends_its_step()
-    write(desk.root / "a.txt", START["a.txt"])
-    (desk.root / "new.txt").unlink()
+async def test_what_the_person_changed_elsewhere_during_the_step_is_not_the_agents(
+    harness: SnapshotHarness,
+) -> None:
+    await harness.writes("a.txt", "agent")
+    write(harness.root / "b.bin", "person")
+    write(harness.root / "mine.txt", "person")
+    await harness.runs("echo agent > run.sh")
 
-    done = await desk.undoes()
+    done = await harness.undoes()
 
-    assert desk.told(done) == {"a.txt": "unchanged", "new.txt": "unchanged"}
+    assert harness.told(done) == {"a.txt": "restored", "run.sh": "restored"}
+    assert (harness.root / "b.bin").read_text() == (harness.root / "mine.txt").read_text() == "person"
+
+
+async def test_what_the_person_took_back_by_hand_is_unchanged(harness: SnapshotHarness) -> None:
+    before = read_tree(harness.root)
+    await harness.runs("echo agent > a.txt; echo agent > new.txt")
+    await harness.ends_its_step()
+    write(harness.root / "a.txt", START["a.txt"])
+    (harness.root / "new.txt").unlink()
+
+    done = await harness.undoes()
+
+    assert harness.told(done) == {"a.txt": "unchanged", "new.txt": "unchanged"}
     assert done.undo is None
-    assert files_below(desk.root) == before
+    assert read_tree(harness.root) == before
 
 
-async def test_what_the_person_changed_between_undo_and_redo_is_kept(desk: Desk) -> None:
-    await desk.runs("echo agent > a.txt; echo agent > new.txt; rm b.bin")
-    done = await desk.undoes()
-    write(desk.root / "a.txt", "person")
-    write(desk.root / "new.txt", "person")
+async def test_what_the_person_changed_between_undo_and_redo_is_kept(harness: SnapshotHarness) -> None:
+    await harness.runs("echo agent > a.txt; echo agent > new.txt; rm b.bin")
+    done = await harness.undoes()
+    write(harness.root / "a.txt", "person")
+    write(harness.root / "new.txt", "person")
 
-    again = await desk.redoes(done)
+    again = await harness.redoes(done)
 
-    assert desk.told(again) == {"a.txt": "kept", "b.bin": "removed", "new.txt": "kept"}
-    assert (desk.root / "a.txt").read_text() == (desk.root / "new.txt").read_text() == "person"
-
-
-async def test_a_step_that_changed_nothing_undoes_nothing(desk: Desk) -> None:
-    await desk.runs("cat a.txt > /dev/null")
-    write(desk.root / "a.txt", "person")
-    before = files_below(desk.root)
-
-    assert await desk.ends_its_step() == ()
-    assert desk.told(await desk.undoes()) == {}
-    assert files_below(desk.root) == before
+    assert harness.told(again) == {"a.txt": "kept", "b.bin": "removed", "new.txt": "kept"}
+    assert (harness.root / "a.txt").read_text() == (harness.root / "new.txt").read_text() == "person"
 
 
-async def test_a_file_where_a_persons_file_stands_now_is_not_restored_over_it(desk: Desk) -> None:
-    await desk.runs("rm -r deep")
-    await desk.ends_its_step()
-    write(desk.root / "deep", "person")
+async def test_a_step_that_changed_nothing_undoes_nothing(harness: SnapshotHarness) -> None:
+    await harness.runs("cat a.txt > /dev/null")
+    write(harness.root / "a.txt", "person")
+    before = read_tree(harness.root)
 
-    done = await desk.undoes()
-
-    assert desk.told(done) == {"deep/in/c.txt": "kept"}
-    assert desk.reason(done, "deep/in/c.txt") == "something else is in its place"
-    assert (desk.root / "deep").read_text() == "person"
+    assert await harness.ends_its_step() == ()
+    assert harness.told(await harness.undoes()) == {}
+    assert read_tree(harness.root) == before
 
 
-async def test_a_directory_in_which_the_person_put_something_stays(desk: Desk) -> None:
-    await desk.runs("rm a.txt && mkdir a.txt && echo in > a.txt/in")
-    await desk.ends_its_step()
-    write(desk.root / "a.txt/mine", "person")
+async def test_a_file_where_a_persons_file_stands_now_is_not_restored_over_it(
+    harness: SnapshotHarness,
+) -> None:
+    await harness.runs("rm -r deep")
+    await harness.ends_its_step()
+    write(harness.root / "deep", "person")
 
-    done = await desk.undoes()
+    done = await harness.undoes()
 
-    assert desk.told(done) == {"a.txt": "kept", "a.txt/in": "removed"}
-    assert (desk.root / "a.txt/mine").read_text() == "person"
+    assert harness.told(done) == {"deep/in/c.txt": "kept"}
+    assert harness.reason(done, "deep/in/c.txt") == "something else is in its place"
+    assert (harness.root / "deep").read_text() == "person"
 
 
-async def test_a_directory_that_became_a_link_out_is_not_followed(desk: Desk, tmp_path: Path) -> None:
+async def test_a_directory_in_which_the_person_put_something_stays(harness: SnapshotHarness) -> None:
+    await harness.runs("rm a.txt && mkdir a.txt && echo in > a.txt/in")
+    await harness.ends_its_step()
+    write(harness.root / "a.txt/mine", "person")
+
+    done = await harness.undoes()
+
+    assert harness.told(done) == {"a.txt": "kept", "a.txt/in": "removed"}
+    assert (harness.root / "a.txt/mine").read_text() == "person"
+
+
+async def test_a_directory_that_became_a_link_out_is_not_followed(
+    harness: SnapshotHarness, tmp_path: Path
+) -> None:
     outside = tmp_path / "outside" / "in"
-    await desk.runs("echo agent > deep/in/c.txt")
-    await desk.ends_its_step()
+    await harness.runs("echo agent > deep/in/c.txt")
+    await harness.ends_its_step()
     write(outside / "c.txt", "agent\n")  # as the agent left it, but not there
     git(tmp_path, "init", "-q", "scratch")
-    os.rename(desk.root / "deep", tmp_path / "scratch" / "deep")
-    (desk.root / "deep").symlink_to(tmp_path / "outside")
+    os.rename(harness.root / "deep", tmp_path / "scratch" / "deep")
+    (harness.root / "deep").symlink_to(tmp_path / "outside")
 
-    done = await desk.undoes()
+    done = await harness.undoes()
 
-    assert desk.told(done) == {"deep/in/c.txt": "kept"}
+    assert harness.told(done) == {"deep/in/c.txt": "kept"}
     assert (outside / "c.txt").read_text() == "agent\n"
 
 
 # --- some files, other sessions ---
 
 
-async def test_single_files_can_be_undone(desk: Desk) -> None:
-    await desk.runs("echo agent > a.txt; echo agent > b.bin")
+async def test_single_files_can_be_undone(harness: SnapshotHarness) -> None:
+    await harness.runs("echo agent > a.txt; echo agent > b.bin")
 
-    done = await desk.undoes("b.bin", "never.txt")
+    done = await harness.undoes("b.bin", "never.txt")
 
-    assert desk.told(done) == {"b.bin": "restored", "never.txt": "uncovered"}
-    assert (desk.root / "a.txt").read_text() == "agent\n"
+    assert harness.told(done) == {"b.bin": "restored", "never.txt": "uncovered"}
+    assert (harness.root / "a.txt").read_text() == "agent\n"
 
 
-async def test_undoing_one_session_leaves_the_other_alone(desk: Desk) -> None:
-    other = desk.sits(OTHER)
+async def test_undoing_one_session_leaves_the_other_alone(harness: SnapshotHarness) -> None:
+    other = harness.sits(OTHER)
 
-    async with desk.snapshots.watch(desk.session):
-        write(desk.root / "a.txt", "command of one")
+    async with harness.snapshots.watch(harness.session):
+        write(harness.root / "a.txt", "command of one")
         await other.writes("b.bin", "tool of the other")
         await other.writes("new.txt", "made by the other")
-    done = await desk.undoes()
+    done = await harness.undoes()
 
-    assert desk.told(done) == {"a.txt": "restored"}
-    assert (desk.root / "b.bin").read_text() == "tool of the other"
-    assert (desk.root / "new.txt").read_text() == "made by the other"
-    assert desk.told(await other.undoes()) == {"b.bin": "restored", "new.txt": "removed"}
+    assert harness.told(done) == {"a.txt": "restored"}
+    assert (harness.root / "b.bin").read_text() == "tool of the other"
+    assert (harness.root / "new.txt").read_text() == "made by the other"
+    assert harness.told(await other.undoes()) == {"b.bin": "restored", "new.txt": "removed"}
 
 
-async def test_what_two_sessions_may_have_done_is_nobodys_and_told(desk: Desk) -> None:
-    other = desk.sits(OTHER)
-    async with desk.snapshots.watch(desk.session), desk.snapshots.watch(OTHER):
-        write(desk.root / "a.txt", "who knows")
+async def test_what_two_sessions_may_have_done_is_nobodys_and_told(harness: SnapshotHarness) -> None:
+    other = harness.sits(OTHER)
+    async with harness.snapshots.watch(harness.session), harness.snapshots.watch(OTHER):
+        write(harness.root / "a.txt", "who knows")
 
-    for each in (desk, other):
+    for each in (harness, other):
         done = await each.undoes()
         assert each.told(done) == {"a.txt": "uncovered"}
         assert each.reason(done, "a.txt") == "another session ran a command at the same time"
-    assert (desk.root / "a.txt").read_text() == "who knows"
+    assert (harness.root / "a.txt").read_text() == "who knows"
 
 
-async def test_calls_of_one_session_at_the_same_time_are_all_undone(desk: Desk) -> None:
-    before = files_below(desk.root)
-    async with desk.snapshots.watch(desk.session):
-        write(desk.root / "a.txt", "command 1")
-        async with desk.snapshots.watch(desk.session):
-            write(desk.root / "b.bin", "command 2")
-            await desk.writes("a.txt", "tool")
-            await desk.writes("new.txt", "tool")
-        write(desk.root / "new.txt", "command 1")
+async def test_calls_of_one_session_at_the_same_time_are_all_undone(harness: SnapshotHarness) -> None:
+    before = read_tree(harness.root)
+    async with harness.snapshots.watch(harness.session):
+        write(harness.root / "a.txt", "command 1")
+        async with harness.snapshots.watch(harness.session):
+            write(harness.root / "b.bin", "command 2")
+            await harness.writes("a.txt", "tool")
+            await harness.writes("new.txt", "tool")
+        write(harness.root / "new.txt", "command 1")
 
-    done = await desk.undoes()
+    done = await harness.undoes()
 
-    assert desk.told(done) == {"a.txt": "restored", "b.bin": "restored", "new.txt": "removed"}
-    assert files_below(desk.root) == before
+    assert harness.told(done) == {"a.txt": "restored", "b.bin": "restored", "new.txt": "removed"}
+    assert read_tree(harness.root) == before
 
 
-async def test_many_steps_are_undone_at_once(desk: Desk) -> None:
-    before = files_below(desk.root)
+async def test_many_steps_are_undone_at_once(harness: SnapshotHarness) -> None:
+    before = read_tree(harness.root)
     for number in range(5):
-        await desk.runs(f"echo {number} > a.txt; mkdir -p d{number}; echo {number} > d{number}/f")
-        await desk.writes("run.sh", f"{number}")
-        await desk.ends_its_step()
-    await desk.runs("rm -r d1 d2")
+        await harness.runs(f"echo {number} > a.txt; mkdir -p d{number}; echo {number} > d{number}/f")
+        await harness.writes("run.sh", f"{number}")
+        await harness.ends_its_step()
+    await harness.runs("rm -r d1 d2")
 
-    done = await desk.undoes()
+    done = await harness.undoes()
 
-    assert set(desk.told(done).values()) == {"restored", "removed", "unchanged"}
-    assert files_below(desk.root) == before
+    assert set(harness.told(done).values()) == {"restored", "removed", "unchanged"}
+    assert read_tree(harness.root) == before

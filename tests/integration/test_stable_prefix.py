@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from given.house import ECHO, House, open_house, say
+from given.engine import ECHO, Engine, open_engine, say
 from given.plugins import Project
 from given.plugins import prompt as ask_plugins
-from given.prefix import Bust, find_bust
-from given.wires import SUMMARISER, WIRES
+from given.provider_wires import SUMMARISER, WIRES
+from given.request_prefix import PrefixChange, find_prefix_change
 from weft.model.ids import SessionID
 from weft.model.input import FileInput, PromptInput, SessionInput, TextInput
 from weft.provider.scripted import AnyMove, Say, Think, UseTool
@@ -40,9 +40,9 @@ def answers(number: int) -> Iterable[list[AnyMove]]:
     yield [Say(text=f"answer {number} ")]
 
 
-async def ask(house: House, stand: ServerStand, session: SessionID, number: int) -> None:
+async def ask(engine: Engine, stand: ServerStand, session: SessionID, number: int) -> None:
     stand.play(*answers(number))
-    await house.api.prompt(session, prompt(number))
+    await engine.api.prompt(session, prompt(number))
 
 
 @pytest.mark.parametrize("name", WIRES)
@@ -50,22 +50,26 @@ async def test_what_was_sent_is_sent_again_and_more(name: str) -> None:
     wire = WIRES[name]
     async with (
         open_stand(wire.dialect(), wire.make, wire.model) as stand,
-        open_house(
+        open_engine(
             model=wire.model, provider=stand.provider, agents=(SUMMARISER,), tools=(INVALID, ECHO)
-        ) as house,
+        ) as engine,
     ):
-        session = (await house.api.create_session(SessionInput(title="t"))).id
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
         for number in range(CUT):
-            await ask(house, stand, session, number)
+            await ask(engine, stand, session, number)
         before_cut = stand.asked()
         stand.play([Say(text="All of it, in short.")])
-        await house.api.compact(session)
+        await engine.api.compact(session)
         for number in range(CUT, TURNS):
-            await ask(house, stand, session, number)
+            await ask(engine, stand, session, number)
         sent = [request.raw for request in stand.server.requests]
-    busts = {at: bust for at, pair in enumerate(pairwise(sent), 1) if (bust := find_bust(*pair)) is not None}
+    busts = {
+        at: change
+        for at, pair in enumerate(pairwise(sent), 1)
+        if (change := find_prefix_change(*pair)) is not None
+    }
     summary, first_after = before_cut, before_cut + 1
-    assert list(busts) == [summary, first_after], "\n".join(f"{at}: {bust}" for at, bust in busts.items())
+    assert list(busts) == [summary, first_after], "\n".join(f"{at}: {change}" for at, change in busts.items())
     assert len(sent) > TURNS * 2
 
 
@@ -93,7 +97,7 @@ async def test_in_which_order_plugins_list_their_tools_changes_no_byte(tmp_path:
 
 def test_a_bust_names_its_first_byte() -> None:
     marked = b'{"messages":["a","b","cache_control":{"type":"ephemeral"}]}'
-    assert find_bust(marked, b'{"messages":["a","b","c"]}') is None
-    assert find_bust(marked, b'{"messages":["a","x","c"]}') == Bust(
+    assert find_prefix_change(marked, b'{"messages":["a","b","c"]}') is None
+    assert find_prefix_change(marked, b'{"messages":["a","x","c"]}') == PrefixChange(
         18, '{"messages":["a","b"', '{"messages":["a","x","c"'
     )

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from given.house import ALLOW, NOW, open_house, say
+from given.engine import ALLOW, NOW, open_engine, say
 from weft.host.tasks import open_tasks
 from weft.local.permissions import PermissionSettings
 from weft.model.event import PermissionAsked, PublishedEvent, SessionRested, StatusChanged
@@ -38,20 +38,20 @@ async def test_a_run_that_waits_for_an_answer_is_busy_and_says_for_what() -> Non
     script = ([UseTool(tool="echo", input={"words": "x"})], [Say(text="Done.")])
     async with (
         asyncio.timeout(60),
-        open_house(*script, rules=ASK, permissions=ANSWERED) as house,
+        open_engine(*script, rules=ASK, permissions=ANSWERED) as engine,
         open_tasks() as tasks,
     ):
-        session = (await house.api.create_session(SessionInput(title="T"))).id
-        listening, watching = house.api.events(), house.api.events()
-        tasks.create_task(house.api.prompt(session, say("go")))
+        session = (await engine.api.create_session(SessionInput(title="T"))).id
+        listening, watching = engine.api.events(), engine.api.events()
+        tasks.create_task(engine.api.prompt(session, say("go")))
         async for told in listening:
             if isinstance(told.event, PermissionAsked):
                 asked = told.event.request.id
                 break
-        waiting, listed = await house.api.get_status(session), await house.api.list_status()
-        await house.api.reply_permission(asked, "once")
+        waiting, listed = await engine.api.get_status(session), await engine.api.list_status()
+        await engine.api.reply_permission(asked, "once")
         told_of = await statuses(session, watching)
-        after = await house.api.list_status()
+        after = await engine.api.list_status()
 
     assert waiting == Busy(waiting_for=(asked,))
     assert listed == {session: waiting}
@@ -62,29 +62,29 @@ async def test_a_run_that_waits_for_an_answer_is_busy_and_says_for_what() -> Non
 async def test_an_aborted_run_waits_for_nothing_any_more() -> None:
     async with (
         asyncio.timeout(60),
-        open_house([UseTool(tool="echo", input={"words": "x"})], rules=ASK, permissions=ANSWERED) as house,
+        open_engine([UseTool(tool="echo", input={"words": "x"})], rules=ASK, permissions=ANSWERED) as engine,
         open_tasks() as tasks,
     ):
-        session = (await house.api.create_session(SessionInput(title="T"))).id
-        listening = house.api.events()
-        tasks.create_task(house.api.prompt(session, say("go")))
+        session = (await engine.api.create_session(SessionInput(title="T"))).id
+        listening = engine.api.events()
+        tasks.create_task(engine.api.prompt(session, say("go")))
         async for told in listening:
             if isinstance(told.event, PermissionAsked):
                 break
-        await house.api.abort(session)
+        await engine.api.abort(session)
 
-        assert await house.api.get_status(session) == Idle()
+        assert await engine.api.get_status(session) == Idle()
 
 
 async def test_trying_again_is_a_status_and_then_it_is_busy_again() -> None:
     clock = HandClock(NOW)
     script = ([Fail(message="overloaded", retryable=True)], [Say(text="Done.")])
-    async with asyncio.timeout(60), open_house(*script, clock=clock) as house, open_tasks() as tasks:
-        session = (await house.api.create_session(SessionInput(title="T"))).id
-        listening = house.api.events()
-        tasks.create_task(house.api.prompt(session, say("go")))
+    async with asyncio.timeout(60), open_engine(*script, clock=clock) as engine, open_tasks() as tasks:
+        session = (await engine.api.create_session(SessionInput(title="T"))).id
+        listening = engine.api.events()
+        tasks.create_task(engine.api.prompt(session, say("go")))
         await clock.somebody_sleeps(2)
-        trying = await house.api.get_status(session)
+        trying = await engine.api.get_status(session)
         clock.turn(3_000)
         told = await statuses(session, listening)
 

@@ -2,14 +2,14 @@
 
 import asyncio
 
-from given.house import ECHO, EchoInput, say
-from given.stage import (
+from given.engine import ECHO, EchoInput, say
+from given.subtask_engine import (
     children_of,
     failed,
-    handed,
     open_parts,
-    open_stage,
+    open_subtask_engine,
     start,
+    task_call,
     tasks_of,
     words,
 )
@@ -31,26 +31,26 @@ from weft.tool.contract import Tool, ToolContext, ToolResult
 
 async def test_aborting_a_run_aborts_and_settles_its_children_at_every_depth() -> None:
     scripts = {
-        "go": [[handed("one", "nesting"), handed("other")]],
-        "one": [[handed("two", "nesting")]],
+        "go": [[task_call("one", "nesting"), task_call("other")]],
+        "one": [[task_call("two", "nesting")]],
         "two": [[Say(text="I wait"), Wait(seconds=10_000)]],
         "other": [[Say(text="So do I"), Wait(seconds=10_000)]],
     }
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
-        listening = stage.api.events()
-        asking = asyncio.ensure_future(stage.api.prompt(session, say("go")))
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
+        listening = engine.api.events()
+        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
         waiting = {"I wait", "So do I"}
         async for told in listening:
             text = getattr(getattr(told.event, "part", None), "text", "")
             waiting = {each for each in waiting if not text.startswith(each.split(maxsplit=1)[0])}
             if not waiting:
                 break
-        assert await stage.api.abort(session)
+        assert await engine.api.abort(session)
         answer = await asking
         kin = [session]
         for each in kin:
-            kin += [child.id for child in await children_of(stage, each)]
+            kin += [child.id for child in await children_of(engine, each)]
         rested = []
         async for told in listening:
             if isinstance(told.event, SessionRested):
@@ -61,51 +61,51 @@ async def test_aborting_a_run_aborts_and_settles_its_children_at_every_depth() -
         assert len(kin) == 4
         assert rested[-1] == session
         for each in kin:
-            messages = await stage.api.list_messages(each)
+            messages = await engine.api.list_messages(each)
             assert open_parts(messages) == []
             last = messages[-1].info
             assert isinstance(last, AssistantMessage)
             assert isinstance(last.error, AbortedFailure)
             assert last.time.completed is not None
         assert isinstance(answer.info, AssistantMessage)
-        assert {failed(part) for part in await tasks_of(stage, session)} == {"Tool execution aborted"}
+        assert {failed(part) for part in await tasks_of(engine, session)} == {"Tool execution aborted"}
 
 
 async def test_a_child_that_is_aborted_alone_is_a_failed_call_and_its_parent_goes_on() -> None:
     scripts = {
-        "go": [[handed("look")], [Say(text="never mind")]],
+        "go": [[task_call("look")], [Say(text="never mind")]],
         "look": [[Say(text="I wait"), Wait(seconds=10_000)]],
     }
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
-        asking = asyncio.ensure_future(stage.api.prompt(session, say("go")))
-        await stage.clock.somebody_sleeps(9_000)
-        (child,) = await children_of(stage, session)
-        assert await stage.api.abort(child.id)
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
+        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        await engine.clock.somebody_sleeps(9_000)
+        (child,) = await children_of(engine, session)
+        assert await engine.api.abort(child.id)
         answer = await asking
 
         assert words(answer) == "never mind"
-        assert failed((await tasks_of(stage, session))[0]).startswith("The subagent failed: ")
+        assert failed((await tasks_of(engine, session))[0]).startswith("The subagent failed: ")
 
 
 async def test_a_child_that_takes_too_long_is_ended_and_its_parent_goes_on() -> None:
     scripts = {
-        "go": [[handed("look")], [Say(text="never mind")]],
+        "go": [[task_call("look")], [Say(text="never mind")]],
         "look": [[Say(text="I wait"), Wait(seconds=10_000)]],
     }
-    async with open_stage(scripts, subtasks=SubtaskLimits(seconds=60)) as stage:
-        session = await start(stage)
-        asking = asyncio.ensure_future(stage.api.prompt(session, say("go")))
-        await stage.clock.somebody_sleeps(9_000)
+    async with open_subtask_engine(scripts, subtasks=SubtaskLimits(seconds=60)) as engine:
+        session = await start(engine)
+        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        await engine.clock.somebody_sleeps(9_000)
         while not asking.done():
-            stage.clock.turn(1000)
+            engine.clock.turn(1000)
             await asyncio.sleep(0)
         answer = await asking
-        (child,) = await children_of(stage, session)
-        last = (await stage.api.list_messages(child.id))[-1].info
+        (child,) = await children_of(engine, session)
+        last = (await engine.api.list_messages(child.id))[-1].info
 
         assert words(answer) == "never mind"
-        assert failed((await tasks_of(stage, session))[0]) == (
+        assert failed((await tasks_of(engine, session))[0]) == (
             "The subagent took longer than 60 seconds, and was ended. "
             f"Go on with it by session_id {child.id}, or do without it."
         )
@@ -115,15 +115,15 @@ async def test_a_child_that_takes_too_long_is_ended_and_its_parent_goes_on() -> 
 
 async def test_a_session_is_never_idle_while_a_child_is_not() -> None:
     scripts = {
-        "go": [[handed("one", "nesting"), handed("other")], [Say(text="top")]],
-        "one": [[handed("two", "nesting")], [Say(text="middle")]],
+        "go": [[task_call("one", "nesting"), task_call("other")], [Say(text="top")]],
+        "one": [[task_call("two", "nesting")], [Say(text="middle")]],
         "two": [[Say(text="bottom")]],
         "other": [[Say(text="beside")]],
     }
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
-        listening = stage.api.events()
-        await stage.api.prompt(session, say("go"))
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
+        listening = engine.api.events()
+        await engine.api.prompt(session, say("go"))
         busy: set[SessionID] = set()
         async for told in listening:
             match told.event:
@@ -149,14 +149,14 @@ async def test_how_a_child_is_getting_on_is_told_while_it_works() -> None:
     tool = Tool(name="linger", about="Wait.", takes=EchoInput, run=linger)
     echo = UseTool(tool="echo", input={"words": "x"})
     scripts = {
-        "go": [[handed("look")], [Say(text="ok")]],
+        "go": [[task_call("look")], [Say(text="ok")]],
         "look": [[echo], [UseTool(tool="linger", input={"words": "y"})], [Say(text="found")]],
     }
-    async with open_stage(scripts, tools=(ECHO, tool)) as stage:
-        session = await start(stage)
-        listening = stage.api.events()
-        asking = asyncio.ensure_future(stage.api.prompt(session, say("go")))
-        ticking = asyncio.ensure_future(tick(stage.clock))
+    async with open_subtask_engine(scripts, tools=(ECHO, tool)) as engine:
+        session = await start(engine)
+        listening = engine.api.events()
+        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        ticking = asyncio.ensure_future(tick(engine.clock))
         seen: list[list[str]] = []
         async for told in listening:
             if session_of(told.event) == session and isinstance(told.event, PartUpdated):

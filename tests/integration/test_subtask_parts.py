@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from given.house import say
-from given.stage import (
+from given.engine import say
+from given.subtask_engine import (
     children_of,
     done,
     failed,
-    open_stage,
+    open_subtask_engine,
     start,
     subtask,
     tasks_in,
@@ -34,11 +34,11 @@ async def test_b9_every_subtask_of_a_prompt_runs_in_order() -> None:
         "three": [[Say(text="third")]],
         "The following tool was executed by the user": [[Say(text="All three.")]],
     }
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
         prompt = PromptInput(parts=(subtask("one"), subtask("two", "explore"), subtask("three")))
-        answer = await stage.api.prompt(session, prompt)
-        messages = await stage.api.list_messages(session)
+        answer = await engine.api.prompt(session, prompt)
+        messages = await engine.api.list_messages(session)
         asked, *handovers, last = messages
         parts = [part for part in asked.parts if isinstance(part, SubtaskPart)]
 
@@ -59,7 +59,7 @@ async def test_b9_every_subtask_of_a_prompt_runs_in_order() -> None:
         }  # fmt: skip
         assert last == answer
         assert words(answer) == "All three."
-        assert len(await children_of(stage, session)) == 3
+        assert len(await children_of(engine, session)) == 3
 
 
 async def test_after_a_command_the_model_is_asked_to_sum_up() -> None:
@@ -67,10 +67,10 @@ async def test_after_a_command_the_model_is_asked_to_sum_up() -> None:
         "review": [[Say(text="fine")]],
         "The following tool was executed by the user": [[Say(text="It is fine.")]],
     }
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
-        await stage.api.prompt(session, PromptInput(parts=(subtask("review", "build", command="review"),)))
-        _, handover, request, answer = await stage.api.list_messages(session)
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, PromptInput(parts=(subtask("review", "build", command="review"),)))
+        _, handover, request, answer = await engine.api.list_messages(session)
 
         assert done(tasks_in([handover])[0]).input["command"] == "review"
         assert isinstance(request.info, UserMessage)
@@ -86,10 +86,10 @@ async def test_a_subtask_that_fails_does_not_keep_the_next_from_running() -> Non
         "two": [[Say(text="second")]],
         "The following tool was executed by the user": [[Say(text="One of two.")]],
     }
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
-        await stage.api.prompt(session, PromptInput(parts=(subtask("one"), subtask("two"))))
-        one, two = await tasks_of(stage, session)
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, PromptInput(parts=(subtask("one"), subtask("two"))))
+        one, two = await tasks_of(engine, session)
 
         assert failed(one).startswith("Tool execution failed: The subagent failed: no such thing.")
         assert done(two).output.startswith("second")
@@ -101,16 +101,16 @@ async def test_a_subtask_that_was_aborted_ends_the_prompt_and_the_next_one_is_an
         "two": [[Say(text="second")]],
         "The following tool was executed by the user": [[Say(text="Here.")]],
     }
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
         prompt = PromptInput(parts=(subtask("one"), subtask("two")))
-        asking = asyncio.ensure_future(stage.api.prompt(session, prompt))
-        await stage.clock.somebody_sleeps(9_000)
-        await stage.api.abort(session)
+        asking = asyncio.ensure_future(engine.api.prompt(session, prompt))
+        await engine.clock.somebody_sleeps(9_000)
+        await engine.api.abort(session)
         await asking
-        answer = await stage.api.prompt(session, say("are you there?"))
+        answer = await engine.api.prompt(session, say("are you there?"))
 
-        assert [failed(part) for part in await tasks_of(stage, session)] == ["Tool execution aborted"]
+        assert [failed(part) for part in await tasks_of(engine, session)] == ["Tool execution aborted"]
         assert words(answer) == "Here."
 
 
@@ -119,23 +119,23 @@ async def test_a_subtask_uses_the_model_it_names() -> None:
         "one": [[Say(text="first")]],
         "The following tool was executed by the user": [[Say(text="ok")]],
     }
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
         model = ModelRef(provider_id="scripted", model_id="test")
-        await stage.api.prompt(session, PromptInput(parts=(subtask("one", model=model),)))
-        (part,) = await tasks_of(stage, session)
+        await engine.api.prompt(session, PromptInput(parts=(subtask("one", model=model),)))
+        (part,) = await tasks_of(engine, session)
 
         assert done(part).metadata["model"] == {"providerID": "scripted", "modelID": "test"}
 
 
 async def test_a_prompt_that_names_an_agent_who_is_not_there_stores_nothing() -> None:
-    async with open_stage({}) as stage:
-        session = await start(stage)
+    async with open_subtask_engine({}) as engine:
+        session = await start(engine)
         for part in (subtask("x", "nobody"), AgentInput(name="nobody")):
             with pytest.raises(NotFoundError):
-                await stage.api.prompt(session, PromptInput(parts=(part,)))
+                await engine.api.prompt(session, PromptInput(parts=(part,)))
 
-        assert await stage.api.list_messages(session) == []
+        assert await engine.api.list_messages(session) == []
 
 
 async def test_a_session_that_begins_with_a_subtask_is_named_after_it() -> None:
@@ -143,11 +143,11 @@ async def test_a_session_that_begins_with_a_subtask_is_named_after_it() -> None:
         "find the door": [[Say(text="there")]],
         "The following tool was executed by the user": [[Say(text="ok")]],
     }
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
-        await stage.api.prompt(session, PromptInput(parts=(subtask("find the door"),)))
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, PromptInput(parts=(subtask("find the door"),)))
 
-        assert (await stage.api.get_session(session)).title == "find the door"
+        assert (await engine.api.get_session(session)).title == "find the door"
 
 
 async def test_what_changed_meanwhile_is_noted_in_a_prompt_whose_subtasks_have_run() -> None:
@@ -156,12 +156,12 @@ async def test_what_changed_meanwhile_is_noted_in_a_prompt_whose_subtasks_have_r
         "hello": [[Say(text="hi")], [Say(text="ok")]],
         "one": [[Say(text="first")]],
     }
-    async with open_stage(scripts, instructions=lambda _: tuple(rule)) as stage:
-        session = await start(stage)
-        await stage.api.prompt(session, say("hello"))
+    async with open_subtask_engine(scripts, instructions=lambda _: tuple(rule)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("hello"))
         rule[0] = Instruction(source="/nowhere/AGENTS.md", text="Be long.")
-        await stage.api.prompt(session, PromptInput(parts=(subtask("one"),)))
-        (asked,) = [each for each in await stage.api.list_messages(session) if "Be long." in words(each)]
+        await engine.api.prompt(session, PromptInput(parts=(subtask("one"),)))
+        (asked,) = [each for each in await engine.api.list_messages(session) if "Be long." in words(each)]
 
         assert isinstance(asked.info, UserMessage)
         assert any(isinstance(part, SubtaskPart) for part in asked.parts)

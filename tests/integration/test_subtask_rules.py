@@ -2,17 +2,17 @@
 
 import asyncio
 
-from given.house import ALLOW, EchoInput, say
-from given.stage import (
+from given.engine import ALLOW, EchoInput, say
+from given.subtask_engine import (
     AGENTS,
     calls_in,
     children_of,
     deny,
     done,
     failed,
-    handed,
-    open_stage,
+    open_subtask_engine,
     start,
+    task_call,
     tasks_of,
     words,
 )
@@ -32,14 +32,14 @@ from weft.tool.contract import Tool, ToolContext, ToolResult
 
 async def test_what_the_parent_session_is_denied_is_denied_to_its_child() -> None:
     scripts = {
-        "go": [[handed("look")], [Say(text="ok")]],
+        "go": [[task_call("look")], [Say(text="ok")]],
         "look": [[UseTool(tool="echo", input={"words": "rm"})], [Say(text="no way")]],
     }
-    async with open_stage(scripts) as stage:
-        session = await start(stage, permission=(deny("echo", "rm"),))
-        await stage.api.prompt(session, say("go"))
-        (child,) = await children_of(stage, session)
-        (_, answer, _) = await stage.api.list_messages(child.id)
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine, permission=(deny("echo", "rm"),))
+        await engine.api.prompt(session, say("go"))
+        (child,) = await children_of(engine, session)
+        (_, answer, _) = await engine.api.list_messages(child.id)
         (call,) = [part for part in answer.parts if isinstance(part, ToolPart)]
 
         assert failed(call).startswith("A rule forbids this call")
@@ -57,12 +57,12 @@ async def test_who_may_not_change_files_cannot_have_them_changed_by_a_child() ->
         permission=(*ALLOW, deny("edit"), Rule(permission="edit", pattern="plan.md", action="allow")),
     )
     both = [UseTool(tool="change", input={"words": each}) for each in ("src.py", "plan.md")]
-    scripts = {"go": [[handed("fix")], [Say(text="ok")]], "fix": [both, [Say(text="so so")]]}
-    async with open_stage(scripts, tools=(tool,), agents=(*AGENTS, plan)) as stage:
-        session = await start(stage)
-        await stage.api.prompt(session, say("go", agent="plan"))
-        (child,) = await children_of(stage, session)
-        (_, answer, _) = await stage.api.list_messages(child.id)
+    scripts = {"go": [[task_call("fix")], [Say(text="ok")]], "fix": [both, [Say(text="so so")]]}
+    async with open_subtask_engine(scripts, tools=(tool,), agents=(*AGENTS, plan)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go", agent="plan"))
+        (child,) = await children_of(engine, session)
+        (_, answer, _) = await engine.api.list_messages(child.id)
         code, notes = [part for part in answer.parts if isinstance(part, ToolPart)]
 
         assert failed(code).startswith("A rule forbids this call")
@@ -70,30 +70,30 @@ async def test_who_may_not_change_files_cannot_have_them_changed_by_a_child() ->
 
 
 async def test_a_child_is_not_offered_its_parents_list_nor_the_task_tool() -> None:
-    scripts = {"go": [[handed("look")], [Say(text="ok")]], "look": [[Say(text="hm")]]}
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
-        await stage.api.prompt(session, say("go"))
-        (child,) = await children_of(stage, session)
+    scripts = {"go": [[task_call("look")], [Say(text="ok")]], "look": [[Say(text="hm")]]}
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        (child,) = await children_of(engine, session)
 
         assert child.permission == (deny("todowrite"), deny("todoread"), deny("task"))
-        assert [tool.name for tool in stage.cast.asked("look")[0].tools] == ["echo"]
+        assert [tool.name for tool in engine.provider.asked("look")[0].tools] == ["echo"]
 
 
 async def test_tasks_are_handed_on_as_deep_as_configured_and_no_deeper() -> None:
     scripts = {
-        "go": [[handed("one", "nesting")], [Say(text="top")]],
-        "one": [[handed("two", "nesting")], [Say(text="middle")]],
-        "two": [[handed("three", "nesting")], [Say(text="bottom")]],
+        "go": [[task_call("one", "nesting")], [Say(text="top")]],
+        "one": [[task_call("two", "nesting")], [Say(text="middle")]],
+        "two": [[task_call("three", "nesting")], [Say(text="bottom")]],
     }
-    async with open_stage(scripts, subtasks=SubtaskLimits(depth=2)) as stage:
-        session = await start(stage)
-        await stage.api.prompt(session, say("go"))
-        (first,) = await children_of(stage, session)
-        (second,) = await children_of(stage, first.id)
-        (refused,) = calls_in(await stage.api.list_messages(second.id))
+    async with open_subtask_engine(scripts, subtasks=SubtaskLimits(depth=2)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        (first,) = await children_of(engine, session)
+        (second,) = await children_of(engine, first.id)
+        (refused,) = calls_in(await engine.api.list_messages(second.id))
 
-        assert await children_of(stage, second.id) == []
+        assert await children_of(engine, second.id) == []
         assert (refused.tool, done(refused).output) == (
             "invalid",
             (
@@ -101,74 +101,80 @@ async def test_tasks_are_handed_on_as_deep_as_configured_and_no_deeper() -> None
                 "the tool 'task' is not available in this step; there are echo"
             ),
         )
-        assert [tool.name for tool in stage.cast.asked("one")[0].tools] == ["task", "echo"]
-        assert [tool.name for tool in stage.cast.asked("two")[0].tools] == ["echo"]
+        assert [tool.name for tool in engine.provider.asked("one")[0].tools] == ["task", "echo"]
+        assert [tool.name for tool in engine.provider.asked("two")[0].tools] == ["echo"]
 
 
 async def test_a_question_of_a_child_is_asked_in_its_name_and_its_parent_stays_busy() -> None:
     ask = Rule(permission="echo", pattern="*", action="ask")
     wary = Agent(name="wary", mode="subagent", permission=(*ALLOW, ask))
     scripts = {
-        "go": [[handed("look", "wary")], [Say(text="ok")]],
+        "go": [[task_call("look", "wary")], [Say(text="ok")]],
         "look": [[UseTool(tool="echo", input={"words": "x"})], [Say(text="allowed")]],
     }
     asked = PermissionSettings(terms=AskPolicy(answered=True))
-    async with open_stage(scripts, agents=(wary,), permissions=asked) as stage:
-        session = await start(stage)
-        listening = stage.api.events()
-        asking = asyncio.ensure_future(stage.api.prompt(session, say("go")))
+    async with open_subtask_engine(scripts, agents=(wary,), permissions=asked) as engine:
+        session = await start(engine)
+        listening = engine.api.events()
+        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
         async for told in listening:
             assert not isinstance(told.event, SessionRested)
             if isinstance(told.event, PermissionAsked):
                 break
-        (child,) = await children_of(stage, session)
-        (request,) = await stage.api.list_permissions()
-        await stage.api.reply_permission(request.id, "once")
+        (child,) = await children_of(engine, session)
+        (request,) = await engine.api.list_permissions()
+        await engine.api.reply_permission(request.id, "once")
         await asking
 
         assert request.session_id == child.id
-        assert done((await tasks_of(stage, session))[0]).output.startswith("allowed")
+        assert done((await tasks_of(engine, session))[0]).output.startswith("allowed")
 
 
 async def test_an_agent_the_person_named_is_used_without_asking_and_no_other() -> None:
     rules = (*ALLOW, Rule(permission="task", pattern="*", action="ask"))
     scripts = {
-        "go": [[handed("look"), handed("peek", "explore")], [Say(text="ok")]],
+        "go": [[task_call("look"), task_call("peek", "explore")], [Say(text="ok")]],
         "look": [[Say(text="looked")]],
         "peek": [[Say(text="peeked")]],
     }
-    async with open_stage(scripts, rules=rules) as stage:
-        session = await start(stage)
+    async with open_subtask_engine(scripts, rules=rules) as engine:
+        session = await start(engine)
         named = PromptInput(parts=(TextInput(text="go"), AgentInput(name="general")))
-        await stage.api.prompt(session, named)
-        look, peek = await tasks_of(stage, session)
+        await engine.api.prompt(session, named)
+        look, peek = await tasks_of(engine, session)
 
         assert done(look).output.startswith("looked")
         assert "permission" in failed(peek)
-        assert [words(each) for each in (await stage.api.list_messages(session))[:1]] == [
+        assert [words(each) for each in (await engine.api.list_messages(session))[:1]] == [
             "go Use the above message and context to generate a prompt and call the task tool with subagent: general"
         ]
 
 
 async def test_an_agent_named_against_the_rules_is_said_to_be_there() -> None:
-    async with open_stage({"go": [[Say(text="ok")]]}, rules=(*ALLOW, deny("task", "general"))) as stage:
-        session = await start(stage)
-        await stage.api.prompt(session, PromptInput(parts=(TextInput(text="go"), AgentInput(name="general"))))
+    async with open_subtask_engine(
+        {"go": [[Say(text="ok")]]}, rules=(*ALLOW, deny("task", "general"))
+    ) as engine:
+        session = await start(engine)
+        await engine.api.prompt(
+            session, PromptInput(parts=(TextInput(text="go"), AgentInput(name="general")))
+        )
 
-        assert words((await stage.api.list_messages(session))[0]).endswith(
+        assert words((await engine.api.list_messages(session))[0]).endswith(
             "with subagent: general . Invoked by user; guaranteed to exist."
         )
 
 
 async def test_a_prompt_to_a_child_cannot_switch_on_what_its_parent_is_denied() -> None:
-    async with open_stage({"go": [[UseTool(tool="echo", input={"words": "x"})], [Say(text="ok")]]}) as stage:
-        parent = await start(stage, permission=(deny("echo"),))
-        child = await start(stage, parent_id=parent)
-        await stage.api.prompt(child, say("go", tools={"echo": True, "task": False}))
+    async with open_subtask_engine(
+        {"go": [[UseTool(tool="echo", input={"words": "x"})], [Say(text="ok")]]}
+    ) as engine:
+        parent = await start(engine, permission=(deny("echo"),))
+        child = await start(engine, parent_id=parent)
+        await engine.api.prompt(child, say("go", tools={"echo": True, "task": False}))
 
-        assert (await stage.api.get_session(child)).permission == (
+        assert (await engine.api.get_session(child)).permission == (
             Rule(permission="echo", pattern="*", action="allow"),
             deny("task"),
             deny("echo"),
         )
-        assert [part.tool for part in calls_in(await stage.api.list_messages(child))] == ["invalid"]
+        assert [part.tool for part in calls_in(await engine.api.list_messages(child))] == ["invalid"]

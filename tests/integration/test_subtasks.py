@@ -4,16 +4,16 @@ import asyncio
 import re
 from decimal import Decimal
 
-from given.cast import Script
-from given.house import ALLOW, EchoInput, say
-from given.stage import (
+from given.engine import ALLOW, EchoInput, say
+from given.prompt_keyed_provider import Script
+from given.subtask_engine import (
     children_of,
     deny,
     done,
     failed,
-    handed,
-    open_stage,
+    open_subtask_engine,
     start,
+    task_call,
     tasks_of,
     words,
 )
@@ -31,19 +31,19 @@ from weft.tool.contract import Tool, ToolContext, ToolResult
 
 async def test_a_task_is_done_by_a_child_and_its_last_words_come_back() -> None:
     scripts = {
-        "go": [[handed("look")], [Say(text="It is there.")]],
+        "go": [[task_call("look")], [Say(text="It is there.")]],
         "look": [
             [Say(text="Let me see."), UseTool(tool="echo", input={"words": "x"})],
             [Say(text="found it")],
         ],
     }
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
-        answer = await stage.api.prompt(session, say("go"))
-        (child,) = await children_of(stage, session)
-        (part,) = await tasks_of(stage, session)
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
+        answer = await engine.api.prompt(session, say("go"))
+        (child,) = await children_of(engine, session)
+        (part,) = await tasks_of(engine, session)
         (call,) = [
-            p for m in await stage.api.list_messages(child.id) for p in m.parts if isinstance(p, ToolPart)
+            p for m in await engine.api.list_messages(child.id) for p in m.parts if isinstance(p, ToolPart)
         ]
 
         assert words(answer) == "It is there."
@@ -56,7 +56,7 @@ async def test_a_task_is_done_by_a_child_and_its_last_words_come_back() -> None:
             "model": {"providerID": "scripted", "modelID": "test"},
             "truncated": False,
         }
-        assert stage.cast.asked("go")[1].messages[-1] == ToolTurn(
+        assert engine.provider.asked("go")[1].messages[-1] == ToolTurn(
             content=(ResultContent(call_id="call_1.0", tool="task", output=done(part).output),)
         )
 
@@ -70,17 +70,17 @@ async def test_two_tasks_of_one_answer_are_done_at_the_same_time() -> None:
 
     tool = Tool(name="meet", about="Wait for the other.", takes=EchoInput, run=meet)
     scripts = {
-        "go": [[handed("one"), handed("two", "explore")], [Say(text="both")]],
+        "go": [[task_call("one"), task_call("two", "explore")], [Say(text="both")]],
         "one": [[UseTool(tool="meet", input={"words": "1"})], [Say(text="first")]],
         "two": [[UseTool(tool="meet", input={"words": "2"})], [Say(text="second")]],
     }
-    async with open_stage(scripts, tools=(tool,)) as stage:
-        session = await start(stage)
-        await stage.api.prompt(session, say("go"))
-        parts = await tasks_of(stage, session)
+    async with open_subtask_engine(scripts, tools=(tool,)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        parts = await tasks_of(engine, session)
 
         assert [done(part).output.partition("\n")[0] for part in parts] == ["first", "second"]
-        assert sorted(child.title for child in await children_of(stage, session)) == [
+        assert sorted(child.title for child in await children_of(engine, session)) == [
             "Do one (@general subagent)",
             "Do two (@explore subagent)",
         ]
@@ -98,20 +98,20 @@ def brought_by(request: ModelRequest) -> str:
 async def test_a_child_is_gone_on_with_by_its_session_id() -> None:
     scripts: dict[str, Script] = {
         "go": [
-            [handed("look")],
-            lambda request: [handed("and now?", session_id=brought_by(request))],
+            [task_call("look")],
+            lambda request: [task_call("and now?", session_id=brought_by(request))],
             [Say(text="I see.")],
         ],
         "look": [[Say(text="first look")], [Say(text="second look")]],
     }
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
-        await stage.api.prompt(session, say("go"))
-        (child,) = await children_of(stage, session)
-        _, part = await tasks_of(stage, session)
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        (child,) = await children_of(engine, session)
+        _, part = await tasks_of(engine, session)
 
         assert done(part).output.startswith("second look\n\n<task_metadata>")
-        assert [words(each) for each in await stage.api.list_messages(child.id)] == [
+        assert [words(each) for each in await engine.api.list_messages(child.id)] == [
             "look", "first look", "and now?", "second look",
         ]  # fmt: skip
 
@@ -120,30 +120,33 @@ async def test_only_a_session_below_can_be_gone_on_with() -> None:
     nowhere = SessionID("ses_00000000000000000000000000")
     given = [nowhere]
     scripts: dict[str, Script] = {
-        "go": [lambda _: [handed("x", session_id=each) for each in given], [Say(text="oh")]]
+        "go": [lambda _: [task_call("x", session_id=each) for each in given], [Say(text="oh")]]
     }
-    async with open_stage(scripts) as stage:
-        session, stranger = await start(stage), await start(stage)
+    async with open_subtask_engine(scripts) as engine:
+        session, stranger = await start(engine), await start(engine)
         given += [session, stranger]
-        await stage.api.prompt(session, say("go"))
-        errors = [failed(part) for part in await tasks_of(stage, session)]
+        await engine.api.prompt(session, say("go"))
+        errors = [failed(part) for part in await tasks_of(engine, session)]
 
         assert errors == [
             f"session_id: {each} is not a session that was started from here. Leave it out to start a new one."
             for each in (nowhere, session, stranger)
         ]
-        assert await children_of(stage, session) == []
+        assert await children_of(engine, session) == []
 
 
 async def test_what_is_no_session_id_at_all_is_said_and_a_blank_one_starts_afresh() -> None:
     scripts = {
-        "go": [[handed("x", session_id="the last one"), handed("look", session_id=" ")], [Say(text="oh")]],
+        "go": [
+            [task_call("x", session_id="the last one"), task_call("look", session_id=" ")],
+            [Say(text="oh")],
+        ],
         "look": [[Say(text="found")]],
     }
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
-        await stage.api.prompt(session, say("go"))
-        wrong, fresh = await tasks_of(stage, session)
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        wrong, fresh = await tasks_of(engine, session)
 
         assert failed(wrong) == (
             "session_id: the last one is not a session that was started from here. Leave it out to start a new one."
@@ -152,26 +155,26 @@ async def test_what_is_no_session_id_at_all_is_said_and_a_blank_one_starts_afres
 
 
 async def test_an_unknown_or_a_primary_agent_is_refused_with_those_there_are() -> None:
-    scripts = {"go": [[handed("x", "nobody"), handed("x", "build")], [Say(text="oh")]]}
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
-        await stage.api.prompt(session, say("go"))
-        errors = [failed(part) for part in await tasks_of(stage, session)]
+    scripts = {"go": [[task_call("x", "nobody"), task_call("x", "build")], [Say(text="oh")]]}
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        errors = [failed(part) for part in await tasks_of(engine, session)]
 
         assert errors == [
             f"Unknown agent type: {name} is not a valid agent type. There are: general, explore, nesting."
             for name in ("nobody", "build")
         ]
-        assert await children_of(stage, session) == []
+        assert await children_of(engine, session) == []
 
 
 async def test_a_hidden_agent_is_not_offered_but_can_be_named() -> None:
-    scripts = {"go": [[handed("x", "secret")], [Say(text="ok")]], "x": [[Say(text="psst")]]}
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
-        await stage.api.prompt(session, say("go"))
-        (part,) = await tasks_of(stage, session)
-        (offered,) = [tool for tool in stage.cast.asked("go")[0].tools if tool.name == "task"]
+    scripts = {"go": [[task_call("x", "secret")], [Say(text="ok")]], "x": [[Say(text="psst")]]}
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        (part,) = await tasks_of(engine, session)
+        (offered,) = [tool for tool in engine.provider.asked("go")[0].tools if tool.name == "task"]
 
         assert done(part).output.startswith("psst")
         assert "- explore: For finding things." in offered.about
@@ -179,26 +182,28 @@ async def test_a_hidden_agent_is_not_offered_but_can_be_named() -> None:
 
 
 async def test_an_agent_is_told_of_those_it_may_use_and_of_no_tool_if_there_are_none() -> None:
-    async with open_stage({"go": [[Say(text="ok")]]}, rules=(*ALLOW, deny("task", "explore"))) as stage:
-        await stage.api.prompt(await start(stage), say("go"))
-        (offered,) = [tool for tool in stage.cast.asked("go")[0].tools if tool.name == "task"]
+    async with open_subtask_engine(
+        {"go": [[Say(text="ok")]]}, rules=(*ALLOW, deny("task", "explore"))
+    ) as engine:
+        await engine.api.prompt(await start(engine), say("go"))
+        (offered,) = [tool for tool in engine.provider.asked("go")[0].tools if tool.name == "task"]
         assert "general" in offered.about
         assert "explore" not in offered.about
-    async with open_stage({"go": [[Say(text="ok")]]}, agents=()) as stage:
-        await stage.api.prompt(await start(stage), say("go"))
-        assert [tool.name for tool in stage.cast.asked("go")[0].tools] == ["echo"]
+    async with open_subtask_engine({"go": [[Say(text="ok")]]}, agents=()) as engine:
+        await engine.api.prompt(await start(engine), say("go"))
+        assert [tool.name for tool in engine.provider.asked("go")[0].tools] == ["echo"]
 
 
 async def test_a_child_that_fails_is_an_error_its_parent_can_act_on() -> None:
     scripts = {
-        "go": [[handed("look")], [Say(text="I see.")]],
+        "go": [[task_call("look")], [Say(text="I see.")]],
         "look": [[Say(text="half"), Fail(message="no such thing", status=400)]],
     }
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
-        answer = await stage.api.prompt(session, say("go"))
-        (child,) = await children_of(stage, session)
-        (part,) = await tasks_of(stage, session)
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
+        answer = await engine.api.prompt(session, say("go"))
+        (child,) = await children_of(engine, session)
+        (part,) = await tasks_of(engine, session)
 
         assert failed(part) == (
             "The subagent failed: no such thing.\nBefore that it said: half\n"
@@ -213,14 +218,14 @@ async def test_a_child_that_fails_is_an_error_its_parent_can_act_on() -> None:
 async def test_the_cost_of_a_child_is_its_parents_too() -> None:
     used = Usage(input=1000, output=10)
     scripts = {
-        "go": [[handed("look"), End(reason="tool-calls", usage=used)], [Say(text="ok"), End(usage=used)]],
+        "go": [[task_call("look"), End(reason="tool-calls", usage=used)], [Say(text="ok"), End(usage=used)]],
         "look": [[Say(text="found"), End(usage=used)]],
     }
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
-        await stage.api.prompt(session, say("go"))
-        (child,) = await children_of(stage, session)
-        parent, below = await stage.api.get_spending(session), await stage.api.get_spending(child.id)
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        (child,) = await children_of(engine, session)
+        parent, below = await engine.api.get_spending(session), await engine.api.get_spending(child.id)
 
         assert below.own.cost == Decimal("0.00315")
         assert parent.own.cost == 2 * below.own.cost
@@ -229,15 +234,15 @@ async def test_the_cost_of_a_child_is_its_parents_too() -> None:
 
 
 async def test_a_file_that_a_task_mentions_is_shown_to_the_child_if_it_may_read_it_unasked() -> None:
-    async with open_stage(
+    async with open_subtask_engine(
         {
-            "go": [[handed("see `@x` @nothing, me@here")], [Say(text="ok")]],
+            "go": [[task_call("see `@x` @nothing, me@here")], [Say(text="ok")]],
             "see `@x` @nothing, me@here": [[Say(text="ok")]],
         }
-    ) as stage:
-        session = await start(stage)
-        await stage.api.prompt(session, say("go"))
-        (child,) = await children_of(stage, session)
-        (asked, _) = await stage.api.list_messages(child.id)
+    ) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        (child,) = await children_of(engine, session)
+        (asked, _) = await engine.api.list_messages(child.id)
 
         assert [type(part) for part in asked.parts] == [TextPart]

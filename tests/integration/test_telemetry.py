@@ -17,9 +17,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import StatusCode
 
-from given.house import MODEL, open_house, say
-from given.observed import observed
-from given.stage import handed, open_stage, start
+from given.engine import MODEL, open_engine, say
+from given.subtask_engine import open_subtask_engine, start, task_call
+from given.telemetry_recorder import record_telemetry
 from weft.bus import Bus
 from weft.cli.demo import make_repository
 from weft.config.load import load_config
@@ -46,10 +46,10 @@ ABOUT = {"gen_ai__provider__name": "scripted", "gen_ai__request__model": "test"}
 async def test_a_run_is_a_tree_of_steps_model_calls_and_tools() -> None:
     used = Usage(input=100, output=20, reasoning=5, cache_read=300, cache_write=0)
     script = [Think(text="hm"), ECHO, End(reason="tool-calls", usage=used)], [Say(text="Done.")]
-    async with open_house(*script, quick=True) as house:
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        async with observed(house.api.bus) as seen:
-            await house.api.prompt(session, say("go"))
+    async with open_engine(*script, quick=True) as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        async with record_telemetry(engine.api.bus) as seen:
+            await engine.api.prompt(session, say("go"))
     assert seen.tree() == [
         (
             "invoke_agent build",
@@ -94,11 +94,11 @@ async def test_a_run_is_a_tree_of_steps_model_calls_and_tools() -> None:
 
 
 async def test_a_child_runs_below_the_call_that_sent_it() -> None:
-    scripts = {"go": [[handed("look")], [Say(text="So.")]], "look": [[ECHO], [Say(text="found it")]]}
-    async with open_stage(scripts) as stage:
-        session = await start(stage)
-        async with observed(stage.api.bus) as seen:
-            await stage.api.prompt(session, say("go"))
+    scripts = {"go": [[task_call("look")], [Say(text="So.")]], "look": [[ECHO], [Say(text="found it")]]}
+    async with open_subtask_engine(scripts) as engine:
+        session = await start(engine)
+        async with record_telemetry(engine.api.bus) as seen:
+            await engine.api.prompt(session, say("go"))
     child = ("invoke_agent general", [("step", ["chat test", "execute_tool echo"]), ("step", ["chat test"])])
     assert seen.tree() == [
         (
@@ -111,10 +111,10 @@ async def test_a_child_runs_below_the_call_that_sent_it() -> None:
 
 async def test_what_is_tried_again_is_counted_and_marked() -> None:
     script = [Fail(message="busy", status=529, retryable=True, kind="overload")], [Say(text="There.")]
-    async with open_house(*script, quick=True) as house:
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        async with observed(house.api.bus) as seen:
-            await house.api.prompt(session, say("go"))
+    async with open_engine(*script, quick=True) as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        async with record_telemetry(engine.api.bus) as seen:
+            await engine.api.prompt(session, say("go"))
     chat = seen.one("chat test")
     [mark] = chat.events
     assert (mark.name, dict(mark.attributes)) == ("weft.retry", {"weft.attempt": 1, "error.type": "529"})
@@ -123,10 +123,10 @@ async def test_what_is_tried_again_is_counted_and_marked() -> None:
 
 
 async def test_what_fails_says_of_which_kind_the_failure_is_and_no_more() -> None:
-    async with open_house([Fail(message="no such hidden-words", status=400)], quick=True) as house:
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        async with observed(house.api.bus) as seen:
-            await house.api.prompt(session, say("go"))
+    async with open_engine([Fail(message="no such hidden-words", status=400)], quick=True) as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        async with record_telemetry(engine.api.bus) as seen:
+            await engine.api.prompt(session, say("go"))
     for name in ("chat test", "step", "invoke_agent build"):
         span = seen.one(name)
         assert (span.status.status_code, span.attributes["error.type"]) == (StatusCode.ERROR, "400")
@@ -143,10 +143,10 @@ async def test_summing_up_is_counted_and_its_call_is_told_apart() -> None:
         [Say(text="We did x."), End(usage=Usage(input=95_000, output=10))],
         [Say(text="Done.")],
     )
-    async with open_house(*script, model=small, agents=(summariser,)) as house:
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        async with observed(house.api.bus) as seen:
-            await house.api.prompt(session, say("go"))
+    async with open_engine(*script, model=small, agents=(summariser,)) as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        async with record_telemetry(engine.api.bus) as seen:
+            await engine.api.prompt(session, say("go"))
     assert seen.measured("weft.compactions") == 1
     summaries = [span for span in seen.named("chat test") if span.attributes.get("weft.summary")]
     assert [span.attributes["gen_ai.agent.name"] for span in summaries] == ["compaction"]
@@ -155,10 +155,10 @@ async def test_summing_up_is_counted_and_its_call_is_told_apart() -> None:
 
 async def test_with_content_what_was_said_is_in_the_form_of_the_conventions() -> None:
     script = [Say(text="I look."), ECHO], [Say(text="y" * 10_000)]
-    async with open_house(*script, quick=True) as house:
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        async with observed(house.api.bus, content=True) as seen:
-            await house.api.prompt(session, say("go"))
+    async with open_engine(*script, quick=True) as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        async with record_telemetry(engine.api.bus, content=True) as seen:
+            await engine.api.prompt(session, say("go"))
     first, last = seen.named("chat test")
     assert json.loads(first.attributes["gen_ai.input.messages"]) == [
         {"role": "user", "parts": [{"type": "text", "content": "go"}]}
@@ -210,18 +210,18 @@ async def test_without_content_no_word_of_a_conversation_gets_out(words: list[st
                 Think(text=words[1]),
                 Say(text=words[2]),
                 UseTool(tool="spill", input={"a": words[3]}),
-                handed(words[7]),
+                task_call(words[7]),
             ],
             [UseTool(tool=words[8], input={"x": words[8]}), UseTool(tool="spill", raw=words[8])],
             [UseTool(tool="refuse", input={"a": words[5]})],
         ],
         words[7]: [[Say(text=words[2])]],
     }
-    async with open_stage(scripts, tools=(spilling, refusing)) as stage:
-        session = await start(stage, title=words[1])
-        async with observed(stage.api.bus) as seen:
-            await stage.api.prompt(session, say(words[0]))
-            await stage.api.prompt(session, say(words[0]))
+    async with open_subtask_engine(scripts, tools=(spilling, refusing)) as engine:
+        session = await start(engine, title=words[1])
+        async with record_telemetry(engine.api.bus) as seen:
+            await engine.api.prompt(session, say(words[0]))
+            await engine.api.prompt(session, say(words[0]))
     told = seen.everything()
     assert seen.named("execute_tool spill")
     assert [word for word in words if word in told] == []
@@ -290,11 +290,11 @@ class Stuck(SpanExporter):
 async def test_an_exporter_in_trouble_neither_fails_nor_holds_up_a_run(exporter: SpanExporter) -> None:
     told: list[str] = []
     sink = TelemetryEmitter(Exporters(spans=SafeSpanExporter(exporter, FirstErrorReporter(told.append))))
-    async with open_house([Say(text="One.")], [Say(text="Two.")], quick=True) as house:
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        async with open_follower(house.api.bus, TelemetryFold(os.urandom), sink):
+    async with open_engine([Say(text="One.")], [Say(text="Two.")], quick=True) as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        async with open_follower(engine.api.bus, TelemetryFold(os.urandom), sink):
             for _ in range(2):
-                answer = await house.api.prompt(session, say("go"))
+                answer = await engine.api.prompt(session, say("go"))
                 assert isinstance(answer.info, AssistantMessage)
                 assert answer.info.error is None
     if isinstance(exporter, Stuck):
@@ -305,15 +305,15 @@ async def test_an_exporter_in_trouble_neither_fails_nor_holds_up_a_run(exporter:
 
 
 async def test_a_run_that_is_cut_off_is_told_as_far_as_it_went() -> None:
-    async with open_house([Say(text="Well."), Wait(seconds=60)]) as house:
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        events = house.api.events()
-        async with observed(house.api.bus) as seen:
-            await house.api.submit(session, say("go"))
+    async with open_engine([Say(text="Well."), Wait(seconds=60)]) as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        events = engine.api.events()
+        async with record_telemetry(engine.api.bus) as seen:
+            await engine.api.submit(session, say("go"))
             async for told in events:
                 if isinstance(told.event, PartUpdated) and told.event.delta == "Well.":
                     break
-        await house.api.abort(session)
+        await engine.api.abort(session)
     assert seen.tree() == [("invoke_agent build", [("step", ["chat test"])])]
     assert seen.one("invoke_agent build").attributes["error.type"] == "cut_off"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from given.house import ALLOW, ECHO, House, open_house, say
+from given.engine import ALLOW, ECHO, Engine, open_engine, say
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.part import CompletedState, ErrorState, ToolPart
@@ -46,12 +46,12 @@ def echo(words: str) -> tuple[str, dict[str, Any]]:
     return "echo", {"words": words}
 
 
-async def start(house: House) -> SessionID:
-    return (await house.api.create_session(SessionInput())).id
+async def start(engine: Engine) -> SessionID:
+    return (await engine.api.create_session(SessionInput())).id
 
 
-async def calls_of(house: House, session: SessionID) -> list[ToolPart]:
-    messages = await house.api.list_messages(session)
+async def calls_of(engine: Engine, session: SessionID) -> list[ToolPart]:
+    messages = await engine.api.list_messages(session)
     return [part for message in messages for part in message.parts if isinstance(part, ToolPart)]
 
 
@@ -67,10 +67,10 @@ def short(part: ToolPart) -> str:
 
 async def test_every_call_has_a_part_and_a_result_of_its_own() -> None:
     script = ([batch(echo("a"), echo("b"))], [Say(text="done")])
-    async with open_house(*script, tools=(BATCH, ECHO, INVALID)) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        found = await calls_of(house, session)
+    async with open_engine(*script, tools=(BATCH, ECHO, INVALID)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        found = await calls_of(engine, session)
         assert [short(part) for part in found] == [
             "batch=All 2 tools executed successfully.",
             "echo=a",
@@ -86,7 +86,7 @@ async def test_every_call_has_a_part_and_a_result_of_its_own() -> None:
             "details": [{"tool": "echo", "success": True}] * 2,
             "truncated": False,
         }
-        results = house.provider.requests[1].messages[-1]
+        results = engine.provider.requests[1].messages[-1]
         assert isinstance(results, ToolTurn)
         assert sorted(each.output for each in results.content) == [
             "All 2 tools executed successfully.",
@@ -97,18 +97,18 @@ async def test_every_call_has_a_part_and_a_result_of_its_own() -> None:
 
 async def test_the_calls_run_side_by_side() -> None:
     script = ([batch(("meet", {}), ("meet", {}), ("meet", {}))], [Say(text="done")])
-    async with open_house(*script, tools=(BATCH, meeting(3), INVALID)) as house, asyncio.timeout(60):
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        assert [short(part) for part in await calls_of(house, session)][1:] == ["meet=3 met"] * 3
+    async with open_engine(*script, tools=(BATCH, meeting(3), INVALID)) as engine, asyncio.timeout(60):
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        assert [short(part) for part in await calls_of(engine, session)][1:] == ["meet=3 met"] * 3
 
 
 async def test_what_fails_is_told_and_stops_nothing_else() -> None:
     calls = (echo("a"), ("unknown", {}), ("batch", {"tool_calls": []}), ("echo", {"word": 1}))
-    async with open_house([batch(*calls)], [Say(text="done")], tools=(BATCH, ECHO, INVALID)) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        first, *rest = [short(part) for part in await calls_of(house, session)]
+    async with open_engine([batch(*calls)], [Say(text="done")], tools=(BATCH, ECHO, INVALID)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        first, *rest = [short(part) for part in await calls_of(engine, session)]
         assert first == "batch=Executed 1/4 tools successfully. 3 failed."
         assert rest[0] == "echo=a"
         assert rest[1].startswith("invalid!there is no tool 'unknown'; there are ")
@@ -118,10 +118,10 @@ async def test_what_fails_is_told_and_stops_nothing_else() -> None:
 
 async def test_more_than_25_are_refused_one_by_one() -> None:
     calls = [echo(str(number)) for number in range(27)]
-    async with open_house([batch(*calls)], [Say(text="done")], tools=(BATCH, ECHO, INVALID)) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        first, *rest = [short(part) for part in await calls_of(house, session)]
+    async with open_engine([batch(*calls)], [Say(text="done")], tools=(BATCH, ECHO, INVALID)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        first, *rest = [short(part) for part in await calls_of(engine, session)]
         assert first == "batch=Executed 25/27 tools successfully. 2 failed."
         assert rest[:25] == [f"echo={number}" for number in range(25)]
         assert rest[25:] == ["echo!Maximum of 25 tools allowed in batch"] * 2
@@ -130,24 +130,24 @@ async def test_more_than_25_are_refused_one_by_one() -> None:
 async def test_each_call_is_held_against_the_rules() -> None:
     rules = (*ALLOW, Rule(permission="echo", pattern="b*", action="deny"))
     script = ([batch(echo("a"), echo("b"))], [Say(text="done")])
-    async with open_house(*script, tools=(BATCH, ECHO, INVALID), rules=rules) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        found = [short(part) for part in await calls_of(house, session)]
+    async with open_engine(*script, tools=(BATCH, ECHO, INVALID), rules=rules) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        found = [short(part) for part in await calls_of(engine, session)]
         assert found[:2] == ["batch=Executed 1/2 tools successfully. 1 failed.", "echo=a"]
         assert found[2].startswith("echo!")
 
 
 async def test_aborting_leaves_no_call_open() -> None:
     script = ([batch(("meet", {}), echo("a"))],)
-    async with open_house(*script, tools=(BATCH, ECHO, meeting(2), INVALID)) as house:
-        session = await start(house)
-        prompt = asyncio.ensure_future(house.api.prompt(session, say("go")))
-        while "echo=a" not in [short(part) for part in await calls_of(house, session)]:  # noqa: ASYNC110
+    async with open_engine(*script, tools=(BATCH, ECHO, meeting(2), INVALID)) as engine:
+        session = await start(engine)
+        prompt = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        while "echo=a" not in [short(part) for part in await calls_of(engine, session)]:  # noqa: ASYNC110
             await asyncio.sleep(0)
-        await house.api.abort(session)
+        await engine.api.abort(session)
         await prompt
-        assert [short(part) for part in await calls_of(house, session)] == [
+        assert [short(part) for part in await calls_of(engine, session)] == [
             "batch!Tool execution aborted",
             "meet!Tool execution aborted",
             "echo=a",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.house import PLACE, open_house, say
+from given.engine import PLACE, open_engine, say
 from weft.errors import NotFoundError, ToolError
 from weft.host.clock import SystemClock
 from weft.model.ids import SessionID
@@ -179,7 +179,7 @@ def test_what_a_dead_process_left_on_the_roll_goes(tmp_path: Path) -> None:
 async def test_aborting_or_removing_a_session_ends_its_jobs(tmp_path: Path) -> None:
     place = replace(PLACE, directory=str(tmp_path), worktree=str(tmp_path))
     call = UseTool(tool="bash", input={"command": "sleep 999", "description": "Wait", "background": True})
-    async with open_house(
+    async with open_engine(
         [call],
         [Say(text="done")],
         [call],
@@ -187,15 +187,15 @@ async def test_aborting_or_removing_a_session_ends_its_jobs(tmp_path: Path) -> N
         tools=(BASH, JOBS),
         place=place,
         tool_output=str(tmp_path / "out"),
-    ) as house:
-        session = await house.api.create_session(SessionInput())
-        await house.api.prompt(session.id, say("go"))
+    ) as engine:
+        session = await engine.api.create_session(SessionInput())
+        await engine.api.prompt(session.id, say("go"))
         await somebody_in(tmp_path)
-        assert await house.api.abort(session.id) is False
+        assert await engine.api.abort(session.id) is False
         assert processes_in(tmp_path) == []
-        await house.api.prompt(session.id, say("again"))
+        await engine.api.prompt(session.id, say("again"))
         await somebody_in(tmp_path)
-        await house.api.remove_session(session.id)
+        await engine.api.remove_session(session.id)
         assert processes_in(tmp_path) == []
-        offered = [[tool.name for tool in request.tools] for request in house.provider.requests]
+        offered = [[tool.name for tool in request.tools] for request in engine.provider.requests]
     assert offered[:2] == [["bash"], ["bash", "jobs"]]

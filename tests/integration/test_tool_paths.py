@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.gate import rules
-from given.house import PLACE, open_house, say
-from given.shell import Grounds, lay_out
+from given.engine import PLACE, open_engine, say
+from given.gate_harness import rules
+from given.shell import ShellTree, make_shell_tree
 from weft.config.agents import PROTECTED_FILES
 from weft.errors import DeniedError
 from weft.model.input import SessionInput
@@ -28,13 +28,13 @@ from weft.tool.write import WRITE
 
 
 @pytest.fixture
-def grounds(tmp_path: Path) -> Grounds:
-    return lay_out(tmp_path / "grounds")
+def tree(tmp_path: Path) -> ShellTree:
+    return make_shell_tree(tmp_path / "grounds")
 
 
 @pytest.fixture
-def bench(grounds: Grounds, tmp_path: Path) -> Bench:
-    return Bench(grounds.project, outside=tmp_path, environment=os.environ)
+def bench(tree: ShellTree, tmp_path: Path) -> Bench:
+    return Bench(tree.project, outside=tmp_path, environment=os.environ)
 
 
 LED_OUT: list[tuple[AnyTool, dict[str, Any], str]] = [
@@ -54,26 +54,26 @@ LED_OUT: list[tuple[AnyTool, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("tool", "given", "pattern"), LED_OUT)
 async def test_a_link_that_leads_out_is_asked_about(
-    bench: Bench, grounds: Grounds, tool: AnyTool, given: dict[str, Any], pattern: str
+    bench: Bench, tree: ShellTree, tool: AnyTool, given: dict[str, Any], pattern: str
 ) -> None:
     bench.denied = {"external_directory"}
     with pytest.raises(DeniedError):
         await bench.call(tool, **given)
-    wanted = f"{grounds.top}/{pattern}"
+    wanted = f"{tree.top}/{pattern}"
     assert bench.asked[-1] == AskedPermission(
         permission="external_directory", patterns=(wanted,), always=(wanted,)
     )
-    assert (grounds.top / "outside/secret.txt").read_text() == "secret"
+    assert (tree.top / "outside/secret.txt").read_text() == "secret"
 
 
-async def test_searching_does_not_show_what_may_not_be_read_unasked(bench: Bench, grounds: Grounds) -> None:
-    (grounds.project / "README.md").write_text("KEY words")
+async def test_searching_does_not_show_what_may_not_be_read_unasked(bench: Bench, tree: ShellTree) -> None:
+    (tree.project / "README.md").write_text("KEY words")
 
     def permits(permission: str, pattern: str) -> bool:
         return permission != "read" or not pattern.endswith((".env", ".local"))
 
     result = await GREP.run(GrepInput(pattern="KEY"), replace(bench.context(), permits=permits))
-    project = grounds.project
+    project = tree.project
     assert result.output == (
         f"Found 2 matches\n{project}/README.md:\n  Line 1: KEY words\n\n"
         f"{project}/.env.example:\n  Line 1: KEY=\n\n"
@@ -83,29 +83,29 @@ async def test_searching_does_not_show_what_may_not_be_read_unasked(bench: Bench
     assert [asked.permission for asked in bench.asked] == ["grep"]
 
 
-async def test_what_a_run_searches_keeps_to_its_rules(grounds: Grounds, tmp_path: Path) -> None:
-    directory = str(grounds.project)
+async def test_what_a_run_searches_keeps_to_its_rules(tree: ShellTree, tmp_path: Path) -> None:
+    directory = str(tree.project)
     place = replace(PLACE, directory=directory, worktree=directory)
-    async with open_house(
+    async with open_engine(
         [UseTool(tool="grep", input={"pattern": "KEY"})],
         [Say(text="done")],
         tools=(GREP,),
         place=place,
         rules=rules("*:*:allow", "read:*.env:ask", "read:*.env.*:ask"),
         tool_output=str(tmp_path / "out"),
-    ) as house:
-        session = await house.api.create_session(SessionInput())
-        await house.api.prompt(session.id, say("find it"))
-        told = house.provider.requests[-1].messages[-1]
+    ) as engine:
+        session = await engine.api.create_session(SessionInput())
+        await engine.api.prompt(session.id, say("find it"))
+        told = engine.provider.requests[-1].messages[-1]
     assert "KEY=" not in str(told)
     assert "may only be seen with the read tool" in str(told)
 
 
-async def test_searching_in_one_file_is_reading_it(bench: Bench, grounds: Grounds) -> None:
+async def test_searching_in_one_file_is_reading_it(bench: Bench, tree: ShellTree) -> None:
     bench.denied = {"read"}
     with pytest.raises(DeniedError):
         await bench.call(GREP, pattern="KEY", path="settings")
-    assert bench.asked[-1].patterns == (f"{grounds.project}/settings", f"{grounds.project}/.env")
+    assert bench.asked[-1].patterns == (f"{tree.project}/settings", f"{tree.project}/.env")
 
 
 ACTING = {

@@ -93,9 +93,9 @@ async def test_a_page_comes_as_markdown_text_or_as_it_is(bench: Bench, web: Web)
 
 
 async def test_the_server_is_told_who_asks_and_for_what(bench: Bench, web: Web) -> None:
-    web.asked.clear()
+    web.requests.clear()
     await bench.call(WEBFETCH, url=at(web, "/text"))
-    [asked] = web.asked
+    [asked] = web.requests
     assert asked.headers["host"] == at(web, "").removeprefix("http://")
     assert asked.headers["user-agent"].startswith("weft/")
     assert asked.headers["accept"].startswith("text/markdown;q=1.0")
@@ -247,10 +247,10 @@ def test_the_proxy_of_the_environment_is_used(
 
 async def test_through_a_proxy_names_are_its_business_and_this_machine_is_not(bench: Bench, web: Web) -> None:
     bench.desk = replace(bench.desk, environment={"http_proxy": web.url}, network=NetworkAccess())
-    web.asked.clear()
+    web.requests.clear()
     with pytest.raises(ToolError, match="status code: 404"):
         await bench.call(WEBFETCH, url="http://unheard-of.test/page")
-    assert [each.path for each in web.asked] == ["http://unheard-of.test/page"]
+    assert [each.path for each in web.requests] == ["http://unheard-of.test/page"]
     bench.denied = {"webfetch_private"}
     for host in ("localhost", "10.0.0.1", "127.1"):
         with pytest.raises(DeniedError):
@@ -302,7 +302,7 @@ def service() -> Iterator[Web]:
 
 async def test_a_search_is_a_call_of_the_service(bench: Bench, service: Web) -> None:
     websearch, _ = make_search_tools(f"{service.url}/good")
-    service.asked.clear()
+    service.requests.clear()
     assert await bench.call(websearch, query="weft", numResults=3, contextMaxCharacters=900) == ToolResult(
         title="Web search: weft", output="Found it.", metadata={"truncated": False}
     )
@@ -313,7 +313,7 @@ async def test_a_search_is_a_call_of_the_service(bench: Bench, service: Web) -> 
         "livecrawl": "fallback",
         "contextMaxCharacters": 900,
     }
-    assert msgspec.json.decode(service.asked[0].body) == {
+    assert msgspec.json.decode(service.requests[0].body) == {
         "jsonrpc": "2.0",
         "id": 1,
         "method": "tools/call",
@@ -324,10 +324,10 @@ async def test_a_search_is_a_call_of_the_service(bench: Bench, service: Web) -> 
 
 async def test_a_search_for_code_likewise(bench: Bench, service: Web) -> None:
     _, codesearch = make_search_tools(f"{service.url}/json")
-    service.asked.clear()
+    service.requests.clear()
     result = await bench.call(codesearch, query="msgspec")
     assert (result.title, result.output) == ("Code search: msgspec", "Found it.")
-    assert msgspec.json.decode(service.asked[0].body)["params"] == {
+    assert msgspec.json.decode(service.requests[0].body)["params"] == {
         "name": "get_code_context_exa",
         "arguments": {"query": "msgspec", "tokensNum": 5000},
     }
@@ -365,10 +365,10 @@ async def test_a_service_that_is_not_there_is_told_without_its_address(bench: Be
 
 async def test_a_search_that_is_denied_is_not_made(bench: Bench, service: Web) -> None:
     bench.denied = {"websearch"}
-    service.asked.clear()
+    service.requests.clear()
     with pytest.raises(DeniedError):
         await bench.call(make_search_tools(f"{service.url}/good")[0], query="x")
-    assert service.asked == []
+    assert service.requests == []
 
 
 @pytest.mark.parametrize(

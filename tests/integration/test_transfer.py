@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.parcels import AT, id_of, parcel, session_id, turn_of, with_text, words
+from given.session_exports import AT, id_of, parcel, session_id, turn_of, with_text, words
 from weft.errors import BundleError, DocumentError, InvalidIdError
 from weft.local.imports import BulkImporter, ImportReport, ImportRequest, open_importer
 from weft.model.diff import FileDiff

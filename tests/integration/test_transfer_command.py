@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from given.parcels import parcel, session_id, with_text
-from given.undoing import as_repository
+from given.session_exports import parcel, session_id, with_text
+from given.snapshot_harness import init_repository
 from weft.transfer.document import to_document
 
 KEY = "ghp_" + "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1234"
@@ -130,38 +130,40 @@ def test_transcripts_of_others_come_across_once_and_go_on_when_they_have_grown(t
 
 @pytest.mark.parametrize("kind", ["claude", "codex"])
 def test_transcripts_of_a_known_project_are_found_in_it(tmp_path: Path, kind: str) -> None:
-    loom, plain = as_repository(tmp_path / "loom"), tmp_path / "plain"
-    (loom / "deep").mkdir()
+    repository, plain = init_repository(tmp_path / "loom"), tmp_path / "plain"
+    (repository / "deep").mkdir()
     plain.mkdir()
-    for number, cwd in enumerate((loom, loom / "deep", loom / "gone", plain)):
+    for number, cwd in enumerate((repository, repository / "deep", repository / "gone", plain)):
         write_transcript(tmp_path / kind, kind, number, cwd)
     given = tmp_path / "given.json"
     given.write_bytes(to_document(parcel()))
     weft(plain, "import", str(given))  # so that there is a record of what is in no repository
-    weft(loom, "import", str(given))
+    weft(repository, "import", str(given))
     done = weft(plain, "import", "--from", kind, str(tmp_path / kind), "--format", "json")
-    here = json.loads(weft(loom, "session", "list", "--format", "json").stdout)
+    here = json.loads(weft(repository, "session", "list", "--format", "json").stdout)
     assert done.returncode == 0, done.stderr
     assert sorted(each["directory"] for each in here if each["title"] == "Mend the loom") == [
-        str(loom),
-        str(loom / "deep"),
-        str(loom / "gone"),
+        str(repository),
+        str(repository / "deep"),
+        str(repository / "gone"),
     ]
     listed = json.loads(weft(plain, "session", "list", "--all", "--format", "json").stdout)
     assert [each["projectId"] for each in listed if each["directory"] == str(plain)] == ["global", "global"]
 
 
 def test_transcripts_that_lie_under_global_are_brought_home_by_importing_them_again(tmp_path: Path) -> None:
-    loom = tmp_path / "loom"
-    loom.mkdir()
-    write_transcript(tmp_path / "claude", "claude", 1, loom)
+    repository = tmp_path / "loom"
+    repository.mkdir()
+    write_transcript(tmp_path / "claude", "claude", 1, repository)
     weft(tmp_path, "import", "--from", "claude", str(tmp_path / "claude"))
-    as_repository(loom)
+    init_repository(repository)
     again = weft(tmp_path, "import", "--from", "claude", str(tmp_path / "claude"), "--format", "json")
     (found,) = json.loads(weft(tmp_path, "session", "list", "--all", "--format", "json").stdout)
-    root = subprocess.run(["git", "rev-parse", "HEAD"], cwd=loom, capture_output=True, text=True, check=True)
+    root = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=repository, capture_output=True, text=True, check=True
+    )
     assert [each["verdict"] for each in json.loads(again.stdout)["sessions"]] == ["updated"]
-    assert (found["directory"], found["projectId"]) == (str(loom), root.stdout.strip())
+    assert (found["directory"], found["projectId"]) == (str(repository), root.stdout.strip())
 
 
 def write_transcript(where: Path, kind: str, number: int, cwd: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from given.parcels import parcel, session_id
-from given.transfer_trees import write_session, write_tree
+from given.opencode_tree import write_session, write_tree
+from given.session_exports import parcel, session_id
 from weft.local.imports import ImportRequest, open_importer
 from weft.model.transfer import ExportCounts
 

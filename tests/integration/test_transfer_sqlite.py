@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from given.parcels import parcel, session_id, words
+from given.session_exports import parcel, session_id, words
 from weft.errors import DocumentError
 from weft.importers.opencode_sqlite import OpenCodeSqlite
 from weft.model.transfer import ExportCounts, SessionExport, count_export

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.loom import bash, open_loom
-from given.undoing import as_repository, git, write
+from given.snapshot_harness import git, init_repository, write
+from given.undo_harness import bash, open_undo_harness
 from weft.cli.main import run_command
 from weft.host.paths import paths_from
 from weft.local.offline import open_offline_sessions
@@ -26,7 +26,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "loom"
     write(root / "a.txt", "one\n")
     write(root / "b.txt", "b\n")
-    as_repository(root)
+    init_repository(root)
     monkeypatch.chdir(root)
     return root
 
@@ -35,10 +35,10 @@ def work(root: Path) -> tuple[SessionID, list[MessageID]]:
     """Two turns."""
 
     async def weave() -> tuple[SessionID, list[MessageID]]:
-        async with open_loom(root) as loom:
-            first = await loom.does(bash("echo two > a.txt"))
-            second = await loom.does(bash("echo two > b.txt; echo new > n.txt"))
-            return loom.session, [first, second]
+        async with open_undo_harness(root) as harness:
+            first = await harness.does(bash("echo two > a.txt"))
+            second = await harness.does(bash("echo two > b.txt; echo new > n.txt"))
+            return harness.session, [first, second]
 
     return asyncio.run(weave())
 

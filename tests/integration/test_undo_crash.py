@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from given.loom import bash, open_loom
-from given.undoing import as_repository, files_below, write
+from given.snapshot_harness import init_repository, read_tree, write
+from given.undo_harness import bash, open_undo_harness
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import UserMessage
 
 TESTS = Path(__file__).parents[1]
-DOOMED = TESTS / "given" / "doomed_loom.py"
+SCRIPT = TESTS / "given" / "killed_undo.py"
 MANY = 300
 
 
@@ -23,12 +23,12 @@ def root(tmp_path: Path) -> Path:
     root = tmp_path / "loom"
     write(root / "a.txt", "one\n")
     write(root / "b.txt", "b\n")
-    return as_repository(root)
+    return init_repository(root)
 
 
 def start(root: Path, *given: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, str(DOOMED), str(root), *given],
+        [sys.executable, str(SCRIPT), str(root), *given],
         env={**os.environ, "PYTHONPATH": str(TESTS)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -36,7 +36,7 @@ def start(root: Path, *given: str) -> "subprocess.Popen[str]":
     )
 
 
-def doomed(root: Path, *given: str) -> str:
+def run_killed(root: Path, *given: str) -> str:
     """What it said before it was killed."""
     with start(root, *given) as child:
         said, complaint = child.communicate(timeout=60)
@@ -55,18 +55,18 @@ def doomed(root: Path, *given: str) -> str:
 async def test_what_a_killed_run_changed_can_be_taken_back(
     root: Path, how: str, told: dict[str, str]
 ) -> None:
-    before = files_below(root)
-    session = SessionID(doomed(root, how))
-    async with open_loom(root) as loom:
-        loom.session = session
-        changed = files_below(root)
-        first = next(each.info.id for each in await loom.history() if isinstance(each.info, UserMessage))
+    before = read_tree(root)
+    session = SessionID(run_killed(root, how))
+    async with open_undo_harness(root) as harness:
+        harness.session = session
+        changed = read_tree(root)
+        first = next(each.info.id for each in await harness.history() if isinstance(each.info, UserMessage))
 
-        assert await loom.undoes(first) == told
-        assert files_below(root) == before
-        await loom.redoes()
-        assert files_below(root) == changed
-        summary = (await loom.api.get_session(session)).summary
+        assert await harness.undoes(first) == told
+        assert read_tree(root) == before
+        await harness.redoes()
+        assert read_tree(root) == changed
+        summary = (await harness.api.get_session(session)).summary
         assert summary is not None
         assert summary.files == len(told)
 
@@ -75,36 +75,36 @@ async def test_what_a_killed_run_changed_can_be_taken_back(
 async def test_a_taking_back_that_is_killed_is_rolled_back_or_stands_as_the_session_says(
     root: Path, how: str, stands: bool
 ) -> None:
-    before = files_below(root)
+    before = read_tree(root)
     session, prompt, changed = await work(root)
-    doomed(root, how, session, prompt)
-    assert files_below(root) == before
+    run_killed(root, how, session, prompt)
+    assert read_tree(root) == before
     # A person goes on meanwhile: neither way is theirs touched.
     write(root / "mine.txt", "me\n")
 
-    async with open_loom(root) as loom:
-        loom.session = session
+    async with open_undo_harness(root) as harness:
+        harness.session = session
         write_off = {b"mine.txt": ("0o644", b"me\n")}
-        assert files_below(root) == (before if stands else changed) | write_off
-        assert ((await loom.api.get_session(session)).revert is not None) is stands
+        assert read_tree(root) == (before if stands else changed) | write_off
+        assert ((await harness.api.get_session(session)).revert is not None) is stands
         if stands:
-            await loom.redoes()
-            assert files_below(root) == changed | write_off
+            await harness.redoes()
+            assert read_tree(root) == changed | write_off
         else:
-            await loom.undoes(prompt)
-            assert files_below(root) == before | write_off
+            await harness.undoes(prompt)
+            assert read_tree(root) == before | write_off
 
 
 async def work(root: Path) -> tuple[SessionID, MessageID, dict[bytes, tuple[str, bytes]]]:
     many = f"for i in $(seq {MANY}); do echo $i > many-$i.txt; done; rm b.txt; echo two > a.txt"
-    async with open_loom(root) as loom:
-        prompt = await loom.does(bash(many))
-        return loom.session, prompt, files_below(root)
+    async with open_undo_harness(root) as harness:
+        prompt = await harness.does(bash(many))
+        return harness.session, prompt, read_tree(root)
 
 
 @pytest.mark.slow
 async def test_a_taking_back_killed_among_its_files_is_whole_at_the_next_opening(root: Path) -> None:
-    before = files_below(root)
+    before = read_tree(root)
     session, prompt, changed = await work(root)
     halves = 0
     for left in (MANY - 1, MANY // 2, 3):
@@ -113,11 +113,11 @@ async def test_a_taking_back_killed_among_its_files_is_whole_at_the_next_opening
                 pass
             child.kill()
             child.communicate()
-        halves += files_below(root) not in (before, changed)
-        async with open_loom(root) as loom:
-            loom.session = session
-            taken = (await loom.api.get_session(session)).revert is not None
-            assert files_below(root) == (before if taken else changed)
-            await loom.redoes()
-            assert files_below(root) == changed
+        halves += read_tree(root) not in (before, changed)
+        async with open_undo_harness(root) as harness:
+            harness.session = session
+            taken = (await harness.api.get_session(session)).revert is not None
+            assert read_tree(root) == (before if taken else changed)
+            await harness.redoes()
+            assert read_tree(root) == changed
     assert halves

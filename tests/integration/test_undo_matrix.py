@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from given.loom import open_loom
+from given.snapshot_harness import git, read_tree
 from given.undo_cases import CASES, Case, lay_out, to_table
-from given.undoing import files_below, git
+from given.undo_harness import open_undo_harness
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "undo-cases.md"
 Files = dict[bytes, tuple[str, bytes]]
@@ -18,22 +18,22 @@ Files = dict[bytes, tuple[str, bytes]]
 async def test_each_file_becomes_what_the_table_says(row: Case, tmp_path: Path) -> None:
     root = tmp_path / "loom"
     lay_out(root, row)
-    before = files_below(root)
-    async with open_loom(root, directory=root / row.below, config=row.config) as loom:
-        prompt = await row.play(loom)
-        changed, repository = files_below(root), repository_of(root)
+    before = read_tree(root)
+    async with open_undo_harness(root, directory=root / row.below, config=row.config) as harness:
+        prompt = await row.play(harness)
+        changed, repository = read_tree(root), repository_of(root)
 
-        assert await loom.undoes(prompt) == row.undo
-        assert contents(files_below(root)) == with_changes(before, row.left | row.mine)
+        assert await harness.undoes(prompt) == row.undo
+        assert contents(read_tree(root)) == with_changes(before, row.left | row.mine)
         assert repository_of(root) == repository
 
-        assert await loom.redoes() == row.redo
-        assert files_below(root) == changed
+        assert await harness.redoes() == row.redo
+        assert read_tree(root) == changed
         assert repository_of(root) == repository
 
-        assert await loom.undoes(prompt) == row.undo
-        await loom.works()
-        assert contents(files_below(root)) == with_changes(before, row.left | row.mine)
+        assert await harness.undoes(prompt) == row.undo
+        await harness.works()
+        assert contents(read_tree(root)) == with_changes(before, row.left | row.mine)
 
 
 def contents(files: Files) -> dict[bytes, bytes]:

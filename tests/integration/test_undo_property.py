@@ -8,8 +8,8 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from given.loom import Deed, Loom, bash, open_loom, writes
-from given.undoing import as_repository
+from given.snapshot_harness import init_repository
+from given.undo_harness import Action, UndoHarness, bash, open_undo_harness, writes
 from weft.model.ids import MessageID
 
 NAMES = ("a", "b", "c", "d e", "ü", "x.log")
@@ -69,7 +69,7 @@ class World:
             (self.root / name).write_text(after)
         self.change(name, after, None)
 
-    def agent_will(self, turn: int) -> Deed:
+    def agent_will(self, turn: int) -> Action:
         """What the agent does next. It is taken for done: nothing keeps it from it."""
         self._calls += 1
         fresh = [name for name in NAMES if name not in self.files]
@@ -132,16 +132,16 @@ async def test_undo_takes_back_the_agents_work_and_none_of_the_persons(
     tmp_path: Path, seed: int, repository: bool
 ) -> None:
     world = lay_out(tmp_path / "loom", seed, repository=repository)
-    async with open_loom(world.root) as loom:
-        prompts = [await take_turn(loom, world, turn) for turn in range(TURNS)]
+    async with open_undo_harness(world.root) as harness:
+        prompts = [await take_turn(harness, world, turn) for turn in range(TURNS)]
         assert world.stands() == world.files
         for _ in range(TURNS):
             # Back and forth between any of the turns, and forward to the end.
             turn = world.random.randrange(TURNS)
-            await loom.undoes(prompts[turn])
+            await harness.undoes(prompts[turn])
             assert world.stands() == world.without(turn)
             assert world.persons().items() <= world.stands().items()
-        await loom.redoes()
+        await harness.redoes()
         assert world.stands() == world.files
 
 
@@ -151,27 +151,27 @@ def lay_out(root: Path, seed: int, *, repository: bool) -> World:
     for _ in NAMES:
         world.person_works()
     if repository:
-        as_repository(root)
+        init_repository(root)
     world.person_works()
     return world
 
 
-async def take_turn(loom: Loom, world: World, turn: int) -> MessageID:
+async def take_turn(harness: UndoHarness, world: World, turn: int) -> MessageID:
     """A few answers of the agent's; the person works while it is thinking, and afterwards."""
-    answers: list[list[Deed]] = []
+    answers: list[list[Action]] = []
     for _ in range(world.random.randint(1, 2)):
-        deeds: list[Deed] = []
+        deeds: list[Action] = []
         if world.random.random() < 0.5:
             deeds.append(_later(world))
         deeds.append(world.agent_will(turn))
         answers.append(deeds)
-    prompt = await loom.works(*answers)
+    prompt = await harness.works(*answers)
     for _ in range(world.random.randint(0, 2)):
         world.person_works()
     return prompt
 
 
-def _later(world: World) -> Deed:
+def _later(world: World) -> Action:
     """What the person does then, chosen now, so that the world knows of it in order."""
     name, after = world.pick()
     world.change(name, after, None)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from given.house import NOW, open_house, say
-from given.undoing import write
+from given.engine import NOW, open_engine, say
+from given.snapshot_harness import write
 from weft.local.permissions import PermissionSettings
 from weft.local.undo import UndoSettings
 from weft.model.ids import ProjectID
@@ -46,7 +46,7 @@ async def test_what_a_strangers_tool_changed_is_taken_back_and_what_the_person_d
 
     tool = Tool(name="meddle", about="Change things.", takes=Nothing, run=meddle)
     undoing = UndoSettings(base=str(tmp_path / "snapshots"), environ=os.environ)
-    async with open_house(
+    async with open_engine(
         [UseTool(tool="meddle")],
         [Say(text="Done.")],
         clock=HandClock(NOW),
@@ -55,8 +55,8 @@ async def test_what_a_strangers_tool_changed_is_taken_back_and_what_the_person_d
         place=place(root),
         undo=undoing,
         permissions=PermissionSettings(terms=AskPolicy(answered=True)),
-    ) as house:
-        api = house.api
+    ) as engine:
+        api = engine.api
         session = (await api.create_session(SessionInput(title="t"))).id
         asked = api.events()
         prompt = await api.submit(session, say("go"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from given.serving import Site, listening, make_project, served
+from given.http_server import ProjectServer, make_project, serve_project, stream_events
 from weft.local.watcher import WatchScope, find_scope
 
 
@@ -102,22 +102,22 @@ class Stirring:
 
 
 def test_a_branch_that_is_checked_out_is_told_to_who_listens(tmp_path: Path) -> None:
-    with served(tmp_path) as site, listening(site, "/event") as events:
-        subprocess.run(["git", "branch", "other"], cwd=site.project, check=True)
+    with serve_project(tmp_path) as server, stream_events(server, "/event") as events:
+        subprocess.run(["git", "branch", "other"], cwd=server.project, check=True)
         told = hear(events, "vcs.branch.updated", "file.watcher.updated")
-        with Stirring(["git", "switch", "other"], ["git", "switch", "main"], cwd=site.project):
+        with Stirring(["git", "switch", "other"], ["git", "switch", "main"], cwd=server.project):
             first = next(told)
             # A branch that is switched back before anybody looked was never another.
             second = next(event for event in told if event["type"] == "vcs.branch.updated")
-    head = {"file": os.path.realpath(site.project / ".git/HEAD"), "event": "change"}
+    head = {"file": os.path.realpath(server.project / ".git/HEAD"), "event": "change"}
     assert (first["type"], first["properties"]) == ("file.watcher.updated", head)
     assert second["properties"]["branch"] in {"main", "other"}
 
 
-def told_files(site: Site, events: Iterator[dict[str, Any]]) -> dict[str, Any]:
+def told_files(server: ProjectServer, events: Iterator[dict[str, Any]]) -> dict[str, Any]:
     script = "echo x >> node_modules/b.js; echo x >> a.txt"
-    (site.project / "node_modules").mkdir()
-    with Stirring(["sh", "-c", script], cwd=site.project):
+    (server.project / "node_modules").mkdir()
+    with Stirring(["sh", "-c", script], cwd=server.project):
         return next(hear(events, "file.watcher.updated"))
 
 
@@ -125,7 +125,7 @@ def test_all_files_are_told_of_if_the_flag_asks_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(WATCH_ALL, "1")
-    with served(tmp_path) as site, listening(site, "/event") as events:
-        told = told_files(site, events)
-    assert told["properties"]["file"] == os.path.realpath(site.project / "a.txt")
+    with serve_project(tmp_path) as server, stream_events(server, "/event") as events:
+        told = told_files(server, events)
+    assert told["properties"]["file"] == os.path.realpath(server.project / "a.txt")
     assert told["properties"]["event"] in {"add", "change"}

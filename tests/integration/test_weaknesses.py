@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from given.chaos_world import SlowStore
-from given.ends import left_open
-from given.house import ECHO, MODEL, NOW, EchoInput, House, open_house, say
-from given.simulated import SimulatedClock, simulate
-from given.wires import SUMMARISER
+from given.engine import ECHO, MODEL, NOW, EchoInput, Engine, open_engine, say
+from given.provider_wires import SUMMARISER
+from given.simulated_time import SimulatedClock, simulate
+from given.unfinished import list_unfinished
 from weft.errors import ProviderError
 from weft.model.agent import Agent
 from weft.model.event import Event, SessionFailed, SessionRested
@@ -32,8 +32,8 @@ PATIENCE = 60
 TITLER = Agent(name="title", mode="primary", hidden=True, prompt="You are a title generator.")
 
 
-async def start(house: House, title: str | None = "t") -> SessionID:
-    return (await house.api.create_session(SessionInput(title=title))).id
+async def start(engine: Engine, title: str | None = "t") -> SessionID:
+    return (await engine.api.create_session(SessionInput(title=title))).id
 
 
 def info(message: MessageWithParts) -> AssistantMessage:
@@ -58,24 +58,24 @@ async def test_b6_a_prompt_sent_while_an_aborted_run_is_dying_is_answered_and_no
 
     tool = Tool(name="cling", about="Cling to life.", takes=EchoInput, run=die_slowly)
     script = ([UseTool(tool="cling", input={"words": ""})], [Say(text="Here.")])
-    async with asyncio.timeout(PATIENCE), open_house(*script, tools=(tool,)) as house:
-        session = await start(house)
+    async with asyncio.timeout(PATIENCE), open_engine(*script, tools=(tool,)) as engine:
+        session = await start(engine)
         async with asyncio.TaskGroup() as tasks:
-            first = tasks.create_task(house.api.prompt(session, say("one")))
+            first = tasks.create_task(engine.api.prompt(session, say("one")))
             await begun.wait()
-            aborting = tasks.create_task(house.api.abort(session))
-            second = tasks.create_task(house.api.prompt(session, say("two")))
-            also = tasks.create_task(house.api.abort(session))
+            aborting = tasks.create_task(engine.api.abort(session))
+            second = tasks.create_task(engine.api.prompt(session, say("two")))
+            also = tasks.create_task(engine.api.abort(session))
             for _ in range(20):
                 await asyncio.sleep(0)
             assert not second.done()
             may_die.set()
-        stored = await house.api.list_messages(session)
+        stored = await engine.api.list_messages(session)
 
     assert (aborting.result(), also.result()) == (True, True)
     assert info(first.result()).error is not None
     assert (words(second.result()), info(second.result()).error) == ("Here.", None)
-    assert left_open(stored) == []
+    assert list_unfinished(stored) == []
 
 
 class Talking:
@@ -97,25 +97,25 @@ async def prompted_at(number: int) -> bool:
     store = SlowStore(Random(number), clock)
     sent: list[asyncio.Task[MessageWithParts]] = []
     async with (
-        open_house(clock=clock, store=store, provider=Talking()) as house,
+        open_engine(clock=clock, store=store, provider=Talking()) as engine,
         asyncio.TaskGroup() as tasks,
     ):
-        session, count = await start(house), 0
+        session, count = await start(engine), 0
 
         def see(_: Event) -> None:
             nonlocal count
             count += 1
             if count == number:
-                sent.append(tasks.create_task(house.api.prompt(session, say("two"))))
+                sent.append(tasks.create_task(engine.api.prompt(session, say("two"))))
 
-        house.api.bus.watch(see)
-        await house.api.prompt(session, say("one"))
+        engine.api.bus.watch(see)
+        await engine.api.prompt(session, say("one"))
         for task in sent:
             answer = await task
             history = await store.list_messages(session)
             [asked] = [each.info.id for each in history if words(each) == "two"]
             assert (words(answer), info(answer).parent_id, info(answer).error) == ("Done.", asked, None)
-            assert left_open(history) == []
+            assert list_unfinished(history) == []
     return bool(sent)
 
 
@@ -159,7 +159,7 @@ async def test_b15_a_title_is_asked_for_once_and_what_a_person_changes_meanwhile
             return ScriptedProvider([[Say(text="Mending the loom")]], HandClock(NOW)).stream(request)
 
     async def tag(wanted: EchoInput, ctx: ToolContext) -> ToolResult:
-        await house.api.tag_session(ctx.session_id, wanted.words)
+        await engine.api.tag_session(ctx.session_id, wanted.words)
         return ToolResult(title="", output="")
 
     tool = Tool(name="tag", about="Tag.", takes=EchoInput, run=tag)
@@ -168,13 +168,13 @@ async def test_b15_a_title_is_asked_for_once_and_what_a_person_changes_meanwhile
     small = ServedModel(replace(MODEL, id="small"), Titling())
     async with (
         asyncio.timeout(PATIENCE),
-        open_house(*script, tools=(tool,), agents=(TITLER,), small=small) as house,
+        open_engine(*script, tools=(tool,), agents=(TITLER,), small=small) as engine,
     ):
-        session = await start(house, title=None)
-        prompts = [house.api.prompt(session, say(f"mend {number}", message_id=None)) for number in range(3)]
+        session = await start(engine, title=None)
+        prompts = [engine.api.prompt(session, say(f"mend {number}", message_id=None)) for number in range(3)]
         await asyncio.gather(*prompts)
-        found = await house.api.get_session(session)
-        spending = await house.api.get_spending(session)
+        found = await engine.api.get_session(session)
+        spending = await engine.api.get_spending(session)
 
     assert len(asked) <= 1
     assert found.weft is not None
@@ -190,21 +190,21 @@ async def test_b36_a_run_goes_on_from_results_and_ends_with_words_whatever_the_f
         [call, End(reason="length")],
         [Say(text="so"), End(reason="unknown")],
     )
-    async with open_house(*script) as house:
-        answer = await house.api.prompt(await start(house), say("go"))
-        assert (words(answer), info(answer).finish, len(house.provider.requests)) == ("so", "unknown", 3)
+    async with open_engine(*script) as engine:
+        answer = await engine.api.prompt(await start(engine), say("go"))
+        assert (words(answer), info(answer).finish, len(engine.provider.requests)) == ("so", "unknown", 3)
 
 
 async def test_b37_a_prompt_that_comes_while_the_last_step_is_taken_has_steps_of_its_own() -> None:
     clock = HandClock(NOW)
     script = ([Wait(seconds=1), Say(text="one")], [Say(text="two")])
-    async with asyncio.timeout(PATIENCE), open_house(*script, clock=clock, steps=1) as house:
-        session = await start(house)
+    async with asyncio.timeout(PATIENCE), open_engine(*script, clock=clock, steps=1) as engine:
+        session = await start(engine)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(house.api.prompt(session, say("first")))
+            tasks.create_task(engine.api.prompt(session, say("first")))
             await clock.somebody_sleeps(1)
-            second = tasks.create_task(house.api.prompt(session, say("second")))
-            while len(await house.api.list_messages(session)) < 3:  # noqa: ASYNC110  a turn of the loop each
+            second = tasks.create_task(engine.api.prompt(session, say("second")))
+            while len(await engine.api.list_messages(session)) < 3:  # noqa: ASYNC110  a turn of the loop each
                 await asyncio.sleep(0)
             clock.turn(1000)
         assert words(second.result()) == "two"
@@ -213,14 +213,14 @@ async def test_b37_a_prompt_that_comes_while_the_last_step_is_taken_has_steps_of
 async def test_b38_a_model_that_is_gone_when_it_is_to_answer_is_a_failure_stored_and_told() -> None:
     store, gone = MemoryStore(), replace(MODEL, id="gone")
     named = ModelRef(provider_id=gone.provider_id, model_id=gone.id)
-    async with open_house(
+    async with open_engine(
         store=store, also=(ServedModel(gone, ScriptedProvider([], HandClock(NOW))),), agents=(SUMMARISER,)
-    ) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("note this", model=named, no_reply=True))
-    async with open_house(store=store, agents=(SUMMARISER,), seed=2) as house:
-        listening = house.api.events()
-        answer = await house.api.compact(session)
+    ) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("note this", model=named, no_reply=True))
+    async with open_engine(store=store, agents=(SUMMARISER,), seed=2) as engine:
+        listening = engine.api.events()
+        answer = await engine.api.compact(session)
         told: list[str] = []
         async for each in listening:
             if isinstance(each.event, SessionFailed):
@@ -249,13 +249,13 @@ async def test_b38_a_provider_with_a_bug_ends_one_answer_and_not_the_prompt_behi
                 yield chunk
 
     waiting, may_break = asyncio.Event(), asyncio.Event()
-    async with asyncio.timeout(PATIENCE), open_house(provider=Broken(), tools=(ECHO,)) as house:
-        session = await start(house)
+    async with asyncio.timeout(PATIENCE), open_engine(provider=Broken(), tools=(ECHO,)) as engine:
+        session = await start(engine)
         async with asyncio.TaskGroup() as tasks:
-            first = tasks.create_task(house.api.prompt(session, say("one")))
+            first = tasks.create_task(engine.api.prompt(session, say("one")))
             await waiting.wait()
-            second = tasks.create_task(house.api.prompt(session, say("two")))
-            while sum(isinstance(m.info, UserMessage) for m in await house.api.list_messages(session)) < 2:  # noqa: ASYNC110
+            second = tasks.create_task(engine.api.prompt(session, say("two")))
+            while sum(isinstance(m.info, UserMessage) for m in await engine.api.list_messages(session)) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             may_break.set()
         assert "a bug in an adapter" in str(info(first.result()).error)

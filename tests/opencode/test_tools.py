@@ -39,7 +39,7 @@ PAGES = {
     "/data.json": Page(b'{"a": 1}', kind="application/json"),
 }
 IDS = re.compile(r"\b(prt|msg|ses|tool)_[0-9a-f]{12}[0-9A-Za-z]{14}\b")
-PLAIN, PATCHING = "fake/fake-model", "fake/gpt-5-fake"
+PLAIN, PATCHING_MODEL = "fake/fake-model", "fake/gpt-5-fake"
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def prepare(sandbox: Sandbox, ripgrep: str) -> None:
     file = sandbox.root / "config" / "opencode" / "opencode.json"
     config = json.loads(file.read_text())
     models = config["provider"]["fake"]["models"]
-    models[PATCHING.partition("/")[2]] = models[PLAIN.partition("/")[2]]
+    models[PATCHING_MODEL.partition("/")[2]] = models[PLAIN.partition("/")[2]]
     file.write_text(json.dumps(config))
 
 
@@ -84,7 +84,7 @@ def converse(sandbox: Sandbox, model: FakeModel, name: str, group: str, cases: l
     model.plays(
         *(answer for case in cases for answer in (Answer(calls=(case.call,)), *case.meanwhile)), said("Done.")
     )
-    with_model = PATCHING if group == "patch" else PLAIN
+    with_model = PATCHING_MODEL if group == "patch" else PLAIN
     session = begun(
         getattr(sandbox, name)("run", "--format", "json", "-m", with_model, f"go through {group}")
     )

@@ -10,7 +10,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import pytest
 from msgspec.structs import replace
 
-from given.undoing import files_below, write
+from given.snapshot_harness import read_tree, write
 from opencode.engine import open_engine, say
 from opencode.fake_model import Answer, Called, FakeModel, called_slowly, said
 from opencode.sandbox import PATIENCE, Sandbox
@@ -63,14 +63,14 @@ async def work(sandbox: Sandbox) -> tuple[SessionID, MessageID]:
 async def test_opencode_takes_back_what_weft_did_and_deletes_nothing(sandbox: Sandbox, server: str) -> None:
     (sandbox.project / "also.txt").write_text("mine\n")
     session, prompt = await work(sandbox)
-    changed = files_below(sandbox.project)
+    changed = read_tree(sandbox.project)
 
     reverted = ask(server, f"/session/{session}/revert", {"messageID": prompt})
 
     assert reverted["revert"]["messageID"] == prompt
-    assert files_below(sandbox.project) == changed
+    assert read_tree(sandbox.project) == changed
     assert "revert" not in ask(server, f"/session/{session}/unrevert", {})
-    assert files_below(sandbox.project) == changed
+    assert read_tree(sandbox.project) == changed
 
 
 async def test_opencode_deletes_what_is_listed_under_a_snapshot_it_does_not_have(
@@ -87,18 +87,18 @@ async def test_opencode_deletes_what_is_listed_under_a_snapshot_it_does_not_have
 
         ask(server, f"/session/{session}/revert", {"messageID": prompt})
 
-        assert b"listed.txt" not in files_below(sandbox.project)
+        assert b"listed.txt" not in read_tree(sandbox.project)
 
 
 async def test_what_weft_took_back_opencode_leaves_as_it_is(sandbox: Sandbox, server: str) -> None:
     session, prompt = await work(sandbox)
     async with open_engine(sandbox) as weft:
         await weft.api.revert(session, prompt)
-        taken_back = files_below(sandbox.project)
+        taken_back = read_tree(sandbox.project)
 
         ask(server, f"/session/{session}/unrevert", {})
 
-        assert files_below(sandbox.project) == taken_back
+        assert read_tree(sandbox.project) == taken_back
         assert (await weft.api.get_session(session)).revert is None
 
 
@@ -150,7 +150,7 @@ async def test_what_opencode_changed_weft_leaves_alone_and_says_so(
     model.plays(Answer(words=("Let me ", "see ", "first."), calls=(write,), pause=0.5), said("Done."))
     [first, *_] = sandbox.opencode("run", "--format", "json", "Make a file.").splitlines()
     session = SessionID(json.loads(first)["sessionID"])
-    changed = files_below(sandbox.project)
+    changed = read_tree(sandbox.project)
     async with open_engine(sandbox) as weft:
         history = await weft.api.list_messages(session)
         assert any(isinstance(part, PatchPart) for each in history for part in each.parts)
@@ -158,7 +158,7 @@ async def test_what_opencode_changed_weft_leaves_alone_and_says_so(
         done = await weft.api.revert(session, history[0].info.id)
 
         assert done.files == (FileFate(file=made, fate="uncovered", reason=FOREIGN),)
-        assert files_below(sandbox.project) == changed
+        assert read_tree(sandbox.project) == changed
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["kept", "gone"])

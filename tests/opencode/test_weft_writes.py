@@ -153,11 +153,11 @@ async def test_what_opencode_deletes_is_gone_for_weft(
     sandbox: Sandbox, sessions: list[SessionID], server: str
 ) -> None:
     async with open_engine(sandbox, [Say(text="Soon gone.")]) as weft:
-        doomed = (await weft.api.create_session(SessionInput(title="Doomed"))).id
-        await weft.api.prompt(doomed, say("Still there?"))
-        assert ask(server, f"/session/{doomed}", "DELETE") is True
-        assert doomed not in {session.id for session in await weft.api.list_sessions()}
-        assert await weft.store.list_messages(doomed) == []
+        removed = (await weft.api.create_session(SessionInput(title="Doomed"))).id
+        await weft.api.prompt(removed, say("Still there?"))
+        assert ask(server, f"/session/{removed}", "DELETE") is True
+        assert removed not in {session.id for session in await weft.api.list_sessions()}
+        assert await weft.store.list_messages(removed) == []
         assert await weft.store.damage() == []
 
 

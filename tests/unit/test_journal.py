@@ -98,7 +98,7 @@ def growth(delta: str, offset: int, of: SessionID = ONE) -> PartGrew:
     )
 
 
-class Desk:
+class JournalHarness:
     """A journal on a store, a clock turned by hand, and somebody listening."""
 
     def __init__(self, journal: Journal, clock: HandClock, bus: Bus) -> None:
@@ -107,7 +107,7 @@ class Desk:
         self._bus = bus
         self._listener: BusListener = bus.listen(after=0)
 
-    async def told(self) -> list[Event]:
+    async def take_events(self) -> list[Event]:
         """What was told since the last time this was asked."""
         if self._listener.cursor == self._bus.cursor:
             return []
@@ -126,10 +126,10 @@ async def settled() -> None:
 
 
 @asynccontextmanager
-async def at_desk(store: MemoryStore) -> AsyncIterator[Desk]:
+async def open_harness(store: MemoryStore) -> AsyncIterator[JournalHarness]:
     bus, clock = Bus(), HandClock()
     async with open_journal(store, bus, clock, directory=HERE) as journal:
-        yield Desk(journal, clock, bus)
+        yield JournalHarness(journal, clock, bus)
 
 
 async def text_in(store: MemoryStore, of: SessionID = ONE) -> str:
@@ -144,62 +144,62 @@ async def text_in(store: MemoryStore, of: SessionID = ONE) -> str:
 
 async def test_what_is_committed_is_stored_and_told_in_order() -> None:
     store = MemoryStore()
-    async with at_desk(store) as desk:
+    async with open_harness(store) as harness:
         events = (SessionCreated(info=session(ONE)), message(ONE), SessionRested(session_id=ONE), part("a"))
-        await desk.journal.commit(*events)
-        assert await desk.told() == list(events)
+        await harness.journal.commit(*events)
+        assert await harness.take_events() == list(events)
         assert await store.get_session(ONE) == session(ONE)
         assert await text_in(store) == "a"
 
 
 async def test_what_is_not_durable_is_told_and_touches_no_store() -> None:
     store = SlowStore()
-    async with at_desk(store) as desk:
-        await desk.journal.commit(SessionRested(session_id=ONE))
-        assert await desk.told() == [SessionRested(session_id=ONE)]
+    async with open_harness(store) as harness:
+        await harness.journal.commit(SessionRested(session_id=ONE))
+        assert await harness.take_events() == [SessionRested(session_id=ONE)]
         assert store.begun == 0
 
 
 async def test_nothing_is_told_before_it_is_stored() -> None:
     store = SlowStore()
-    async with at_desk(store) as desk, asyncio.TaskGroup() as tasks:
-        tasks.create_task(desk.journal.commit(SessionCreated(info=session(ONE))))
+    async with open_harness(store) as harness, asyncio.TaskGroup() as tasks:
+        tasks.create_task(harness.journal.commit(SessionCreated(info=session(ONE))))
         await settled()
         assert store.begun == 1
-        assert await desk.told() == []
+        assert await harness.take_events() == []
         store.gate.set()
         await settled()
-        assert await desk.told() == [SessionCreated(info=session(ONE))]
+        assert await harness.take_events() == [SessionCreated(info=session(ONE))]
 
 
 async def test_what_could_not_be_stored_is_not_told() -> None:
     store = FailingStore()
     store.full_for = {ONE}
-    async with at_desk(store) as desk:
+    async with open_harness(store) as harness:
         with pytest.raises(StoreError, match="no space left"):
-            await desk.journal.commit(SessionCreated(info=session(ONE)), SessionRested(session_id=ONE))
-        assert await desk.told() == []
+            await harness.journal.commit(SessionCreated(info=session(ONE)), SessionRested(session_id=ONE))
+        assert await harness.take_events() == []
         assert await store.list_sessions() == []
 
 
 async def test_what_was_committed_first_is_told_first() -> None:
     store = SlowStore()
-    async with at_desk(store) as desk, asyncio.TaskGroup() as tasks:
+    async with open_harness(store) as harness, asyncio.TaskGroup() as tasks:
         for title in "abc":
-            tasks.create_task(desk.journal.commit(SessionUpdated(info=session(ONE, title))))
+            tasks.create_task(harness.journal.commit(SessionUpdated(info=session(ONE, title))))
         await settled()
         assert store.begun == 1, "one at a time for one session"
         store.gate.set()
         await settled()
-        assert await desk.told() == [SessionUpdated(info=session(ONE, title)) for title in "abc"]
+        assert await harness.take_events() == [SessionUpdated(info=session(ONE, title)) for title in "abc"]
         assert (await store.get_session(ONE)).title == "c"
 
 
 async def test_sessions_do_not_wait_for_one_another() -> None:
     store = SlowStore()
-    async with at_desk(store) as desk, asyncio.TaskGroup() as tasks:
-        tasks.create_task(desk.journal.commit(SessionCreated(info=session(ONE))))
-        tasks.create_task(desk.journal.commit(SessionCreated(info=session(TWO))))
+    async with open_harness(store) as harness, asyncio.TaskGroup() as tasks:
+        tasks.create_task(harness.journal.commit(SessionCreated(info=session(ONE))))
+        tasks.create_task(harness.journal.commit(SessionCreated(info=session(TWO))))
         await settled()
         assert store.begun == 2
         store.gate.set()
@@ -208,18 +208,18 @@ async def test_sessions_do_not_wait_for_one_another() -> None:
 async def test_commits_to_several_sessions_in_any_order_never_block_each_other_for_good() -> None:
     store = MemoryStore()
     first, second = SessionDeleted(info=session(ONE)), SessionDeleted(info=session(TWO))
-    async with at_desk(store) as desk, asyncio.timeout(60):
+    async with open_harness(store) as harness, asyncio.timeout(60):
         async with asyncio.TaskGroup() as tasks:
             for _ in range(10):
-                tasks.create_task(desk.journal.commit(first, second))
-                tasks.create_task(desk.journal.commit(second, first))
-        assert len(await desk.told()) == 40
+                tasks.create_task(harness.journal.commit(first, second))
+                tasks.create_task(harness.journal.commit(second, first))
+        assert len(await harness.take_events()) == 40
 
 
 async def test_whoever_is_cancelled_while_committing_has_stored_and_told_all_the_same() -> None:
     store = SlowStore()
-    async with at_desk(store) as desk, asyncio.TaskGroup() as tasks:
-        committing = tasks.create_task(desk.journal.commit(SessionCreated(info=session(ONE))))
+    async with open_harness(store) as harness, asyncio.TaskGroup() as tasks:
+        committing = tasks.create_task(harness.journal.commit(SessionCreated(info=session(ONE))))
         await settled()
         committing.cancel()
         await settled()
@@ -230,13 +230,13 @@ async def test_whoever_is_cancelled_while_committing_has_stored_and_told_all_the
         await settled()
         assert committing.cancelled()
         assert await store.get_session(ONE) == session(ONE)
-        assert await desk.told() == [SessionCreated(info=session(ONE))]
+        assert await harness.take_events() == [SessionCreated(info=session(ONE))]
 
 
 async def test_what_is_stored_is_in_the_transcript_also_of_who_is_cancelled_meanwhile() -> None:
     store, known = SlowStore(), Transcript()
-    async with at_desk(store) as desk, asyncio.TaskGroup() as tasks:
-        committing = tasks.create_task(desk.journal.commit(message(ONE), part("a"), into=known))
+    async with open_harness(store) as harness, asyncio.TaskGroup() as tasks:
+        committing = tasks.create_task(harness.journal.commit(message(ONE), part("a"), into=known))
         await settled()
         assert known.messages() == []
         committing.cancel()
@@ -248,10 +248,10 @@ async def test_what_is_stored_is_in_the_transcript_also_of_who_is_cancelled_mean
 
 async def test_what_could_not_be_stored_is_not_in_the_transcript() -> None:
     store, known = FailingStore(), Transcript()
-    async with at_desk(store) as desk:
+    async with open_harness(store) as harness:
         store.full_for.add(ONE)
         with pytest.raises(StoreError):
-            await desk.journal.commit(SessionCreated(info=session(ONE)), message(ONE), into=known)
+            await harness.journal.commit(SessionCreated(info=session(ONE)), message(ONE), into=known)
         assert known.messages() == []
 
 
@@ -265,21 +265,23 @@ def titled(title: str) -> Callable[[Session], Session]:
 async def test_an_edit_is_stored_told_and_given_back() -> None:
     store = MemoryStore()
     await store.apply(SessionCreated(info=session(ONE)))
-    async with at_desk(store) as desk:
-        edited = await desk.journal.edit(ONE, titled("x"))
+    async with open_harness(store) as harness:
+        edited = await harness.journal.edit(ONE, titled("x"))
         assert edited == session(ONE, "x") == await store.get_session(ONE)
-        assert await desk.told() == [SessionUpdated(info=edited)]
+        assert await harness.take_events() == [SessionUpdated(info=edited)]
 
 
 async def test_edits_at_the_same_time_build_on_one_another() -> None:
     store = SlowStore()
     store.gate.set()
     await store.apply(SessionCreated(info=session(ONE)))
-    async with at_desk(store) as desk:
+    async with open_harness(store) as harness:
         async with asyncio.TaskGroup() as tasks:
             for letter in "abc":
-                tasks.create_task(desk.journal.edit(ONE, titled(letter)))
-        assert await desk.told() == [SessionUpdated(info=session(ONE, title)) for title in ("a", "ab", "abc")]
+                tasks.create_task(harness.journal.edit(ONE, titled(letter)))
+        assert await harness.take_events() == [
+            SessionUpdated(info=session(ONE, title)) for title in ("a", "ab", "abc")
+        ]
 
 
 async def test_an_edit_that_is_cancelled_is_finished_and_told() -> None:
@@ -287,21 +289,21 @@ async def test_an_edit_that_is_cancelled_is_finished_and_told() -> None:
     store.gate.set()
     await store.apply(SessionCreated(info=session(ONE)))
     store.gate.clear()
-    async with at_desk(store) as desk, asyncio.TaskGroup() as tasks:
-        editing = tasks.create_task(desk.journal.edit(ONE, titled("x")))
+    async with open_harness(store) as harness, asyncio.TaskGroup() as tasks:
+        editing = tasks.create_task(harness.journal.edit(ONE, titled("x")))
         await settled()
         editing.cancel()
         store.gate.set()
         await settled()
         assert editing.cancelled()
-        assert await desk.told() == [SessionUpdated(info=session(ONE, "x"))]
+        assert await harness.take_events() == [SessionUpdated(info=session(ONE, "x"))]
 
 
 async def test_an_edit_that_fails_tells_nothing() -> None:
-    async with at_desk(MemoryStore()) as desk:
+    async with open_harness(MemoryStore()) as harness:
         with pytest.raises(NotFoundError):
-            await desk.journal.edit(ONE, titled("x"))
-        assert await desk.told() == []
+            await harness.journal.edit(ONE, titled("x"))
+        assert await harness.take_events() == []
 
 
 # --- growth ---
@@ -314,43 +316,43 @@ async def with_a_part(store: MemoryStore, of: SessionID = ONE) -> None:
 async def test_growth_is_told_at_once_and_stored_within_the_flush_interval() -> None:
     store = MemoryStore()
     await with_a_part(store)
-    async with at_desk(store) as desk:
-        desk.journal.grow(growth("ab", 0))
-        assert await desk.told() == [growth("ab", 0)]
-        desk.journal.grow(growth("cd", 2))
-        assert await desk.told() == [growth("cd", 2)]
-        await desk.pass_time(FLUSH_MS - 1)
+    async with open_harness(store) as harness:
+        harness.journal.grow(growth("ab", 0))
+        assert await harness.take_events() == [growth("ab", 0)]
+        harness.journal.grow(growth("cd", 2))
+        assert await harness.take_events() == [growth("cd", 2)]
+        await harness.pass_time(FLUSH_MS - 1)
         assert await text_in(store) == ""
-        await desk.pass_time(1)
+        await harness.pass_time(1)
         assert await text_in(store) == "abcd"
 
 
 async def test_growth_goes_on_being_stored_interval_after_interval() -> None:
     store = MemoryStore()
     await with_a_part(store)
-    async with at_desk(store) as desk:
+    async with open_harness(store) as harness:
         for at, letter in enumerate("weft"):
-            desk.journal.grow(growth(letter, at))
-            await desk.pass_time(FLUSH_MS)
+            harness.journal.grow(growth(letter, at))
+            await harness.pass_time(FLUSH_MS)
             assert await text_in(store) == "weft"[: at + 1]
 
 
 async def test_growth_is_stored_ahead_of_the_next_commit_to_its_session() -> None:
     store = MemoryStore()
     await with_a_part(store)
-    async with at_desk(store) as desk:
-        desk.journal.grow(growth("ab", 0))
-        await desk.journal.commit(message(ONE))
+    async with open_harness(store) as harness:
+        harness.journal.grow(growth("ab", 0))
+        await harness.journal.commit(message(ONE))
         assert await text_in(store) == "ab"
 
 
 async def test_a_commit_that_replaces_the_part_has_the_last_word() -> None:
     store = MemoryStore()
     await with_a_part(store)
-    async with at_desk(store) as desk:
-        desk.journal.grow(growth("ab  ", 0))
-        await desk.journal.commit(part("ab"))
-        await desk.pass_time(FLUSH_MS)
+    async with open_harness(store) as harness:
+        harness.journal.grow(growth("ab  ", 0))
+        await harness.journal.commit(part("ab"))
+        await harness.pass_time(FLUSH_MS)
         assert await text_in(store) == "ab"
 
 
@@ -364,59 +366,59 @@ async def test_many_pieces_of_growth_are_stored_as_one() -> None:
 
     store = CountingStore()
     await with_a_part(store)
-    async with at_desk(store) as desk:
+    async with open_harness(store) as harness:
         for at, letter in enumerate("weaving"):
-            desk.journal.grow(growth(letter, at))
-        await desk.pass_time(FLUSH_MS)
+            harness.journal.grow(growth(letter, at))
+        await harness.pass_time(FLUSH_MS)
         assert applied[1:] == [(growth("weaving", 0),)]
 
 
 async def test_what_has_grown_is_stored_when_the_journal_closes() -> None:
     store = MemoryStore()
     await with_a_part(store)
-    async with at_desk(store) as desk:
-        desk.journal.grow(growth("ab", 0))
+    async with open_harness(store) as harness:
+        harness.journal.grow(growth("ab", 0))
     assert await text_in(store) == "ab"
 
 
 async def test_a_store_that_fails_keeps_growth_for_the_next_time() -> None:
     store = FailingStore()
     await with_a_part(store)
-    async with at_desk(store) as desk:
+    async with open_harness(store) as harness:
         store.full_for = {ONE}
-        desk.journal.grow(growth("ab", 0))
-        await desk.pass_time(FLUSH_MS)
-        desk.journal.grow(growth("cd", 2))
-        await desk.pass_time(FLUSH_MS)
+        harness.journal.grow(growth("ab", 0))
+        await harness.pass_time(FLUSH_MS)
+        harness.journal.grow(growth("cd", 2))
+        await harness.pass_time(FLUSH_MS)
         assert await text_in(store) == ""
         store.full_for = set()
-        await desk.pass_time(FLUSH_MS)
+        await harness.pass_time(FLUSH_MS)
         assert await text_in(store) == "abcd"
 
 
 async def test_a_commit_that_fails_keeps_growth_too_and_says_what_is_wrong() -> None:
     store = FailingStore()
     await with_a_part(store)
-    async with at_desk(store) as desk:
+    async with open_harness(store) as harness:
         store.full_for = {ONE}
-        desk.journal.grow(growth("ab", 0))
+        harness.journal.grow(growth("ab", 0))
         with pytest.raises(StoreError):
-            await desk.journal.commit(SessionCreated(info=session(ONE)))
+            await harness.journal.commit(SessionCreated(info=session(ONE)))
         store.full_for = set()
-        await desk.journal.commit(message(ONE))
+        await harness.journal.commit(message(ONE))
         assert await text_in(store) == "ab"
 
 
 async def test_growth_that_does_not_fit_keeps_no_commit_from_being_stored_and_waits() -> None:
     store = FailingStore()
     await with_a_part(store)
-    async with at_desk(store) as desk:
+    async with open_harness(store) as harness:
         store.full_for = {ONE}
-        desk.journal.grow(growth("ab", 0))
-        await desk.journal.commit(message(ONE))
+        harness.journal.grow(growth("ab", 0))
+        await harness.journal.commit(message(ONE))
         assert await text_in(store) == ""
         store.full_for = set()
-        await desk.journal.flush()
+        await harness.journal.flush()
         assert await text_in(store) == "ab"
 
 
@@ -424,12 +426,12 @@ async def test_one_session_that_cannot_be_stored_does_not_hold_up_the_others() -
     store = FailingStore()
     await with_a_part(store, ONE)
     await with_a_part(store, TWO)
-    async with at_desk(store) as desk:
+    async with open_harness(store) as harness:
         store.full_for = {ONE}
-        desk.journal.grow(growth("ab", 0, ONE))
-        desk.journal.grow(growth("cd", 0, TWO))
+        harness.journal.grow(growth("ab", 0, ONE))
+        harness.journal.grow(growth("cd", 0, TWO))
         with pytest.raises(StoreError):
-            await desk.journal.flush()
+            await harness.journal.flush()
         assert await text_in(store, TWO) == "cd"
         store.full_for = set()
 
@@ -439,9 +441,9 @@ async def test_growth_that_cannot_be_stored_when_the_journal_closes_is_an_error_
     await with_a_part(store)
 
     async def fill_the_disk_and_close() -> None:
-        async with at_desk(store) as desk:
+        async with open_harness(store) as harness:
             store.full_for = {ONE}
-            desk.journal.grow(growth("ab", 0))
+            harness.journal.grow(growth("ab", 0))
 
     with pytest.raises(StoreError, match="no space left"):
         await fill_the_disk_and_close()
@@ -454,9 +456,9 @@ async def test_closing_waits_for_the_flush_under_way() -> None:
     store.gate.clear()
 
     async def write_and_close() -> None:
-        async with at_desk(store) as desk:
-            desk.journal.grow(growth("ab", 0))
-            await desk.pass_time(FLUSH_MS)
+        async with open_harness(store) as harness:
+            harness.journal.grow(growth("ab", 0))
+            await harness.pass_time(FLUSH_MS)
 
     async with asyncio.TaskGroup() as tasks:
         closing = tasks.create_task(write_and_close())
@@ -474,8 +476,8 @@ async def test_an_error_inside_comes_out_as_itself() -> None:
     await with_a_part(store)
 
     async def look_for_what_is_not_there() -> None:
-        async with at_desk(store) as desk:
-            desk.journal.grow(growth("ab", 0))
+        async with open_harness(store) as harness:
+            harness.journal.grow(growth("ab", 0))
             await store.get_session(SessionID("ses_none"))
 
     with pytest.raises(NotFoundError):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from given.parcels import AT, MODEL, info, parcel, with_parts, with_text
+from given.session_exports import AT, MODEL, info, parcel, with_parts, with_text
 from weft.model.failure import unknown_failure
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts, UserMessage

@@ -23,7 +23,7 @@ from pydantic import AnyHttpUrl
 
 
 @contextmanager
-def serving(build: Callable[[str], Any], *, lifespan: Literal["on", "off"] = "on") -> Iterator[str]:
+def serve_app(build: Callable[[str], Any], *, lifespan: Literal["on", "off"] = "on") -> Iterator[str]:
     """An application at an address of its own, which `build` is told; gives that address."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as bound:
         bound.bind(("127.0.0.1", 0))
@@ -43,7 +43,7 @@ def serving(build: Callable[[str], Any], *, lifespan: Literal["on", "off"] = "on
             assert not thread.is_alive()
 
 
-class Registrar:
+class OAuthProvider:
     """Everybody is let in who comes back with the code they were given."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Registrar:
         self.tokens.pop(token.token, None)
 
 
-def guarded(registrar: Registrar, *, registers: bool = True) -> Callable[[str], Any]:
+def app_with_login(registrar: OAuthProvider, *, registers: bool = True) -> Callable[[str], Any]:
     """An application that wants a login, at `/mcp`."""
 
     def build(url: str) -> Any:

@@ -12,7 +12,7 @@ from weft.host.paths import paths_from
 from weft.model.agent import Skill
 
 
-class Place:
+class SkillTree:
     """A home, and a project in it with a directory further down."""
 
     def __init__(self, root: Path) -> None:
@@ -47,11 +47,11 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def tree(tmp_path: Path) -> SkillTree:
+    return SkillTree(tmp_path)
 
 
-def test_skills_are_found_in_every_place(place: Place) -> None:
+def test_skills_are_found_in_every_place(tree: SkillTree) -> None:
     places = {
         "a": "project/.claude/skills/a",
         "b": "project/deep/.claude/skills/sub/b",
@@ -63,18 +63,18 @@ def test_skills_are_found_in_every_place(place: Place) -> None:
         "h": "custom/skills/h",
     }
     for path in places.values():
-        place.put(path)
-    assert place.found(OPENCODE_CONFIG_DIR=str(place.root / "custom")) == {
+        tree.put(path)
+    assert tree.found(OPENCODE_CONFIG_DIR=str(tree.root / "custom")) == {
         name: f"{path}/SKILL.md" for name, path in places.items()
     }
 
 
-def test_a_skill_is_what_its_front_matter_says(place: Place) -> None:
-    file = place.put("project/.claude/skills/x")
+def test_a_skill_is_what_its_front_matter_says(tree: SkillTree) -> None:
+    file = tree.put("project/.claude/skills/x")
     file.write_text(
         "---\nname: weaving\ndescription: Use when: you   weave\n---\n\n# Weave\n\nOver, under.\n"
     )
-    found = find_skills(place.scope())
+    found = find_skills(tree.scope())
     skill = Skill(name="weaving", description="Use when: you weave", location=str(file))
     assert (found.skills, found.problems) == ((skill,), ())
     assert read_skill(skill) == "# Weave\n\nOver, under."
@@ -84,11 +84,11 @@ def test_a_skill_is_what_its_front_matter_says(place: Place) -> None:
     "text",
     ["no front matter", "---\nname: x\n---\n", "---\ndescription: x\n---\n", "---\nname: [\n---\n", "\xff"],
 )
-def test_what_is_no_skill_is_passed_over_and_named(place: Place, text: str) -> None:
-    file = place.put("project/.claude/skills/x")
+def test_what_is_no_skill_is_passed_over_and_named(tree: SkillTree, text: str) -> None:
+    file = tree.put("project/.claude/skills/x")
     file.write_bytes(text.encode("latin-1"))
-    place.put("project/.claude/skills/y")
-    found = find_skills(place.scope())
+    tree.put("project/.claude/skills/y")
+    found = find_skills(tree.scope())
     assert [skill.name for skill in found.skills] == ["y"]
     assert [problem.path for problem in found.problems] == [str(file)]
 
@@ -97,50 +97,50 @@ def test_what_is_no_skill_is_passed_over_and_named(place: Place, text: str) -> N
     ("trusted", "counts"), [(False, "home/.claude/skills/x"), (True, "project/deep/.claude/skills/x")]
 )
 def test_of_one_name_the_nearest_counts_but_one_s_own_before_a_stranger_s(
-    place: Place, trusted: bool, counts: str
+    tree: SkillTree, trusted: bool, counts: str
 ) -> None:
     for path in ("project/.claude/skills/x", "project/deep/.claude/skills/x", "home/.claude/skills/x"):
-        place.put(path)
-    assert place.found(trusted=trusted) == {"x": f"{counts}/SKILL.md"}
-    assert len(find_skills(place.scope(trusted=trusted)).problems) == 2
+        tree.put(path)
+    assert tree.found(trusted=trusted) == {"x": f"{counts}/SKILL.md"}
+    assert len(find_skills(tree.scope(trusted=trusted)).problems) == 2
 
 
-def test_a_link_out_of_a_project_is_followed_only_if_it_is_trusted(place: Place) -> None:
-    place.put("elsewhere/x")
-    (place.project / ".claude").mkdir()
-    (place.project / ".claude/skills").symlink_to(place.root / "elsewhere")
-    assert place.found() == {}
-    assert place.found(trusted=True) == {"x": "project/.claude/skills/x/SKILL.md"}
+def test_a_link_out_of_a_project_is_followed_only_if_it_is_trusted(tree: SkillTree) -> None:
+    tree.put("elsewhere/x")
+    (tree.project / ".claude").mkdir()
+    (tree.project / ".claude/skills").symlink_to(tree.root / "elsewhere")
+    assert tree.found() == {}
+    assert tree.found(trusted=True) == {"x": "project/.claude/skills/x/SKILL.md"}
 
 
-def test_one_s_own_links_are_followed_and_circles_have_an_end(place: Place) -> None:
-    place.put("elsewhere/x")
-    skills = place.home / ".claude/skills"
+def test_one_s_own_links_are_followed_and_circles_have_an_end(tree: SkillTree) -> None:
+    tree.put("elsewhere/x")
+    skills = tree.home / ".claude/skills"
     skills.mkdir(parents=True)
-    (skills / "linked").symlink_to(place.root / "elsewhere")
-    (place.root / "elsewhere/round").symlink_to(skills)
-    assert place.found() == {"x": "home/.claude/skills/linked/x/SKILL.md"}
+    (skills / "linked").symlink_to(tree.root / "elsewhere")
+    (tree.root / "elsewhere/round").symlink_to(skills)
+    assert tree.found() == {"x": "home/.claude/skills/linked/x/SKILL.md"}
 
 
-def test_switches_leave_places_out(place: Place) -> None:
-    place.put("project/.claude/skills/a")
-    place.put("home/.claude/skills/b")
-    place.put("project/.opencode/skills/c")
-    place.put("home/.config/opencode/skills/d")
-    assert set(place.found(OPENCODE_DISABLE_CLAUDE_CODE_SKILLS="1")) == {"c", "d"}
-    assert set(place.found(OPENCODE_DISABLE_CLAUDE_CODE="1")) == {"c", "d"}
-    assert set(place.found(OPENCODE_DISABLE_PROJECT_CONFIG="1")) == {"b", "d"}
+def test_switches_leave_places_out(tree: SkillTree) -> None:
+    tree.put("project/.claude/skills/a")
+    tree.put("home/.claude/skills/b")
+    tree.put("project/.opencode/skills/c")
+    tree.put("home/.config/opencode/skills/d")
+    assert set(tree.found(OPENCODE_DISABLE_CLAUDE_CODE_SKILLS="1")) == {"c", "d"}
+    assert set(tree.found(OPENCODE_DISABLE_CLAUDE_CODE="1")) == {"c", "d"}
+    assert set(tree.found(OPENCODE_DISABLE_PROJECT_CONFIG="1")) == {"b", "d"}
 
 
-def test_a_description_is_short_and_one_line(place: Place) -> None:
-    place.put("home/.claude/skills/x", description="word " * 1000)
-    [skill] = find_skills(place.scope()).skills
+def test_a_description_is_short_and_one_line(tree: SkillTree) -> None:
+    tree.put("home/.claude/skills/x", description="word " * 1000)
+    [skill] = find_skills(tree.scope()).skills
     assert len(skill.description) == 1024
 
 
-def test_a_skill_that_is_gone_or_broken_says_so(place: Place) -> None:
-    file = place.put("home/.claude/skills/x")
-    [skill] = find_skills(place.scope()).skills
+def test_a_skill_that_is_gone_or_broken_says_so(tree: SkillTree) -> None:
+    file = tree.put("home/.claude/skills/x")
+    [skill] = find_skills(tree.scope()).skills
     file.write_text("---\nname: [\n---\n")
     with pytest.raises(ConfigError, match="front matter"):
         read_skill(skill)
@@ -149,12 +149,12 @@ def test_a_skill_that_is_gone_or_broken_says_so(place: Place) -> None:
         read_skill(skill)
 
 
-def test_a_file_is_read_again_only_once_it_has_changed(place: Place) -> None:
-    kept, changed = (place.put(f"home/.claude/skills/{name}") for name in ("kept", "changed"))
-    finder = SkillFinder(place.scope())
+def test_a_file_is_read_again_only_once_it_has_changed(tree: SkillTree) -> None:
+    kept, changed = (tree.put(f"home/.claude/skills/{name}") for name in ("kept", "changed"))
+    finder = SkillFinder(tree.scope())
     first = {skill.name: skill for skill in finder.find().skills}
-    place.put("home/.claude/skills/changed", description="Another purpose.")
-    place.put("home/.claude/skills/new")
+    tree.put("home/.claude/skills/changed", description="Another purpose.")
+    tree.put("home/.claude/skills/new")
     second = {skill.name: skill for skill in finder.find().skills}
     assert {name: skill.description for name, skill in second.items()} == {
         "kept": "What it is for.",

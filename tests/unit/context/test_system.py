@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from given.conversation import asked
-from given.house import MODEL
+from given.engine import MODEL
 from weft.context.system import (
     Briefing,
     Environment,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from given.any_history import histories
+from given.history_strategies import histories
 from given.models import CLAUDE, GPT
 from weft.context.exclusions import MEDIA, SIGNATURE, exclude_refused, make_refusal_mark
 from weft.context.history import since_compaction, to_model_messages

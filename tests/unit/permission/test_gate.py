@@ -5,8 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from given.gate import ASK, NOW, OTHER, PROJECT, SESSION, open_post, rules, standing, waiting
-from given.house import QuickClock
+from given.engine import InstantClock
+from given.gate_harness import (
+    ASK,
+    NOW,
+    OTHER,
+    PROJECT,
+    SESSION,
+    make_caller,
+    make_gate_harness,
+    rules,
+    run_alongside,
+)
 from weft.errors import (
     ConflictError,
     CorrectedError,
@@ -23,99 +33,101 @@ from weft.model.permission import Grant, GrantTerms, Question, QuestionRequest, 
 
 
 async def test_what_is_allowed_passes_and_what_is_denied_does_not() -> None:
-    post = open_post()
-    holds = standing(rules("bash:*:allow", "bash:rm *:deny"))
-    await post.gate.let_pass(post.request("ls"), holds)
+    harness = make_gate_harness()
+    holds = make_caller(rules("bash:*:allow", "bash:rm *:deny"))
+    await harness.gate.let_pass(harness.request("ls"), holds)
     with pytest.raises(DeniedError):
-        await post.gate.let_pass(post.request("ls", "rm x"), holds)
-    assert post.told == []
+        await harness.gate.let_pass(harness.request("ls", "rm x"), holds)
+    assert harness.events == []
 
 
 async def test_nothing_needs_no_permission() -> None:
-    post = open_post()
-    await post.gate.let_pass(post.request(), standing(rules("*:*:deny")))
+    harness = make_gate_harness()
+    await harness.gate.let_pass(harness.request(), make_caller(rules("*:*:deny")))
 
 
 async def test_a_yes_lets_this_one_pass_and_the_next_is_asked_again() -> None:
-    post = open_post()
+    harness = make_gate_harness()
     for count in (1, 2):
-        request = post.request("ls")
-        async with waiting(post.gate.let_pass(request, standing())) as [passing]:
-            await post.asked(count)
-            assert post.gate.is_waiting(SESSION)
-            assert [each.permission for each in await post.gate.pending()] == [request]
-            await post.gate.reply(request.id, "once")
+        request = harness.request("ls")
+        async with run_alongside(harness.gate.let_pass(request, make_caller())) as [passing]:
+            await harness.asked(count)
+            assert harness.gate.is_waiting(SESSION)
+            assert [each.permission for each in await harness.gate.pending()] == [request]
+            await harness.gate.reply(request.id, "once")
             await passing
         replied = PermissionReplied(session_id=SESSION, request_id=request.id, reply="once")
-        assert post.told[-2:] == [PermissionAsked(request=request), replied]
-    assert not post.gate.is_waiting(SESSION)
-    assert await post.gate.pending() == []
-    assert await post.gate.list_grants() == []
+        assert harness.events[-2:] == [PermissionAsked(request=request), replied]
+    assert not harness.gate.is_waiting(SESSION)
+    assert await harness.gate.pending() == []
+    assert await harness.gate.list_grants() == []
 
 
 async def test_f14_a_no_ends_all_that_the_session_asks_and_nothing_of_another() -> None:
-    post = open_post()
-    first, second = post.request("a"), post.request("b")
-    elsewhere = post.request("c", session_id=OTHER)
-    calls = [post.gate.let_pass(each, standing()) for each in (first, second, elsewhere)]
-    async with waiting(*calls) as [one, two, three]:
-        await post.asked(3)
-        await post.gate.reply(first.id, "reject", message="not like this")
+    harness = make_gate_harness()
+    first, second = harness.request("a"), harness.request("b")
+    elsewhere = harness.request("c", session_id=OTHER)
+    calls = [harness.gate.let_pass(each, make_caller()) for each in (first, second, elsewhere)]
+    async with run_alongside(*calls) as [one, two, three]:
+        await harness.asked(3)
+        await harness.gate.reply(first.id, "reject", message="not like this")
         with pytest.raises(CorrectedError, match="not like this"):
             await one
         with pytest.raises(RejectedError):
             await two
-        assert [each.id for each in await post.gate.pending()] == [elsewhere.id]
-        await post.gate.reply(elsewhere.id, "once")
+        assert [each.id for each in await harness.gate.pending()] == [elsewhere.id]
+        await harness.gate.reply(elsewhere.id, "once")
         await three
 
 
 async def test_f14_an_always_also_answers_what_it_covers() -> None:
-    post = open_post()
-    git, push, rm = (post.request(each, always=("git *",)) for each in ("git status", "git push", "rm x"))
-    async with waiting(*(post.gate.let_pass(each, standing()) for each in (git, push, rm))) as [
+    harness = make_gate_harness()
+    git, push, rm = (harness.request(each, always=("git *",)) for each in ("git status", "git push", "rm x"))
+    async with run_alongside(*(harness.gate.let_pass(each, make_caller()) for each in (git, push, rm))) as [
         one,
         two,
         three,
     ]:
-        await post.asked(3)
-        await post.gate.reply(git.id, "always")
+        await harness.asked(3)
+        await harness.gate.reply(git.id, "always")
         await asyncio.gather(one, two)
-        assert [each.id for each in await post.gate.pending()] == [rm.id]
-        await post.gate.reply(rm.id, "once")
+        assert [each.id for each in await harness.gate.pending()] == [rm.id]
+        await harness.gate.reply(rm.id, "once")
         await three
-    replied = [(event.request_id, event.reply) for event in post.told if isinstance(event, PermissionReplied)]
+    replied = [
+        (event.request_id, event.reply) for event in harness.events if isinstance(event, PermissionReplied)
+    ]
     assert replied == [(git.id, "always"), (push.id, "always"), (rm.id, "once")]
 
 
 async def test_a_grant_answers_an_ask_and_never_a_deny() -> None:
-    post = open_post()
-    await granted(post, "*")
-    await post.gate.let_pass(post.request("anything"), standing())
+    harness = make_gate_harness()
+    await granted(harness, "*")
+    await harness.gate.let_pass(harness.request("anything"), make_caller())
     with pytest.raises(DeniedError):
-        await post.gate.let_pass(
-            post.request("anything", "rm x"), standing(rules("*:*:ask", "bash:rm *:deny"))
+        await harness.gate.let_pass(
+            harness.request("anything", "rm x"), make_caller(rules("*:*:ask", "bash:rm *:deny"))
         )
     with pytest.raises(DeniedError):
-        await post.gate.let_pass(post.request("rm x"), standing(ASK, rules("bash:*:deny")))
+        await harness.gate.let_pass(harness.request("rm x"), make_caller(ASK, rules("bash:*:deny")))
 
 
-async def granted(post, *patterns: str, **terms) -> Grant:  # type: ignore[no-untyped-def]
+async def granted(harness, *patterns: str, **terms) -> Grant:  # type: ignore[no-untyped-def]
     """What an `always` to these patterns comes to, asked by `build` in its session."""
-    request = post.request("first", always=patterns)
-    before = len(await post.gate.list_grants())
-    async with waiting(post.gate.let_pass(request, standing())) as [passing]:
-        await post.asked(1)
-        await post.gate.reply(request.id, "always", terms=GrantTerms(**terms))
+    request = harness.request("first", always=patterns)
+    before = len(await harness.gate.list_grants())
+    async with run_alongside(harness.gate.let_pass(request, make_caller())) as [passing]:
+        await harness.asked(1)
+        await harness.gate.reply(request.id, "always", terms=GrantTerms(**terms))
         await passing
-    grants = await post.gate.list_grants()
+    grants = await harness.gate.list_grants()
     assert len(grants) == before + 1
     return grants[-1]
 
 
 async def test_a_grant_says_who_gave_what_to_whom_when_and_for_how_long() -> None:
-    post = open_post()
-    grant = await granted(post, "git *", expires=NOW + 1000)
+    harness = make_gate_harness()
+    grant = await granted(harness, "git *", expires=NOW + 1000)
     assert grant == Grant(
         id=grant.id,
         scope="session",
@@ -141,21 +153,21 @@ MATRIX = {
 
 @pytest.mark.parametrize("scope", MATRIX)
 async def test_a_grant_reaches_as_far_as_it_says(scope: str) -> None:
-    post = open_post()
-    await granted(post, "ls", scope=scope)
+    harness = make_gate_harness()
+    await granted(harness, "ls", scope=scope)
     later = MessageID("msg_00000000000000000000000009")
     askers = (
-        (PROJECT, SESSION, standing()),
-        (PROJECT, SESSION, standing(turn=later)),
-        (PROJECT, OTHER, standing(root=OTHER, turn=later)),
-        (PROJECT, OTHER, standing(turn=later)),
-        (ProjectID("elsewhere"), OTHER, standing(root=OTHER, turn=later)),
-        (PROJECT, SESSION, standing(agent="plan")),
+        (PROJECT, SESSION, make_caller()),
+        (PROJECT, SESSION, make_caller(turn=later)),
+        (PROJECT, OTHER, make_caller(root=OTHER, turn=later)),
+        (PROJECT, OTHER, make_caller(turn=later)),
+        (ProjectID("elsewhere"), OTHER, make_caller(root=OTHER, turn=later)),
+        (PROJECT, SESSION, make_caller(agent="plan")),
     )
-    passed, kept = [], await post.books.grants.read()
+    passed, kept = [], await harness.storage.grants.read()
     for project, session, asker in askers:
-        there = open_post(project=project, answered=False)
-        await there.books.grants.change(lambda _: kept)
+        there = make_gate_harness(project=project, answered=False)
+        await there.storage.grants.change(lambda _: kept)
         try:
             await there.gate.let_pass(there.request("ls", session_id=session), asker)
             passed.append(True)
@@ -165,68 +177,68 @@ async def test_a_grant_reaches_as_far_as_it_says(scope: str) -> None:
 
 
 async def test_a_grant_for_every_agent_is_used_by_every_agent() -> None:
-    post = open_post()
-    await granted(post, "ls", any_agent=True)
-    await post.gate.let_pass(post.request("ls"), standing(agent="plan"))
+    harness = make_gate_harness()
+    await granted(harness, "ls", any_agent=True)
+    await harness.gate.let_pass(harness.request("ls"), make_caller(agent="plan"))
 
 
 async def test_a_grant_that_is_over_or_revoked_is_not_used() -> None:
-    post = open_post()
-    short = await granted(post, "ls", expires=NOW + 1000)
-    post.clock.turn(999)
-    await post.gate.let_pass(post.request("ls"), standing())
-    post.clock.turn(1)
-    assert await post.gate.list_grants() == []
-    post.told.clear()
-    long = await granted(post, "ls")
-    await post.gate.let_pass(post.request("ls"), standing())
-    await post.gate.revoke(long.id)
+    harness = make_gate_harness()
+    short = await granted(harness, "ls", expires=NOW + 1000)
+    harness.clock.turn(999)
+    await harness.gate.let_pass(harness.request("ls"), make_caller())
+    harness.clock.turn(1)
+    assert await harness.gate.list_grants() == []
+    harness.events.clear()
+    long = await granted(harness, "ls")
+    await harness.gate.let_pass(harness.request("ls"), make_caller())
+    await harness.gate.revoke(long.id)
     with pytest.raises(NotFoundError):
-        await post.gate.revoke(short.id)
-    post.told.clear()
-    request = post.request("ls")
-    async with waiting(post.gate.let_pass(request, standing())) as [passing]:
-        await post.asked()
-        await post.gate.reply(request.id, "once")
+        await harness.gate.revoke(short.id)
+    harness.events.clear()
+    request = harness.request("ls")
+    async with run_alongside(harness.gate.let_pass(request, make_caller())) as [passing]:
+        await harness.asked()
+        await harness.gate.reply(request.id, "once")
         await passing
 
 
 async def test_what_was_granted_for_a_turn_ends_with_its_run() -> None:
-    post = open_post()
-    await granted(post, "ls", scope="turn")
-    await post.gate.leave(SESSION)
-    assert await post.gate.list_grants() == []
+    harness = make_gate_harness()
+    await granted(harness, "ls", scope="turn")
+    await harness.gate.leave(SESSION)
+    assert await harness.gate.list_grants() == []
 
 
 async def test_what_was_granted_in_a_session_goes_with_it() -> None:
-    post = open_post()
-    await granted(post, "ls")
-    kept = await granted_again(post)
-    await post.gate.forget(SESSION)
-    assert await post.gate.list_grants() == [kept]
+    harness = make_gate_harness()
+    await granted(harness, "ls")
+    kept = await granted_again(harness)
+    await harness.gate.forget(SESSION)
+    assert await harness.gate.list_grants() == [kept]
 
 
-async def granted_again(post) -> Grant:  # type: ignore[no-untyped-def]
-    post.told.clear()
-    return await granted(post, "cat *", scope="project")
+async def granted_again(harness) -> Grant:  # type: ignore[no-untyped-def]
+    harness.events.clear()
+    return await granted(harness, "cat *", scope="project")
 
 
 async def test_an_always_that_offers_nothing_lasting_is_a_once() -> None:
-    post = open_post()
-    request = post.request("ls", always=())
-    async with waiting(post.gate.let_pass(request, standing())) as [passing]:
-        await post.asked()
-        await post.gate.reply(request.id, "always")
+    harness = make_gate_harness()
+    request = harness.request("ls", always=())
+    async with run_alongside(harness.gate.let_pass(request, make_caller())) as [passing]:
+        await harness.asked()
+        await harness.gate.reply(request.id, "always")
         await passing
-    assert await post.gate.list_grants() == []
+    assert await harness.gate.list_grants() == []
 
 
 async def test_an_answer_to_what_is_not_asked_is_an_error() -> None:
-    post = open_post()
+    harness = make_gate_harness()
     with pytest.raises(NotFoundError):
-        await post.gate.reply(PermissionID("per_00000000000000000000000000"), "once")
+        await harness.gate.reply(PermissionID("per_00000000000000000000000000"), "once")
     with pytest.raises(NotFoundError):
-        await post.gate.revoke(GrantID("gra_00000000000000000000000000"))
+        await harness.gate.revoke(GrantID("gra_00000000000000000000000000"))
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["in memory", "in files"])
@@ -234,12 +246,12 @@ async def test_an_answer_to_what_is_not_asked_is_an_error() -> None:
 async def test_of_two_answers_at_the_same_time_one_counts(
     tmp_path: Path, shared: bool, replies: tuple[Reply, Reply]
 ) -> None:
-    post = open_post(str(tmp_path) if shared else "")
-    request = post.request("ls")
-    async with waiting(post.gate.let_pass(request, standing())) as (passing,):
-        await post.asked()
+    harness = make_gate_harness(str(tmp_path) if shared else "")
+    request = harness.request("ls")
+    async with run_alongside(harness.gate.let_pass(request, make_caller())) as (passing,):
+        await harness.asked()
         said = await asyncio.gather(
-            *(post.gate.reply(request.id, reply) for reply in replies), return_exceptions=True
+            *(harness.gate.reply(request.id, reply) for reply in replies), return_exceptions=True
         )
         [passed] = await asyncio.gather(passing, return_exceptions=True)
     [counted] = [reply for reply, error in zip(replies, said, strict=True) if error is None]
@@ -248,29 +260,29 @@ async def test_of_two_answers_at_the_same_time_one_counts(
     assert isinstance(lost, ConflictError)
     assert str(lost) == f"permission request {request.id!r} was answered already"
     assert isinstance(passed, RejectedError) == (counted == "reject")
-    assert len(await post.gate.list_grants()) == (counted == "always")
-    assert [event for event in post.told if isinstance(event, PermissionReplied)] == [
+    assert len(await harness.gate.list_grants()) == (counted == "always")
+    assert [event for event in harness.events if isinstance(event, PermissionReplied)] == [
         PermissionReplied(session_id=SESSION, request_id=request.id, reply=counted)
     ]
 
 
 async def test_an_answer_that_comes_after_another_is_a_conflict() -> None:
-    post = open_post()
-    request = post.request("ls")
-    async with waiting(post.gate.let_pass(request, standing())) as (passing,):
-        await post.asked()
-        await post.gate.reply(request.id, "once")
+    harness = make_gate_harness()
+    request = harness.request("ls")
+    async with run_alongside(harness.gate.let_pass(request, make_caller())) as (passing,):
+        await harness.asked()
+        await harness.gate.reply(request.id, "once")
         await passing
     with pytest.raises(ConflictError):
-        await post.gate.reply(request.id, "always")
-    assert await post.gate.list_grants() == []
+        await harness.gate.reply(request.id, "always")
+    assert await harness.gate.list_grants() == []
 
 
 async def test_of_two_processes_that_answer_one_counts(tmp_path: Path) -> None:
-    clock = QuickClock(NOW)
-    here, there = (open_post(str(tmp_path), clock=clock, seed=each) for each in "ab")
+    clock = InstantClock(NOW)
+    here, there = (make_gate_harness(str(tmp_path), clock=clock, seed=each) for each in "ab")
     request = here.request("ls")
-    async with waiting(here.gate.let_pass(request, standing())) as (passing,):
+    async with run_alongside(here.gate.let_pass(request, make_caller())) as (passing,):
         await here.asked()
         said = await asyncio.gather(
             here.gate.reply(request.id, "always"),
@@ -286,92 +298,94 @@ async def test_of_two_processes_that_answer_one_counts(tmp_path: Path) -> None:
 
 
 async def test_an_answer_whose_grant_cannot_be_stored_leaves_the_question_open(tmp_path: Path) -> None:
-    post = open_post(str(tmp_path))
-    request = post.request("ls")
-    async with waiting(post.gate.let_pass(request, standing())) as (passing,):
-        await post.asked()
+    harness = make_gate_harness(str(tmp_path))
+    request = harness.request("ls")
+    async with run_alongside(harness.gate.let_pass(request, make_caller())) as (passing,):
+        await harness.asked()
         lock = tmp_path / "grants.json.lock"
         lock.mkdir()
         with pytest.raises(StoreError):
-            await post.gate.reply(request.id, "always")
-        assert [each.id for each in await post.gate.pending()] == [request.id]
+            await harness.gate.reply(request.id, "always")
+        assert [each.id for each in await harness.gate.pending()] == [request.id]
         lock.rmdir()
-        await post.gate.reply(request.id, "once")
+        await harness.gate.reply(request.id, "once")
         await passing
 
 
 async def test_of_two_answers_to_a_question_one_counts() -> None:
-    post = open_post()
+    harness = make_gate_harness()
     asked = Question(question="Which?", header="Which", options=())
-    request = QuestionRequest(id=post.mint.question(), session_id=SESSION, questions=(asked,))
-    async with waiting(post.questions.ask(request)) as (asking,):
-        await post.heard.wait()
+    request = QuestionRequest(id=harness.mint.question(), session_id=SESSION, questions=(asked,))
+    async with run_alongside(harness.questions.ask(request)) as (asking,):
+        await harness.event_arrived.wait()
         said = await asyncio.gather(
-            post.questions.reply(request.id, (("this",),)),
-            post.questions.reject(request.id),
+            harness.questions.reply(request.id, (("this",),)),
+            harness.questions.reject(request.id),
             return_exceptions=True,
         )
         assert await asking == (("this",),)
 
     assert [type(each) for each in said] == [type(None), ConflictError]
     with pytest.raises(ConflictError):
-        await post.questions.reply(request.id, (("that",),))
+        await harness.questions.reply(request.id, (("that",),))
 
 
 async def test_the_question_of_an_aborted_run_is_withdrawn_and_that_is_told() -> None:
-    post = open_post()
-    request = post.request("ls")
-    passing = asyncio.ensure_future(post.gate.let_pass(request, standing()))
-    await post.asked()
+    harness = make_gate_harness()
+    request = harness.request("ls")
+    passing = asyncio.ensure_future(harness.gate.let_pass(request, make_caller()))
+    await harness.asked()
     passing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await passing
-    assert await post.gate.pending() == []
-    assert await post.books.asked.read() == ()
-    assert post.told[-1] == PermissionReplied(session_id=SESSION, request_id=request.id, reply="reject")
+    assert await harness.gate.pending() == []
+    assert await harness.storage.asked.read() == ()
+    assert harness.events[-1] == PermissionReplied(session_id=SESSION, request_id=request.id, reply="reject")
 
 
 async def test_with_nobody_to_answer_it_is_refused_at_once_and_says_how_to_allow_it() -> None:
-    post = open_post(answered=False)
-    request = post.request("rm x")
+    harness = make_gate_harness(answered=False)
+    request = harness.request("rm x")
     with pytest.raises(UnansweredError) as refused:
-        await post.gate.let_pass(request, standing())
+        await harness.gate.let_pass(request, make_caller())
     assert "bash rm x" in str(refused.value)
     assert f"weft permission reply {request.id} once" in refused.value.hint
     assert isinstance(refused.value, RejectedError)
-    assert [each.permission for each in await post.gate.pending()] == [request]
-    assert post.told == [
+    assert [each.permission for each in await harness.gate.pending()] == [request]
+    assert harness.events == [
         PermissionAsked(request=request),
         PermissionReplied(session_id=SESSION, request_id=request.id, reply="reject"),
     ]
 
 
 async def test_nobody_may_count_as_a_yes_or_as_a_no_to_go_on_from() -> None:
-    yes = open_post(answered=False, unanswered="allow")
-    await yes.gate.let_pass(yes.request("ls"), standing())
+    yes = make_gate_harness(answered=False, unanswered="allow")
+    await yes.gate.let_pass(yes.request("ls"), make_caller())
     with pytest.raises(DeniedError):
-        await yes.gate.let_pass(yes.request("ls"), standing(rules("*:*:deny")))
-    skip = open_post(answered=False, unanswered="skip")
+        await yes.gate.let_pass(yes.request("ls"), make_caller(rules("*:*:deny")))
+    skip = make_gate_harness(answered=False, unanswered="skip")
     with pytest.raises(NobodyError) as refused:
-        await skip.gate.let_pass(skip.request("ls"), standing())
+        await skip.gate.let_pass(skip.request("ls"), make_caller())
     assert not isinstance(refused.value, RejectedError)
 
 
 async def test_who_does_not_answer_in_time_has_not_answered() -> None:
-    post = open_post(timeout_seconds=60, clock=QuickClock(NOW))
-    request = post.request("ls")
+    harness = make_gate_harness(timeout_seconds=60, clock=InstantClock(NOW))
+    request = harness.request("ls")
     with pytest.raises(UnansweredError):
-        await post.gate.let_pass(request, standing())
-    assert post.clock.now() == NOW + 60_000
-    assert [each.id for each in await post.gate.pending()] == [request.id]
-    assert not post.gate.is_waiting(SESSION)
+        await harness.gate.let_pass(request, make_caller())
+    assert harness.clock.now() == NOW + 60_000
+    assert [each.id for each in await harness.gate.pending()] == [request.id]
+    assert not harness.gate.is_waiting(SESSION)
 
 
 async def test_two_who_ask_the_same_at_once_are_two_questions() -> None:
-    post = open_post()
-    first, second = post.request("ls"), post.request("ls")
-    async with waiting(post.gate.let_pass(first, standing()), post.gate.let_pass(second, standing())) as both:
-        assert await post.asked(2) == [first.id, second.id]
-        await post.gate.reply(first.id, "once")
-        await post.gate.reply(second.id, "once")
+    harness = make_gate_harness()
+    first, second = harness.request("ls"), harness.request("ls")
+    async with run_alongside(
+        harness.gate.let_pass(first, make_caller()), harness.gate.let_pass(second, make_caller())
+    ) as both:
+        assert await harness.asked(2) == [first.id, second.id]
+        await harness.gate.reply(first.id, "once")
+        await harness.gate.reply(second.id, "once")
         await asyncio.gather(*both)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from given.gate import rules
+from given.gate_harness import rules
 from weft.model.permission import mark_unknown
 from weft.permission.rules import ask_before_writers, evaluate, judge, matches, may_match, surely_matches
 

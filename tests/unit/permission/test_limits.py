@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from given.gate import rules
+from given.gate_harness import rules
 from weft.model.agent import Agent
 from weft.model.ids import SessionID
 from weft.model.permission import Rule, Ruleset

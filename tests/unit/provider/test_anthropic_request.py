@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fake.anthropic import check, redacted, signature_of
 from fake.refusing import RefusedError
-from given.asked_models import request
+from given.model_requests import request
 from given.models import CLAUDE
 from weft.provider.anthropic.request import to_body
 from weft.provider.body import to_bytes

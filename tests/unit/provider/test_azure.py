@@ -6,7 +6,7 @@ import pytest
 
 from fake.openai import OpenAIChatDialect
 from fake.responses import ResponsesDialect
-from given.asked_models import GPT_5, request
+from given.model_requests import GPT_5, request
 from weft.provider.azure import AzureOpenAI, place_endpoint
 from weft.provider.endpoint import ModelEndpoint
 from weft.provider.scripted import Say

@@ -11,8 +11,8 @@ from fake import anthropic as fake_anthropic
 from fake import openai as fake_openai
 from fake.anthropic import signature_of
 from fake.openai import STRICT, Manners
-from given.any_history import histories
-from given.asked_models import request
+from given.history_strategies import histories
+from given.model_requests import request
 from given.models import BLIND, CLAUDE, GPT, LOCAL, MISTRAL, ROUTED
 from weft.context.history import to_model_messages
 from weft.model.catalog import Model

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 
 from fake.converse_rules import check_request
-from given.any_history import histories
-from given.asked_models import READ, request
+from given.history_strategies import histories
+from given.model_requests import READ, request
 from given.models import NOVA, ON_BEDROCK, QWEN_ON_BEDROCK
 from weft.context.history import to_model_messages
 from weft.model.catalog import Model

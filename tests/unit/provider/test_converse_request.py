@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fake.converse_rules import signature_of
-from given.asked_models import READ, request
+from given.model_requests import READ, request
 from given.models import NOVA, ON_BEDROCK, QWEN_ON_BEDROCK
 from weft.provider.bedrock.request import to_body
 from weft.provider.body import to_bytes

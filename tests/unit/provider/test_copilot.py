@@ -4,7 +4,7 @@ import pytest
 
 from fake.openai import OpenAIChatDialect
 from fake.responses import ResponsesDialect
-from given.asked_models import GPT_4O, GPT_5, request
+from given.model_requests import GPT_4O, GPT_5, request
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 
 from fake.gemini_rules import check_request
-from given.any_history import histories
-from given.asked_models import GEMINI_2, GEMINI_3, READ, request
+from given.history_strategies import histories
+from given.model_requests import GEMINI_2, GEMINI_3, READ, request
 from weft.context.history import to_model_messages
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from given.any_history import SIGNATURE
+from given.history_strategies import SIGNATURE
 from weft.errors import ProviderError
 from weft.provider.chunk import (
     AnyChunk,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fake.gemini_rules import RefusedError, check_request
-from given.any_history import PDF, PNG, SIGNATURE
-from given.asked_models import GEMINI_2, GEMINI_3, READ, model, request
+from given.history_strategies import PDF, PNG, SIGNATURE
+from given.model_requests import GEMINI_2, GEMINI_3, READ, model, request
 from weft.model.catalog import Model
 from weft.provider.body import to_bytes
 from weft.provider.contract import (

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from fake.openai import Manners, OpenAIChatDialect
-from given.asked_models import READ, request
+from given.model_requests import READ, request
 from given.models import GPT
 from weft.errors import InvalidInputError, ProviderAuthError
 from weft.model.part import ModelRef

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from given.any_history import histories
-from given.asked_models import request
+from given.history_strategies import histories
+from given.model_requests import request
 from given.models import CLAUDE, GPT, MISTRAL, ROUTED
 from weft.context.history import to_model_messages
 from weft.model.catalog import Model

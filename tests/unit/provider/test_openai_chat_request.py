@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fake.openai import STRICT, Manners, check
 from fake.refusing import RefusedError
-from given.asked_models import request
+from given.model_requests import request
 from given.models import CLAUDE, GPT, LOCAL, MISTRAL, ROUTED
 from weft.model.catalog import Interleaved, Model
 from weft.provider.body import to_bytes

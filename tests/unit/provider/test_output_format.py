@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from fake import anthropic, gemini_rules, openai, responses_rules
-from given.asked_models import GEMINI_2, GPT_5, request
+from given.model_requests import GEMINI_2, GPT_5, request
 from given.models import CLAUDE, GPT
 from weft.model.catalog import Model, ModelApi
 from weft.provider.anthropic import request as claude

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 
 from fake.responses_rules import check_request
-from given.any_history import ENCRYPTED, histories
-from given.asked_models import GPT_4O, GPT_5, READ, request
+from given.history_strategies import ENCRYPTED, histories
+from given.model_requests import GPT_4O, GPT_5, READ, request
 from weft.context.history import to_model_messages
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts

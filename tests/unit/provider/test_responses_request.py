@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fake.responses_rules import RefusedError, check_request
-from given.any_history import ENCRYPTED, PDF, PNG
-from given.asked_models import GPT_4O, GPT_5, READ, model, request
+from given.history_strategies import ENCRYPTED, PDF, PNG
+from given.model_requests import GPT_4O, GPT_5, READ, model, request
 from weft.model.catalog import Modalities
 from weft.provider.body import to_bytes
 from weft.provider.contract import (

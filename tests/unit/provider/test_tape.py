@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
-from given.house import ECHO, MODEL, NOW, PLACE, open_house, say
+from given.engine import ECHO, MODEL, NOW, PLACE, open_engine, say
 from weft.errors import InvalidInputError, ModelNotFoundError, ProviderAuthError, ProviderError
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, MessageWithParts
@@ -299,10 +299,10 @@ def test_a_recording_takes_a_new_file_or_an_empty_one(tmp_path: Path) -> None:
 
 async def run(provider: Provider, seed: int, directory: str) -> list[MessageWithParts]:
     place = replace(PLACE, directory=directory, worktree=directory)
-    async with open_house(provider=provider, seed=seed, place=place, quick=True, tools=(ECHO,)) as house:
-        session = await house.api.create_session(SessionInput(title="Mine"))
-        await house.api.prompt(session.id, say("go"))
-        return list(await house.api.list_messages(session.id))
+    async with open_engine(provider=provider, seed=seed, place=place, quick=True, tools=(ECHO,)) as engine:
+        session = await engine.api.create_session(SessionInput(title="Mine"))
+        await engine.api.prompt(session.id, say("go"))
+        return list(await engine.api.list_messages(session.id))
 
 
 def gist(history: list[MessageWithParts]) -> list[object]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from given.house import NOW, EchoInput, House, open_house, say
-from given.repository import Repository
+from given.engine import NOW, EchoInput, Engine, open_engine, say
+from given.instruction_repository import Repository
 from weft.context.notes import wrap_reminder
 from weft.context.system import read_text
 from weft.model.agent import Agent
@@ -35,8 +35,8 @@ def repository(tmp_path: Path) -> Repository:
     return Repository(tmp_path)
 
 
-async def start(house: House) -> SessionID:
-    return (await house.api.create_session(SessionInput())).id
+async def start(engine: Engine) -> SessionID:
+    return (await engine.api.create_session(SessionInput())).id
 
 
 def pieces(request: ModelRequest) -> list[bytes]:
@@ -57,13 +57,13 @@ async def test_a_changed_file_is_noted_in_the_next_prompt_and_the_prefix_stays_a
     repository: Repository,
 ) -> None:
     script = ([CALL], [Say(text="one")], [CALL], [Say(text="two")], [Say(text="three")])
-    async with open_house(*script, place=repository.place, instructions=repository.read()) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("first"))
+    async with open_engine(*script, place=repository.place, instructions=repository.read()) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("first"))
         (repository.near / "AGENTS.md").write_text("Nearer.")
-        await house.api.prompt(session, say("second"))
-        await house.api.prompt(session, say("third"))
-        requests = house.provider.requests
+        await engine.api.prompt(session, say("second"))
+        await engine.api.prompt(session, say("third"))
+        requests = engine.provider.requests
 
     assert len(requests) == 5
     for before, after in pairwise(requests):
@@ -83,23 +83,23 @@ async def test_a_changed_file_is_noted_in_the_next_prompt_and_the_prefix_stays_a
 
 async def test_another_process_on_another_day_begins_with_the_same_bytes(repository: Repository) -> None:
     store = MemoryStore()
-    async with open_house(
+    async with open_engine(
         [Say(text="one")], store=store, place=repository.place, instructions=repository.read()
-    ) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("first"))
-        (before,) = house.provider.requests
-    async with open_house(
+    ) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("first"))
+        (before,) = engine.provider.requests
+    async with open_engine(
         [Say(text="two")],
         store=store,
         place=repository.place,
         instructions=repository.read(),
         clock=HandClock(NOW + DAY),
         seed=2,
-    ) as house:
-        await house.api.prompt(session, say("second"))
-        (after,) = house.provider.requests
-        stored = await house.api.list_messages(session)
+    ) as engine:
+        await engine.api.prompt(session, say("second"))
+        (after,) = engine.provider.requests
+        stored = await engine.api.list_messages(session)
 
     assert pieces(after)[: len(pieces(before))] == pieces(before)
     words, note = parts(stored[-2])
@@ -110,13 +110,13 @@ async def test_another_process_on_another_day_begins_with_the_same_bytes(reposit
 
 async def test_a_file_that_comes_and_one_that_goes_are_noted_once(repository: Repository) -> None:
     script = ([Say(text="one")], [Say(text="two")], [Say(text="three")])
-    async with open_house(*script, place=repository.place, instructions=repository.read()) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("first"))
+    async with open_engine(*script, place=repository.place, instructions=repository.read()) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("first"))
         (repository.near / "AGENTS.md").unlink()
-        await house.api.prompt(session, say("second"))
-        await house.api.prompt(session, say("third"))
-        stored = await house.api.list_messages(session)
+        await engine.api.prompt(session, say("second"))
+        await engine.api.prompt(session, say("third"))
+        stored = await engine.api.list_messages(session)
 
     gone = f"The instructions from {repository.near}/AGENTS.md no longer apply: the file was removed."
     assert parts(stored[2]) == [("second", False), (wrap_reminder(gone), True)]
@@ -125,13 +125,13 @@ async def test_a_file_that_comes_and_one_that_goes_are_noted_once(repository: Re
 
 async def test_a_fork_begins_as_its_original_did(repository: Repository) -> None:
     script = ([Say(text="one")], [Say(text="two")])
-    async with open_house(*script, place=repository.place, instructions=repository.read()) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("first"))
+    async with open_engine(*script, place=repository.place, instructions=repository.read()) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("first"))
         (repository.top / "AGENTS.md").write_text("Farther.")
-        fork = await house.api.fork_session(session)
-        await house.api.prompt(fork.id, say("second"))
-        before, after = house.provider.requests
+        fork = await engine.api.fork_session(session)
+        await engine.api.prompt(fork.id, say("second"))
+        before, after = engine.provider.requests
 
     assert pieces(after)[: len(pieces(before))] == pieces(before)
     assert "Farther." in told(after.messages[-1])[1]
@@ -142,14 +142,14 @@ async def test_where_a_compaction_cuts_off_a_note_it_goes_into_what_comes_first(
 ) -> None:
     full = End(usage=Usage(input=195_000, output=100), reason="tool-calls")
     script = ([Say(text="one")], [CALL, full], [Say(text="We did x.")], [Say(text="Done.")])
-    async with open_house(
+    async with open_engine(
         *script, place=repository.place, instructions=repository.read(), agents=(SUMMARISER,)
-    ) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("first"))
+    ) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("first"))
         (repository.top / "AGENTS.md").write_text("Farther.")
-        await house.api.prompt(session, say("second"))
-        last = house.provider.requests[-1]
+        await engine.api.prompt(session, say("second"))
+        last = engine.provider.requests[-1]
 
     assert last.system[1].endswith(f"Instructions from: {repository.top}/AGENTS.md\nFarther.")
     assert not any(
@@ -168,13 +168,13 @@ async def test_a_message_sent_during_the_work_is_shown_the_same_in_this_run_and_
     lingering: AnyTool = Tool(name="echo", about="Take long.", takes=EchoInput, run=linger)
     clock = HandClock(NOW)
     script = ([CALL], [Say(text="one")], [Say(text="two")])
-    async with open_house(*script, clock=clock, tools=(lingering,)) as house, asyncio.TaskGroup() as tasks:
-        session = await start(house)
-        listening = house.api.events()
-        first = tasks.create_task(house.api.prompt(session, say("first")))
+    async with open_engine(*script, clock=clock, tools=(lingering,)) as engine, asyncio.TaskGroup() as tasks:
+        session = await start(engine)
+        listening = engine.api.events()
+        first = tasks.create_task(engine.api.prompt(session, say("first")))
         await entered.wait()
         clock.turn(1000)
-        second = tasks.create_task(house.api.prompt(session, say("also this")))
+        second = tasks.create_task(engine.api.prompt(session, say("also this")))
         async for each in listening:
             if (
                 isinstance(each.event, PartUpdated)
@@ -184,9 +184,9 @@ async def test_a_message_sent_during_the_work_is_shown_the_same_in_this_run_and_
         clock.turn(1000)
         leave.set()
         await asyncio.gather(first, second)
-        await house.api.prompt(session, say("third"))
-        requests = house.provider.requests
-        stored = await house.api.list_messages(session)
+        await engine.api.prompt(session, say("third"))
+        requests = engine.provider.requests
+        stored = await engine.api.list_messages(session)
 
     wrapped = wrap_reminder(
         "The user sent the following message:\nalso this\n\nPlease address this message and continue with your tasks."
@@ -198,11 +198,11 @@ async def test_a_message_sent_during_the_work_is_shown_the_same_in_this_run_and_
 
 
 async def test_the_last_step_is_told_so_and_the_next_request_is_not() -> None:
-    async with open_house([CALL], [Say(text="so far")], [Say(text="on")], steps=2) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        await house.api.prompt(session, say("go on"))
-        _, last, after = house.provider.requests
+    async with open_engine([CALL], [Say(text="so far")], [Say(text="on")], steps=2) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, say("go on"))
+        _, last, after = engine.provider.requests
 
     assert told(last.messages[-1]) == [wrap_reminder(read_text("last_step"))]
     assert after.messages[: len(last.messages) - 1] == last.messages[:-1]
@@ -212,12 +212,12 @@ async def test_the_last_step_is_told_so_and_the_next_request_is_not() -> None:
 
 
 async def test_a_plan_is_reminded_of_without_being_stored() -> None:
-    async with open_house([Say(text="a plan")], [Say(text="done")], agents=(PLANNER,)) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("plan it", agent="plan"))
-        await house.api.prompt(session, say("do it"))
-        first, second = house.provider.requests
-        stored = await house.api.list_messages(session)
+    async with open_engine([Say(text="a plan")], [Say(text="done")], agents=(PLANNER,)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("plan it", agent="plan"))
+        await engine.api.prompt(session, say("do it"))
+        first, second = engine.provider.requests
+        stored = await engine.api.list_messages(session)
 
     assert told(first.messages[-1]) == ["plan it", wrap_reminder(read_text("plan"))]
     assert told(second.messages[-1]) == ["do it", wrap_reminder(read_text("build_switch"))]
@@ -229,17 +229,17 @@ async def test_with_plan_files_the_planner_is_told_where_and_the_builder_finds_i
     repository: Repository,
 ) -> None:
     script = ([Say(text="a plan")], [Say(text="a better plan")], [Say(text="done")])
-    async with open_house(
+    async with open_engine(
         *script, place=repository.place, agents=(PLANNER,), plan_files=True, plans="/nowhere"
-    ) as house:
-        made = await house.api.create_session(SessionInput())
+    ) as engine:
+        made = await engine.api.create_session(SessionInput())
         path = repository.top / ".opencode" / "plans" / f"{made.time.created}-{made.slug}.md"
-        await house.api.prompt(made.id, say("plan it", agent="plan"))
+        await engine.api.prompt(made.id, say("plan it", agent="plan"))
         path.write_text("The plan.")
-        await house.api.prompt(made.id, say("better", agent="plan"))
-        await house.api.prompt(made.id, say("do it"))
-        requests = house.provider.requests
-        stored = await house.api.list_messages(made.id)
+        await engine.api.prompt(made.id, say("better", agent="plan"))
+        await engine.api.prompt(made.id, say("do it"))
+        requests = engine.provider.requests
+        stored = await engine.api.list_messages(made.id)
 
     assert f"The plan file: {path}\nIt does not exist yet" in parts(stored[0])[1][0]
     assert parts(stored[2]) == [("better", False)]

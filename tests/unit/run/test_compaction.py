@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from given.conversation import answered, asked, called, text
-from given.house import ALLOW, MODEL, House, open_house, say
+from given.engine import ALLOW, MODEL, Engine, open_engine, say
 from weft.context.compaction import format_carryover, list_changed_files
 from weft.context.tokens import estimate, project_tokens
 from weft.errors import InvalidInputError, ProviderError
@@ -30,8 +30,8 @@ FULL = End(usage=Usage(input=95_000, output=100), reason="tool-calls")
 CALL = UseTool(tool="echo", input={"words": "x"})
 
 
-async def start(house: House) -> SessionID:
-    return (await house.api.create_session(SessionInput())).id
+async def start(engine: Engine) -> SessionID:
+    return (await engine.api.create_session(SessionInput())).id
 
 
 async def test_b10_a_conversation_that_no_longer_fits_is_summed_up_and_goes_on() -> None:
@@ -40,17 +40,17 @@ async def test_b10_a_conversation_that_no_longer_fits_is_summed_up_and_goes_on()
         [Say(text="We did x."), End(usage=Usage(input=95_000, output=10))],
         [Say(text="Done.")],
     )
-    async with open_house(*script, model=SMALL, agents=(SUMMARISER,)) as house:
-        session = await start(house)
-        listening = house.api.events()
-        await house.api.prompt(session, say("mend the loom"))
+    async with open_engine(*script, model=SMALL, agents=(SUMMARISER,)) as engine:
+        session = await start(engine)
+        listening = engine.api.events()
+        await engine.api.prompt(session, say("mend the loom"))
         compacted = False
         async for told in listening:
             compacted |= isinstance(told.event, SessionCompacted)
             if told.event.type == "session.idle":
                 break
-        messages = await house.api.list_messages(session)
-        requests = house.provider.requests
+        messages = await engine.api.list_messages(session)
+        requests = engine.provider.requests
 
         assert compacted
         assert [type(message.info).__name__[0] for message in messages] == ["U", "A", "U", "A", "U", "A"]
@@ -80,17 +80,17 @@ async def test_an_error_that_says_too_long_is_answered_by_making_room() -> None:
                 error = ProviderError("too long", status=400)
                 error.kind = "overflow"
                 raise error
-            async for chunk in house.provider.stream(request):
+            async for chunk in engine.provider.stream(request):
                 yield chunk
 
     script = ([CALL], [Say(text="We did x.")], [Say(text="Done.")])
     model = Small()
-    async with open_house(*script, provider=model, agents=(SUMMARISER,)) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("one", no_reply=True))
-        await house.api.prompt(session, say("two"))
+    async with open_engine(*script, provider=model, agents=(SUMMARISER,)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("one", no_reply=True))
+        await engine.api.prompt(session, say("two"))
         answers = [
-            m.info for m in await house.api.list_messages(session) if isinstance(m.info, AssistantMessage)
+            m.info for m in await engine.api.list_messages(session) if isinstance(m.info, AssistantMessage)
         ]
 
         assert [(each.summary, each.error is None) for each in answers] == [
@@ -113,27 +113,27 @@ async def test_a_summary_that_does_not_fit_is_tried_with_less_and_less() -> None
                 error = ProviderError("too long", status=400)
                 error.kind = "overflow"
                 raise error
-            async for chunk in house.provider.stream(request):
+            async for chunk in engine.provider.stream(request):
                 yield chunk
 
     model = Tiny()
     script = ([Say(text="a")], [Say(text="b")], [CALL, FULL], [Say(text="Summed up.")], [Say(text="Done.")])
-    async with open_house(*script, provider=model, model=SMALL, agents=(SUMMARISER,)) as house:
-        session = await start(house)
+    async with open_engine(*script, provider=model, model=SMALL, agents=(SUMMARISER,)) as engine:
+        session = await start(engine)
         for words in ("one", "two", "three"):
-            await house.api.prompt(session, say(words))
+            await engine.api.prompt(session, say(words))
 
         assert model.sizes[3] > model.sizes[-2]
-        assert (await house.api.list_messages(session))[-1].parts[1].text == "Done."  # type: ignore[union-attr]
+        assert (await engine.api.list_messages(session))[-1].parts[1].text == "Done."  # type: ignore[union-attr]
 
 
 async def test_an_empty_summary_is_not_taken() -> None:
     script = ([CALL, FULL], [], [Say(text="At last.")], [Say(text="Done.")])
     clock_free = {"model": SMALL, "agents": (SUMMARISER,)}
-    async with asyncio.timeout(60), open_house(*script, quick=True, **clock_free) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        answers = [m for m in await house.api.list_messages(session) if isinstance(m.info, AssistantMessage)]
+    async with asyncio.timeout(60), open_engine(*script, quick=True, **clock_free) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        answers = [m for m in await engine.api.list_messages(session) if isinstance(m.info, AssistantMessage)]
         summary = next(m for m in answers if getattr(m.info, "summary", False))
 
         assert any(isinstance(part, TextPart) and part.text == "At last." for part in summary.parts)
@@ -142,10 +142,10 @@ async def test_an_empty_summary_is_not_taken() -> None:
 async def test_when_a_summary_makes_no_room_the_run_ends_and_says_so() -> None:
     tiny = replace(MODEL, limit=Limit(context=8_100, output=8_000))
     script = [[Say(text="word " * 400)]] * 9
-    async with open_house(*script, model=tiny, agents=(SUMMARISER,)) as house:
-        session = await start(house)
-        listening = house.api.events()
-        await house.api.prompt(session, say("x" * 4_000))
+    async with open_engine(*script, model=tiny, agents=(SUMMARISER,)) as engine:
+        session = await start(engine)
+        listening = engine.api.events()
+        await engine.api.prompt(session, say("x" * 4_000))
         failures = []
         async for told in listening:
             if isinstance(told.event, SessionFailed):
@@ -155,16 +155,16 @@ async def test_when_a_summary_makes_no_room_the_run_ends_and_says_so() -> None:
 
         assert len(failures) == 1
         assert "even after a summary" in str(failures[0])
-        assert len(house.provider.requests) <= 2
+        assert len(engine.provider.requests) <= 2
 
 
 async def test_switched_off_nothing_is_summed_up() -> None:
     script = ([CALL, FULL], [Say(text="Done.")])
-    async with open_house(*script, model=SMALL, agents=(SUMMARISER,), auto=False) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
+    async with open_engine(*script, model=SMALL, agents=(SUMMARISER,), auto=False) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
 
-        assert len(house.provider.requests) == 2
+        assert len(engine.provider.requests) == 2
 
 
 def test_b39_a_prompt_queued_behind_the_request_does_not_take_the_summary_from_it() -> None:
@@ -208,46 +208,46 @@ def test_what_must_not_be_lost_is_carried_word_for_word() -> None:
 
 async def test_a_person_may_have_a_conversation_summed_up_at_any_time() -> None:
     script = ([Say(text="a")], [Say(text="We said a.")], [Say(text="b")])
-    async with open_house(*script, agents=(SUMMARISER,)) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("one"))
-        summary = await house.api.compact(session)
-        await house.api.prompt(session, say("two"))
+    async with open_engine(*script, agents=(SUMMARISER,)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("one"))
+        summary = await engine.api.compact(session)
+        await engine.api.prompt(session, say("two"))
 
         assert isinstance(summary.info, AssistantMessage)
         assert summary.info.summary
-        assert len(house.provider.requests) == 3
-        assert len(house.provider.requests[2].messages) == 3
+        assert len(engine.provider.requests) == 3
+        assert len(engine.provider.requests[2].messages) == 3
 
 
 async def test_an_empty_conversation_cannot_be_summed_up() -> None:
-    async with open_house(agents=(SUMMARISER,)) as house:
+    async with open_engine(agents=(SUMMARISER,)) as engine:
         with pytest.raises(InvalidInputError, match="nothing to summarise"):
-            await house.api.compact(await start(house))
+            await engine.api.compact(await start(engine))
 
 
 async def test_initialising_writes_down_when() -> None:
-    async with open_house([Say(text="written")]) as house:
-        session = await start(house)
-        answer = await house.api.initialize(session)
-        project = await house.store.find_project(house.api.runtime.place.project.id)
+    async with open_engine([Say(text="written")]) as engine:
+        session = await start(engine)
+        answer = await engine.api.initialize(session)
+        project = await engine.store.find_project(engine.api.runtime.place.project.id)
 
         assert isinstance(answer.info, AssistantMessage)
         assert project is not None
         assert project.time.initialized is not None
-        assert "AGENTS.md" in str(house.provider.requests[0].messages[0])
+        assert "AGENTS.md" in str(engine.provider.requests[0].messages[0])
 
 
 async def test_a_pinned_note_is_told_at_once_and_survives_every_cut() -> None:
     script = ([Say(text="a")], [Say(text="b")], [Say(text="We said a and b.")], [Say(text="c")])
-    async with open_house(*script, agents=(SUMMARISER,)) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("one"))
-        await house.api.update_session(session, SessionChange(note=("never touch the archive",)))
-        await house.api.prompt(session, say("two"))
-        await house.api.compact(session)
-        await house.api.prompt(session, say("three"))
-        before, told, _, after = house.provider.requests
+    async with open_engine(*script, agents=(SUMMARISER,)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("one"))
+        await engine.api.update_session(session, SessionChange(note=("never touch the archive",)))
+        await engine.api.prompt(session, say("two"))
+        await engine.api.compact(session)
+        await engine.api.prompt(session, say("three"))
+        before, told, _, after = engine.provider.requests
 
         assert "archive" not in str(before)
         assert told.system == before.system
@@ -259,13 +259,13 @@ async def test_a_history_ten_times_the_window_is_summed_up_in_pieces_that_fit() 
     small = replace(MODEL, limit=Limit(context=12_000, output=1_000))
     scripts = [[Say(text=f"answer {number}")] for number in range(20)]
     summaries = [[Say(text=f"summary {number}")] for number in range(40)]
-    async with open_house(*scripts, *summaries, model=small, agents=(SUMMARISER,), auto=False) as house:
-        session = await start(house)
+    async with open_engine(*scripts, *summaries, model=small, agents=(SUMMARISER,), auto=False) as engine:
+        session = await start(engine)
         for number in range(20):
-            await house.api.prompt(session, say(f"{number} " + "wordy " * 4_000))
-        before = len(house.provider.requests)
-        summary = await house.api.compact(session)
-        asked_for = house.provider.requests[before:]
+            await engine.api.prompt(session, say(f"{number} " + "wordy " * 4_000))
+        before = len(engine.provider.requests)
+        summary = await engine.api.compact(session)
+        asked_for = engine.provider.requests[before:]
 
         assert len(asked_for) > 5
         assert all(weight(request) < 12_000 for request in asked_for)
@@ -278,11 +278,11 @@ async def test_what_does_not_fit_is_sent_with_less_and_summed_up_before_the_next
     picture = FileInput(mime="image/png", url="data:image/png;base64,iVBORw0KGgo=", filename="loom.png")
     overflow = [Fail(message="too long", kind="overflow")]
     script = (overflow, [CALL], [Say(text="We wove.")], [Say(text="Done.")])
-    async with open_house(*script, model=SMALL, agents=(SUMMARISER,)) as house:
-        session = await start(house)
-        await house.api.prompt(session, PromptInput(parts=(TextInput(text="look"), picture)))
-        messages = await house.api.list_messages(session)
-        full, lean, _, after = house.provider.requests
+    async with open_engine(*script, model=SMALL, agents=(SUMMARISER,)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, PromptInput(parts=(TextInput(text="look"), picture)))
+        messages = await engine.api.list_messages(session)
+        full, lean, _, after = engine.provider.requests
 
         assert "base64" in str(full.messages)
         assert "base64" not in str(lean.messages)
@@ -292,14 +292,14 @@ async def test_what_does_not_fit_is_sent_with_less_and_summed_up_before_the_next
 
 async def test_an_empty_summary_is_asked_for_once_more_and_then_done_without() -> None:
     script = ([Say(text="a")], [Say(text="")], [Say(text=" ")], [Say(text="b")])
-    async with open_house(*script, agents=(SUMMARISER,), quick=True) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("mend the loom"))
-        await house.api.compact(session)
-        await house.api.prompt(session, say("go on"))
+    async with open_engine(*script, agents=(SUMMARISER,), quick=True) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("mend the loom"))
+        await engine.api.compact(session)
+        await engine.api.prompt(session, say("go on"))
 
-        assert len(house.provider.requests) == 4
-        shown = str(house.provider.requests[-1].messages)
+        assert len(engine.provider.requests) == 4
+        shown = str(engine.provider.requests[-1].messages)
         assert "no summary of it could be made: the summary is empty" in shown
         assert "mend the loom" in shown
 
@@ -308,14 +308,14 @@ async def test_a_fixed_weight_above_the_limit_is_one_clear_error_and_no_circle()
     tiny = replace(MODEL, limit=Limit(context=3_000, output=1_000))
     heavy = Agent(name="build", mode="primary", prompt="rule " * 4_000, permission=ALLOW)
     script = ([Say(text="We did nothing yet.")], [Say(text="never")])
-    async with open_house(*script, model=tiny, agents=(heavy, SUMMARISER)) as house:
-        session = await start(house)
-        answer = await house.api.prompt(session, say("begin"))
+    async with open_engine(*script, model=tiny, agents=(heavy, SUMMARISER)) as engine:
+        session = await start(engine)
+        answer = await engine.api.prompt(session, say("begin"))
 
         assert isinstance(answer.info, AssistantMessage)
         assert answer.info.error is not None
         assert "no room" in str(answer.info.error) or "summary" in str(answer.info.error)
-        assert len(house.provider.requests) <= 2
+        assert len(engine.provider.requests) <= 2
 
 
 def weight(request: ModelRequest) -> int:
@@ -324,18 +324,18 @@ def weight(request: ModelRequest) -> int:
 
 async def test_what_was_cut_off_is_shown_again_when_that_is_undone() -> None:
     script = ([Say(text="a")], [Say(text="We said a.")], [Say(text="b")], [Say(text="c")])
-    async with open_house(*script, agents=(SUMMARISER,)) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("one"))
-        stored = await house.api.list_messages(session)
-        await house.api.compact(session)
-        await house.api.prompt(session, say("two"))
+    async with open_engine(*script, agents=(SUMMARISER,)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("one"))
+        stored = await engine.api.list_messages(session)
+        await engine.api.compact(session)
+        await engine.api.prompt(session, say("two"))
 
-        assert await house.api.uncompact(session) is True
-        assert await house.api.uncompact(session) is False
-        await house.api.prompt(session, say("three"))
-        cut, whole = (str(request.messages) for request in house.provider.requests[-2:])
+        assert await engine.api.uncompact(session) is True
+        assert await engine.api.uncompact(session) is False
+        await engine.api.prompt(session, say("three"))
+        cut, whole = (str(request.messages) for request in engine.provider.requests[-2:])
         assert "We said a." in cut
         assert "one" in whole
         assert "We said a." not in whole
-        assert (await house.api.list_messages(session))[: len(stored)] == stored
+        assert (await engine.api.list_messages(session))[: len(stored)] == stored

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from msgspec.structs import replace
 
-from given.house import NOW, House, QuickClock, open_house, say
+from given.engine import NOW, Engine, InstantClock, open_engine, say
 from weft.errors import ProviderError
 from weft.model.agent import Agent
 from weft.model.catalog import Cost, Limit
@@ -66,7 +66,7 @@ class Meter:
 
 
 @asynccontextmanager
-async def metered(meter: Meter) -> AsyncIterator[tuple[House, SessionID]]:
+async def metered(meter: Meter) -> AsyncIterator[tuple[Engine, SessionID]]:
     """A house whose model costs three dollars a million tokens, in or out, and a session in it."""
     model = replace(
         make_scripted_model("metered"),
@@ -76,20 +76,20 @@ async def metered(meter: Meter) -> AsyncIterator[tuple[House, SessionID]]:
     agent = Agent(name="build", mode="primary", model=ModelRef(provider_id="scripted", model_id="metered"))
     async with (
         asyncio.timeout(20),
-        open_house(agents=(agent,), also=(ServedModel(model, meter),), clock=QuickClock(NOW)) as house,
+        open_engine(agents=(agent,), also=(ServedModel(model, meter),), clock=InstantClock(NOW)) as engine,
     ):
-        yield house, (await house.api.create_session(SessionInput(title="t"))).id
+        yield engine, (await engine.api.create_session(SessionInput(title="t"))).id
 
 
-async def aborted(house: House, session: SessionID) -> MessageWithParts:
+async def aborted(engine: Engine, session: SessionID) -> MessageWithParts:
     """Ask, and abort the answer once there is a word of it."""
-    events = house.api.events()
-    asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+    events = engine.api.events()
+    asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
     async for told in events:
         part = told.event.part if isinstance(told.event, PartUpdated) else None
         if isinstance(part, ReasoningPart) or (isinstance(part, TextPart) and part.text == "half an ans"):
             break
-    await house.api.abort(session)
+    await engine.api.abort(session)
     return await asking
 
 
@@ -106,9 +106,9 @@ def charged(message: MessageWithParts) -> list[tuple[str, Decimal, bool]]:
 
 async def test_an_attempt_that_broke_off_is_charged_beside_the_one_that_answered() -> None:
     broken: Answer = (Started(usage=MILLION), *WORDS, OVERLOADED)
-    async with metered(Meter(broken, (Started(), WHOLE))) as (house, session):
-        answer = await house.api.prompt(session, say("go"))
-        spent = (await house.api.get_spending(session)).own
+    async with metered(Meter(broken, (Started(), WHOLE))) as (engine, session):
+        answer = await engine.api.prompt(session, say("go"))
+        spent = (await engine.api.get_spending(session)).own
 
     assert charged(answer) == [("error", Decimal(3), False), ("stop", Decimal("6.00003"), True)]
     assert (info(answer).cost, info(answer).priced) == (Decimal("9.00003"), False)
@@ -119,9 +119,9 @@ async def test_an_attempt_that_broke_off_is_charged_beside_the_one_that_answered
 
 async def test_an_answer_that_is_aborted_is_charged_as_far_as_it_is_known() -> None:
     meter = Meter((Started(usage=MILLION), *WORDS))
-    async with metered(meter) as (house, session):
-        answer = await aborted(house, session)
-        spent = (await house.api.get_spending(session)).own
+    async with metered(meter) as (engine, session):
+        answer = await aborted(engine, session)
+        spent = (await engine.api.get_spending(session)).own
 
     assert isinstance(info(answer).error, AbortedFailure)
     assert charged(answer) == [("error", Decimal(3), False)]
@@ -132,9 +132,9 @@ async def test_an_answer_that_is_aborted_is_charged_as_far_as_it_is_known() -> N
 async def test_a_thought_alone_that_is_aborted_is_charged_on_the_message_and_not_shown_again() -> None:
     thought = (ReasoningStart(id="r"), ReasoningDelta(id="r", text="hm"))
     meter = Meter((Started(usage=MILLION), *thought), (Started(), WHOLE))
-    async with metered(meter) as (house, session):
-        answer = await aborted(house, session)
-        await house.api.prompt(session, say("on"))
+    async with metered(meter) as (engine, session):
+        answer = await aborted(engine, session)
+        await engine.api.prompt(session, say("on"))
 
     # OpenCode shows a model whatever holds more than a thought, and the end of a step would be more.
     assert [type(part) for part in answer.parts] == [StepStartPart, ReasoningPart]
@@ -144,34 +144,37 @@ async def test_a_thought_alone_that_is_aborted_is_charged_on_the_message_and_not
 
 async def test_what_fails_for_good_after_it_began_is_charged_too() -> None:
     refused = ProviderError("no", status=400)
-    async with metered(Meter((Started(usage=MILLION), refused))) as (house, session):
-        answer = await house.api.prompt(session, say("go"))
+    async with metered(Meter((Started(usage=MILLION), refused))) as (engine, session):
+        answer = await engine.api.prompt(session, say("go"))
 
     assert info(answer).error is not None
     assert (info(answer).cost, charged(answer)) == (Decimal(3), [("error", Decimal(3), False)])
 
 
 async def test_words_of_which_nobody_says_what_they_cost_are_not_free() -> None:
-    async with metered(Meter((Started(), *WORDS, OVERLOADED), (Started(), WHOLE))) as (house, session):
-        answer = await house.api.prompt(session, say("go"))
+    async with metered(Meter((Started(), *WORDS, OVERLOADED), (Started(), WHOLE))) as (engine, session):
+        answer = await engine.api.prompt(session, say("go"))
 
     assert charged(answer) == [("stop", Decimal("6.00003"), True)]
     assert (info(answer).cost, info(answer).priced) == (Decimal("6.00003"), False)
 
 
 async def test_a_request_that_was_refused_before_a_word_costs_nothing() -> None:
-    async with metered(Meter((OVERLOADED,), (Started(), OVERLOADED), (Started(), WHOLE))) as (house, session):
-        answer = await house.api.prompt(session, say("go"))
+    async with metered(Meter((OVERLOADED,), (Started(), OVERLOADED), (Started(), WHOLE))) as (
+        engine,
+        session,
+    ):
+        answer = await engine.api.prompt(session, say("go"))
 
     assert (info(answer).cost, info(answer).priced) == (Decimal("6.00003"), True)
 
 
 async def test_the_count_of_the_provider_is_kept_in_its_own_words() -> None:
-    async with metered(Meter((Started(), WHOLE))) as (house, session):
-        answer = await house.api.prompt(session, say("go"))
+    async with metered(Meter((Started(), WHOLE))) as (engine, session):
+        answer = await engine.api.prompt(session, say("go"))
         (stored,) = [
             part
-            for part in (await house.api.list_messages(session))[-1].parts
+            for part in (await engine.api.list_messages(session))[-1].parts
             if isinstance(part, StepFinishPart)
         ]
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from given.house import ECHO, NOW, EchoInput, open_house, say
+from given.engine import ECHO, NOW, EchoInput, open_engine, say
 from weft.host.tasks import STEP_SECONDS
 from weft.local.permissions import PermissionSettings
 from weft.model.event import PartUpdated, PermissionAsked, PublishedEvent
@@ -74,17 +74,17 @@ async def test_a_tool_that_never_returns_is_ended_and_the_model_goes_on_from_tha
     )
     async with (
         asyncio.timeout(60),
-        open_house(*script, tools=(HANG, ECHO), clock=clock, deadlines=RunDeadlines(tool=60)) as house,
+        open_engine(*script, tools=(HANG, ECHO), clock=clock, deadlines=RunDeadlines(tool=60)) as engine,
     ):
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        events = house.api.events()
-        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        events = engine.api.events()
+        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
         await until_running(events, "hang")
         await pass_time(clock, 60)
         answer = await asking
 
         assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["It hung."]
-        assert states((await house.api.list_messages(session))[1]) == [TOO_LONG, "fine"]
+        assert states((await engine.api.list_messages(session))[1]) == [TOO_LONG, "fine"]
 
 
 async def test_a_turn_that_takes_too_long_ends_with_a_failure_that_says_so_and_nothing_open() -> None:
@@ -96,11 +96,11 @@ async def test_a_turn_that_takes_too_long_ends_with_a_failure_that_says_so_and_n
     )
     async with (
         asyncio.timeout(60),
-        open_house(*script, tools=(HANG, ECHO), clock=clock, deadlines=RunDeadlines(turn=60)) as house,
+        open_engine(*script, tools=(HANG, ECHO), clock=clock, deadlines=RunDeadlines(turn=60)) as engine,
     ):
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        events = house.api.events()
-        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        events = engine.api.events()
+        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
         await until_running(events, "hang")
         await pass_time(clock, 60)
         answer = await asking
@@ -112,9 +112,9 @@ async def test_a_turn_that_takes_too_long_ends_with_a_failure_that_says_so_and_n
         assert info(answer).time.completed is not None
         assert states(answer) == ["Tool execution aborted"]
         # What came before it stands, the next prompt has all its time again, and the model sees where it was broken off.
-        following = await house.api.prompt(session, say("go on"))
+        following = await engine.api.prompt(session, say("go on"))
         assert info(following).error is None
-        assert "I begin" in str(house.provider.requests[-1].messages)
+        assert "I begin" in str(engine.provider.requests[-1].messages)
 
 
 async def test_a_prompt_that_came_in_during_a_turn_that_ran_out_has_a_turn_of_its_own() -> None:
@@ -122,13 +122,13 @@ async def test_a_prompt_that_came_in_during_a_turn_that_ran_out_has_a_turn_of_it
     script = ([Wait(seconds=10_000)], [Say(text="for the second")])
     async with (
         asyncio.timeout(60),
-        open_house(*script, clock=clock, deadlines=RunDeadlines(turn=60)) as house,
+        open_engine(*script, clock=clock, deadlines=RunDeadlines(turn=60)) as engine,
     ):
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        first = asyncio.ensure_future(house.api.prompt(session, say("one")))
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        first = asyncio.ensure_future(engine.api.prompt(session, say("one")))
         await clock.somebody_sleeps(5_000)
-        events = house.api.events()
-        second = asyncio.ensure_future(house.api.prompt(session, say("two")))
+        events = engine.api.events()
+        second = asyncio.ensure_future(engine.api.prompt(session, say("two")))
         async for told in events:
             if isinstance(told.event, PartUpdated):
                 break
@@ -145,27 +145,27 @@ async def test_the_time_a_person_takes_to_answer_is_not_the_tools_nor_the_turns(
     script = ([UseTool(tool="echo", input={"words": "hi"})], [Say(text="done")])
     async with (
         asyncio.timeout(60),
-        open_house(
+        open_engine(
             *script,
             clock=clock,
             rules=rules,
             permissions=PermissionSettings(terms=AskPolicy(answered=True)),
             deadlines=RunDeadlines(tool=20, turn=30),
-        ) as house,
+        ) as engine,
     ):
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        events = house.api.events()
-        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        events = engine.api.events()
+        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
         async for told in events:
             if isinstance(told.event, PermissionAsked):
                 request = told.event.request
                 break
         await pass_time(clock, 3_600)
-        await house.api.reply_permission(request.id, "once")
+        await engine.api.reply_permission(request.id, "once")
         answer = await asking
 
         assert info(answer).error is None
-        assert states((await house.api.list_messages(session))[1]) == ["hi"]
+        assert states((await engine.api.list_messages(session))[1]) == ["hi"]
 
 
 async def test_many_short_steps_draw_from_the_one_deadline_of_the_turn() -> None:
@@ -189,10 +189,10 @@ async def test_many_short_steps_draw_from_the_one_deadline_of_the_turn() -> None
     slow = Slow(clock)
     async with (
         asyncio.timeout(60),
-        open_house(provider=slow, clock=clock, deadlines=RunDeadlines(turn=60)) as house,
+        open_engine(provider=slow, clock=clock, deadlines=RunDeadlines(turn=60)) as engine,
     ):
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        answer = await house.api.prompt(session, say("go"))
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        answer = await engine.api.prompt(session, say("go"))
 
         assert isinstance(info(answer).error, DeadlineFailure)
         assert (slow.asked, clock.now()) == (12, NOW + 60_000)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from given.house import NOW, House, open_house, say
+from given.engine import NOW, Engine, open_engine, say
 from weft.errors import SessionBusyError
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
@@ -23,54 +23,54 @@ SCRIPT = (
 )
 
 
-async def until_second(house: House, clock: HandClock) -> tuple[SessionID, asyncio.Task[MessageWithParts]]:
+async def until_second(engine: Engine, clock: HandClock) -> tuple[SessionID, asyncio.Task[MessageWithParts]]:
     """A session whose second prompt is being answered."""
-    session = (await house.api.create_session(SessionInput())).id
-    await house.api.prompt(session, say("remember seven"))
-    asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+    session = (await engine.api.create_session(SessionInput())).id
+    await engine.api.prompt(session, say("remember seven"))
+    asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
     await clock.somebody_sleeps(1)
     return session, asking
 
 
 async def test_words_changed_during_a_run_are_what_the_next_step_shows_and_what_stays() -> None:
     clock = HandClock(NOW)
-    async with asyncio.timeout(PATIENCE), open_house(*SCRIPT, clock=clock) as house:
-        session, asking = await until_second(house, clock)
-        part = (await house.api.list_messages(session))[0].parts[0]
+    async with asyncio.timeout(PATIENCE), open_engine(*SCRIPT, clock=clock) as engine:
+        session, asking = await until_second(engine, clock)
+        part = (await engine.api.list_messages(session))[0].parts[0]
         assert isinstance(part, TextPart)
         changed = replace(part, text="remember eight")
-        await house.api.update_part(changed)
+        await engine.api.update_part(changed)
         clock.turn(1000)
         await asking
 
-        assert house.provider.requests[-1].messages[0] == UserTurn(
+        assert engine.provider.requests[-1].messages[0] == UserTurn(
             content=(TextContent(text="remember eight"),)
         )
-        assert (await house.api.list_messages(session))[0].parts == (changed,)
+        assert (await engine.api.list_messages(session))[0].parts == (changed,)
 
 
 async def test_a_part_removed_during_a_run_is_not_shown_again() -> None:
     clock = HandClock(NOW)
-    async with asyncio.timeout(PATIENCE), open_house(*SCRIPT, clock=clock) as house:
-        session, asking = await until_second(house, clock)
-        first = (await house.api.list_messages(session))[0]
-        await house.api.remove_part(session, first.info.id, first.parts[0].id)
+    async with asyncio.timeout(PATIENCE), open_engine(*SCRIPT, clock=clock) as engine:
+        session, asking = await until_second(engine, clock)
+        first = (await engine.api.list_messages(session))[0]
+        await engine.api.remove_part(session, first.info.id, first.parts[0].id)
         clock.turn(1000)
         await asking
 
-        assert "seven" not in str(house.provider.requests[-1].messages)
-        assert (await house.api.list_messages(session))[0].parts == ()
+        assert "seven" not in str(engine.provider.requests[-1].messages)
+        assert (await engine.api.list_messages(session))[0].parts == ()
 
 
 async def test_no_message_is_removed_from_under_a_run() -> None:
     clock = HandClock(NOW)
-    async with asyncio.timeout(PATIENCE), open_house(*SCRIPT, clock=clock) as house:
-        session, asking = await until_second(house, clock)
-        before = [each.info.id for each in await house.api.list_messages(session)]
+    async with asyncio.timeout(PATIENCE), open_engine(*SCRIPT, clock=clock) as engine:
+        session, asking = await until_second(engine, clock)
+        before = [each.info.id for each in await engine.api.list_messages(session)]
         with pytest.raises(SessionBusyError):
-            await house.api.remove_message(session, before[0])
+            await engine.api.remove_message(session, before[0])
         clock.turn(1000)
         await asking
 
-        assert [each.info.id for each in await house.api.list_messages(session)][:4] == before
-        await house.api.remove_message(session, before[0])
+        assert [each.info.id for each in await engine.api.list_messages(session)][:4] == before
+        await engine.api.remove_message(session, before[0])

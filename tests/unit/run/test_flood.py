@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from given.house import open_house, say
+from given.engine import open_engine, say
 from weft.bus import HELD
 from weft.model.event import PartGrew, PartUpdated
 from weft.model.input import SessionInput
@@ -28,9 +28,9 @@ class Flood:
 
 
 async def test_a_listener_keeps_up_with_an_answer_in_one_lump() -> None:
-    async with open_house(provider=Flood()) as house:
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        events = house.api.events()
+    async with open_engine(provider=Flood()) as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        events = engine.api.events()
         heard = 0
 
         async def listen() -> None:
@@ -47,6 +47,6 @@ async def test_a_listener_keeps_up_with_an_answer_in_one_lump() -> None:
                         pass
 
         listening = asyncio.ensure_future(listen())
-        await house.api.prompt(session, say("go"))
+        await engine.api.prompt(session, say("go"))
         await listening
         assert heard == PIECES

@@ -1,6 +1,6 @@
 """Without plugins, hooks return the very object that they were given."""
 
-from given.house import MODEL
+from given.engine import MODEL
 from weft.context.view import View
 from weft.model.event import Event, MessageUpdated
 from weft.model.ids import MessageID, Mint, SessionID

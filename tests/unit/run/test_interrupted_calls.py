@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from given.conversation import answered, asked, called
-from given.house import ALLOW, House, open_house, say
+from given.engine import ALLOW, Engine, open_engine, say
 from weft.model.event import MessageUpdated, PartUpdated
 from weft.model.input import SessionInput
 from weft.model.part import CallTime, ErrorState, ToolPart
@@ -35,18 +35,18 @@ def test_only_the_last_call_alike_counts_and_only_if_it_was_cut_off() -> None:
     assert not is_unclear([answered("A1", 2, "U1", cut_off("bash", WORDS, "exit 1"))], "c", "bash", WORDS)
 
 
-async def outcome(house: House) -> ToolPart:
-    session = (await house.api.create_session(SessionInput(title="t"))).id
-    await house.api.prompt(session, say("begin", no_reply=True))
-    prompt = (await house.api.list_messages(session))[0].info
+async def outcome(engine: Engine) -> ToolPart:
+    session = (await engine.api.create_session(SessionInput(title="t"))).id
+    await engine.api.prompt(session, say("begin", no_reply=True))
+    prompt = (await engine.api.list_messages(session))[0].info
     left = answered("msg_left", prompt.time.created, prompt.id)
     info = replace(left.info, session_id=session)
     part = replace(cut_off("echo", WORDS), session_id=session, message_id=info.id)
-    await house.store.apply(MessageUpdated(info=info), PartUpdated(part=part))
-    await house.api.prompt(session, say("go on"))
+    await engine.store.apply(MessageUpdated(info=info), PartUpdated(part=part))
+    await engine.api.prompt(session, say("go on"))
     calls = [
         part
-        for message in await house.api.list_messages(session)
+        for message in await engine.api.list_messages(session)
         for part in message.parts
         if isinstance(part, ToolPart) and message.info.id != info.id
     ]
@@ -56,13 +56,13 @@ async def outcome(house: House) -> ToolPart:
 async def test_it_is_asked_about_and_without_an_answer_it_is_not_made() -> None:
     rules = (*ALLOW, Rule(permission="interrupted", pattern="*", action="ask"))
     script = ([UseTool(tool="echo", input=WORDS)], [Say(text="I looked first.")])
-    async with open_house(*script, store=MemoryStore(), rules=rules) as house:
-        state = (await outcome(house)).state
+    async with open_engine(*script, store=MemoryStore(), rules=rules) as engine:
+        state = (await outcome(engine)).state
         assert isinstance(state, ErrorState)
         assert state.error == NOT_AGAIN
 
 
 async def test_whoever_allows_it_beforehand_has_it_made() -> None:
     script = ([UseTool(tool="echo", input=WORDS)], [Say(text="Done.")])
-    async with open_house(*script, store=MemoryStore()) as house:
-        assert not isinstance((await outcome(house)).state, ErrorState)
+    async with open_engine(*script, store=MemoryStore()) as engine:
+        assert not isinstance((await outcome(engine)).state, ErrorState)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from given.house import ALLOW, ECHO, open_house, say
+from given.engine import ALLOW, ECHO, open_engine, say
 from weft.errors import InvalidInputError
 from weft.model.agent import Agent
 from weft.model.failure import StructureData, StructureFailure
@@ -72,11 +72,11 @@ class Told:
 async def told(*script: Sequence[AnyMove], schema: dict[str, Any] = PERSON, **more: Any) -> Told:
     retry_count = more.pop("retry_count", None)
     more.setdefault("tools", (INVALID, ECHO))
-    async with asyncio.timeout(60), open_house(*script, **more) as house:
-        session = (await house.api.create_session(SessionInput(title="t"))).id
+    async with asyncio.timeout(60), open_engine(*script, **more) as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
         format = JsonFormat(schema=schema, retry_count=retry_count)
-        answer = await house.api.prompt(session, say("who?", format=format))
-        return Told(answer, await house.store.list_messages(session), house.provider.requests)
+        answer = await engine.api.prompt(session, say("who?", format=format))
+        return Told(answer, await engine.store.list_messages(session), engine.provider.requests)
 
 
 async def test_the_value_stands_on_the_message_and_the_run_ends_with_it() -> None:
@@ -214,34 +214,34 @@ async def test_a_null_is_a_value_and_is_kept() -> None:
 
 
 async def test_an_answer_without_a_value_is_written_without_one() -> None:
-    async with open_house([Say(text="hi")]) as house:
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        answer = await house.api.prompt(session, say("go", format=TextFormat()))
+    async with open_engine([Say(text="hi")]) as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        answer = await engine.api.prompt(session, say("go", format=TextFormat()))
 
         assert b"structured" not in encode(answer.info)
-        assert house.provider.requests[0].tool_choice == "auto"
+        assert engine.provider.requests[0].tool_choice == "auto"
 
 
 async def test_the_next_prompt_is_answered_in_words_again() -> None:
-    async with asyncio.timeout(60), open_house([hand(ADA)], [Say(text="words")]) as house:
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        await house.api.prompt(session, say("who?", format=JsonFormat(schema=PERSON)))
-        answer = await house.api.prompt(session, say("thanks"))
+    async with asyncio.timeout(60), open_engine([hand(ADA)], [Say(text="words")]) as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        await engine.api.prompt(session, say("who?", format=JsonFormat(schema=PERSON)))
+        answer = await engine.api.prompt(session, say("thanks"))
 
         assert (info(answer).structured, info(answer).finish) == (UNSET, "stop")
-        assert [tool.name for tool in house.provider.requests[1].tools] == ["echo"]
+        assert [tool.name for tool in engine.provider.requests[1].tools] == ["echo"]
 
 
 async def test_a_call_of_the_tool_where_no_value_was_asked_for_is_no_tool() -> None:
     async with (
         asyncio.timeout(60),
-        open_house([hand(ADA)], [Say(text="oh")], tools=(INVALID, ECHO)) as house,
+        open_engine([hand(ADA)], [Say(text="oh")], tools=(INVALID, ECHO)) as engine,
     ):
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        answer = await house.api.prompt(session, say("go"))
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        answer = await engine.api.prompt(session, say("go"))
 
         assert info(answer).structured is UNSET
-        assert "there is no tool 'StructuredOutput'" in str(house.provider.requests[1].messages)
+        assert "there is no tool 'StructuredOutput'" in str(engine.provider.requests[1].messages)
 
 
 @pytest.mark.parametrize(
@@ -256,21 +256,21 @@ async def test_a_call_of_the_tool_where_no_value_was_asked_for_is_no_tool() -> N
 async def test_what_is_no_schema_is_refused_before_anything_is_stored(
     schema: dict[str, Any], reason: str
 ) -> None:
-    async with open_house() as house:
-        session = (await house.api.create_session(SessionInput(title="t"))).id
+    async with open_engine() as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
         with pytest.raises(InvalidInputError, match=reason):
-            await house.api.prompt(session, say("go", format=JsonFormat(schema=schema)))
+            await engine.api.prompt(session, say("go", format=JsonFormat(schema=schema)))
 
-        assert await house.api.list_messages(session) == []
+        assert await engine.api.list_messages(session) == []
 
 
 async def test_a_format_nobody_knows_is_refused_in_a_prompt_and_carried_in_a_history() -> None:
-    async with open_house() as house:
-        session = (await house.api.create_session(SessionInput(title="t"))).id
+    async with open_engine() as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
         for format in ({"type": "yaml"}, {"type": "json_schema", "schema": {}, "retryCount": -1}):
             raw = encode({"parts": [{"type": "text", "text": "go"}], "format": format})
             with pytest.raises(InvalidInputError, match="format"):
-                await house.api.prompt(session, decode(raw, PromptInput))
+                await engine.api.prompt(session, decode(raw, PromptInput))
 
     written = {
         "id": "msg_1",
@@ -287,15 +287,15 @@ async def test_the_format_is_kept_when_the_conversation_is_summed_up() -> None:
     compaction = Agent(name="compaction", mode="primary", prompt="Sum it up.", permission=ALLOW, hidden=True)
     async with (
         asyncio.timeout(60),
-        open_house(
+        open_engine(
             [UseTool(tool="echo", input={"words": "y" * 900_000})],
             [Say(text="a summary")],
             [hand(ADA)],
             agents=(compaction,),
-        ) as house,
+        ) as engine,
     ):
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        answer = await house.api.prompt(session, say("who?", format=JsonFormat(schema=PERSON)))
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        answer = await engine.api.prompt(session, say("who?", format=JsonFormat(schema=PERSON)))
 
         assert info(answer).structured == ADA
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from given.gate import waiting
-from given.house import PLACE, House, open_house, say
+from given.engine import PLACE, Engine, open_engine, say
+from given.gate_harness import run_alongside
 from weft.local.permissions import PermissionSettings
 from weft.model.agent import Agent
 from weft.model.event import QuestionAsked
@@ -22,12 +22,12 @@ PLAN = Agent(name="plan", mode="primary")
 TOOLS = (PLAN_ENTER, PLAN_EXIT)
 
 
-async def run(house: House, session: SessionID, agent: str, answer: str) -> QuestionAsked:
-    async with waiting(house.api.prompt(session, say("go", agent=agent))) as [running]:
-        async for told in house.api.events(after=0):
+async def run(engine: Engine, session: SessionID, agent: str, answer: str) -> QuestionAsked:
+    async with run_alongside(engine.api.prompt(session, say("go", agent=agent))) as [running]:
+        async for told in engine.api.events(after=0):
             if isinstance(told.event, QuestionAsked):
                 asked = told.event
-                await house.api.reply_question(asked.request.id, ((answer,),))
+                await engine.api.reply_question(asked.request.id, ((answer,),))
                 break
         await running
     return asked
@@ -35,18 +35,18 @@ async def run(house: House, session: SessionID, agent: str, answer: str) -> Ques
 
 async def test_a_yes_to_a_plan_hands_the_work_to_who_builds() -> None:
     script = ([UseTool(tool="plan_exit", input={})], [Say(text="building")])
-    async with open_house(
+    async with open_engine(
         *script, tools=TOOLS, agents=(PLAN,), permissions=ANSWERED, plans="/nowhere/plans"
-    ) as house:
-        session = (await house.api.create_session(SessionInput())).id
-        asked = await run(house, session, "plan", "Yes")
+    ) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        asked = await run(engine, session, "plan", "Yes")
         [question] = asked.request.questions
         assert (question.header, question.custom, [option.label for option in question.options]) == (
             "Build Agent",
             False,
             ["Yes", "No"],
         )
-        messages = await house.api.list_messages(session)
+        messages = await engine.api.list_messages(session)
         prompts = [message for message in messages if isinstance(message.info, UserMessage)]
         assert [prompt.info.agent for prompt in prompts] == ["plan", "build"]
         [words] = prompts[1].parts
@@ -62,13 +62,13 @@ async def test_a_yes_to_a_plan_hands_the_work_to_who_builds() -> None:
 
 async def test_a_yes_to_planning_hands_the_work_to_who_plans() -> None:
     script = ([UseTool(tool="plan_enter", input={})], [Say(text="planning")])
-    async with open_house(
+    async with open_engine(
         *script, tools=TOOLS, agents=(PLAN,), permissions=ANSWERED, plans="/nowhere/plans"
-    ) as house:
-        session = (await house.api.create_session(SessionInput())).id
-        asked = await run(house, session, "build", "Yes")
+    ) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        asked = await run(engine, session, "build", "Yes")
         assert asked.request.questions[0].header == "Plan Mode"
-        messages = await house.api.list_messages(session)
+        messages = await engine.api.list_messages(session)
         words = [part.text for part in messages[2].parts if isinstance(part, TextPart)] + [
             part.text for part in messages[1].parts if isinstance(part, TextPart)
         ]
@@ -78,24 +78,24 @@ async def test_a_yes_to_planning_hands_the_work_to_who_plans() -> None:
 
 async def test_a_no_ends_the_run_and_nobody_is_switched_to() -> None:
     script = ([UseTool(tool="plan_exit", input={})], [Say(text="never")])
-    async with open_house(
+    async with open_engine(
         *script, tools=TOOLS, agents=(PLAN,), permissions=ANSWERED, plans="/nowhere/plans"
-    ) as house:
-        session = (await house.api.create_session(SessionInput())).id
-        await run(house, session, "plan", "No")
-        messages = await house.api.list_messages(session)
+    ) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        await run(engine, session, "plan", "No")
+        messages = await engine.api.list_messages(session)
         assert [message.info.agent for message in messages] == ["plan", "plan"]
         [call] = [part for part in messages[1].parts if isinstance(part, ToolPart)]
         assert isinstance(call.state, ErrorState)
         assert call.state.error == "The user dismissed this question"
-        assert len(house.provider.requests) == 1
+        assert len(engine.provider.requests) == 1
 
 
 async def test_with_nobody_there_the_agent_stays_who_it_is(tmp_path: Path) -> None:
     script = ([UseTool(tool="plan_exit", input={})], [Say(text="so be it")])
     place = replace(PLACE, directory=str(tmp_path), worktree=str(tmp_path))
-    async with open_house(*script, tools=TOOLS, agents=(PLAN,), plans=str(tmp_path), place=place) as house:
-        session = (await house.api.create_session(SessionInput())).id
-        await house.api.prompt(session, say("go", agent="plan"))
-        messages = await house.api.list_messages(session)
+    async with open_engine(*script, tools=TOOLS, agents=(PLAN,), plans=str(tmp_path), place=place) as engine:
+        session = (await engine.api.create_session(SessionInput())).id
+        await engine.api.prompt(session, say("go", agent="plan"))
+        messages = await engine.api.list_messages(session)
         assert [message.info.agent for message in messages] == ["plan", "plan", "plan"]

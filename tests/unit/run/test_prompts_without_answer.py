@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from given.house import NOW, House, open_house, say
+from given.engine import NOW, Engine, open_engine, say
 from weft.cli.follow import follow
 from weft.cli.screen import JsonScreen
 from weft.errors import StoreError
@@ -29,8 +29,8 @@ def unreadable(_: Mapping[str, str]) -> tuple[Instruction, ...]:
     raise RuntimeError("the instructions are on fire")
 
 
-async def start(house: House) -> SessionID:
-    return (await house.api.create_session(SessionInput())).id
+async def start(engine: Engine) -> SessionID:
+    return (await engine.api.create_session(SessionInput())).id
 
 
 def info(message: MessageWithParts) -> AssistantMessage:
@@ -43,56 +43,56 @@ def words(message: MessageWithParts) -> str:
 
 
 async def test_p42_a_run_that_breaks_before_any_answer_leaves_the_reason_as_the_answer() -> None:
-    async with asyncio.timeout(PATIENCE), open_house([Say(text="x")], instructions=unreadable) as house:
-        session, listening = await start(house), house.api.events()
-        answer = await house.api.prompt(session, say("go"))
+    async with asyncio.timeout(PATIENCE), open_engine([Say(text="x")], instructions=unreadable) as engine:
+        session, listening = await start(engine), engine.api.events()
+        answer = await engine.api.prompt(session, say("go"))
         told: list[Event] = []
         async for each in listening:
             told.append(each.event)
             if isinstance(each.event, SessionRested):
                 break
 
-        prompt, stored = await house.api.list_messages(session)
+        prompt, stored = await engine.api.list_messages(session)
         assert stored == answer
         assert info(answer).parent_id == prompt.info.id
         assert isinstance(info(answer).error, UnknownFailure)
         assert "on fire" in str(info(answer).error)
         assert info(answer).time.completed is not None
         assert [e.error for e in told if isinstance(e, SessionFailed)] == [info(answer).error]
-        assert house.provider.requests == []
+        assert engine.provider.requests == []
 
 
 async def test_r11_a_prompt_that_is_aborted_before_its_run_has_begun_says_so() -> None:
-    async with asyncio.timeout(PATIENCE), open_house([Say(text="never")], [Say(text="fresh")]) as house:
-        session = await start(house)
-        id = (await house.api.submit(session, say("go"))).info.id
-        listening = house.api.events()
-        await house.api.abort(session)
-        prompt, answer = await house.api.list_messages(session)
+    async with asyncio.timeout(PATIENCE), open_engine([Say(text="never")], [Say(text="fresh")]) as engine:
+        session = await start(engine)
+        id = (await engine.api.submit(session, say("go"))).info.id
+        listening = engine.api.events()
+        await engine.api.abort(session)
+        prompt, answer = await engine.api.list_messages(session)
 
         assert prompt.info.id == id
         assert isinstance(info(answer).error, AbortedFailure)
         async for told in listening:
             if isinstance(told.event, SessionRested):
                 break
-        assert info(await house.api.prompt(session, say("again"))).finish == "stop"
+        assert info(await engine.api.prompt(session, say("again"))).finish == "stop"
 
 
 async def test_r11_a_prompt_that_waits_behind_an_aborted_answer_is_told_that_it_is_not_answered() -> None:
     clock = HandClock(NOW)
     script = ([Say(text="one"), Wait(seconds=99)], [Say(text="fresh")])
-    async with asyncio.timeout(PATIENCE), open_house(*script, clock=clock) as house:
-        session = await start(house)
-        first = asyncio.ensure_future(house.api.prompt(session, say("first")))
+    async with asyncio.timeout(PATIENCE), open_engine(*script, clock=clock) as engine:
+        session = await start(engine)
+        first = asyncio.ensure_future(engine.api.prompt(session, say("first")))
         await clock.somebody_sleeps(99)
-        second = asyncio.ensure_future(house.api.prompt(session, say("second")))
-        while len(await house.api.list_messages(session)) < 3:  # noqa: ASYNC110  a turn of the loop each
+        second = asyncio.ensure_future(engine.api.prompt(session, say("second")))
+        while len(await engine.api.list_messages(session)) < 3:  # noqa: ASYNC110  a turn of the loop each
             await asyncio.sleep(0)
-        await house.api.abort(session)
+        await engine.api.abort(session)
 
         both = info(await first), info(await second)
         assert all(isinstance(each.error, AbortedFailure) for each in both)
-        asked = [each.info.id for each in await house.api.list_messages(session) if words(each) == "second"]
+        asked = [each.info.id for each in await engine.api.list_messages(session) if words(each) == "second"]
         assert [both[1].parent_id] == asked
 
 
@@ -106,24 +106,24 @@ class Refusing(MemoryStore):
 
 
 async def test_r8_a_failure_that_cannot_be_stored_is_raised_and_the_session_rests() -> None:
-    async with asyncio.timeout(PATIENCE), open_house([Say(text="x")], store=Refusing()) as house:
-        session, listening = await start(house), house.api.events()
+    async with asyncio.timeout(PATIENCE), open_engine([Say(text="x")], store=Refusing()) as engine:
+        session, listening = await start(engine), engine.api.events()
         with pytest.raises(StoreError, match="no space left"):
-            await house.api.prompt(session, say("go"))
+            await engine.api.prompt(session, say("go"))
         async for told in listening:
             if isinstance(told.event, SessionRested):
                 break
 
-        assert len(await house.api.list_messages(session)) == 1
-        assert await house.api.list_status() == {}
+        assert len(await engine.api.list_messages(session)) == 1
+        assert await engine.api.list_status() == {}
 
 
 async def test_p31_the_last_line_is_there_also_when_nothing_can_be_stored(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async with asyncio.timeout(PATIENCE), open_house([Say(text="x")], store=Refusing()) as house:
-        session = await start(house)
-        code = await follow(house.api, session, say("go"), JsonScreen(session, HandClock(NOW)))
+    async with asyncio.timeout(PATIENCE), open_engine([Say(text="x")], store=Refusing()) as engine:
+        session = await start(engine)
+        code = await follow(engine.api, session, say("go"), JsonScreen(session, HandClock(NOW)))
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
 
     assert (code, last["type"], last["status"]) == (1, "result", "failed")
@@ -131,18 +131,18 @@ async def test_p31_the_last_line_is_there_also_when_nothing_can_be_stored(
 
 
 async def test_p42_a_prompt_that_was_answered_before_gives_its_answer_back_and_starts_nothing() -> None:
-    async with asyncio.timeout(PATIENCE), open_house([Say(text="one")], [Say(text="two")]) as house:
-        session, mint = await start(house), Mint(lambda: NOW, bytes)
+    async with asyncio.timeout(PATIENCE), open_engine([Say(text="one")], [Say(text="two")]) as engine:
+        session, mint = await start(engine), Mint(lambda: NOW, bytes)
         first = say("go", message_id=mint.message())
-        answer = await house.api.prompt(session, first)
-        later = await house.api.prompt(session, say("and then"))
-        before, listening = await house.api.list_messages(session), house.api.events()
+        answer = await engine.api.prompt(session, first)
+        later = await engine.api.prompt(session, say("and then"))
+        before, listening = await engine.api.list_messages(session), engine.api.events()
 
-        assert await house.api.prompt(session, first) == answer
-        assert (await house.api.submit(session, first)).info.id == first.message_id
-        assert await house.api.list_messages(session) == before
+        assert await engine.api.prompt(session, first) == answer
+        assert (await engine.api.submit(session, first)).info.id == first.message_id
+        assert await engine.api.list_messages(session) == before
         assert words(later) == "two"
-        await house.api.touch_session(session)
+        await engine.api.touch_session(session)
         async for told in listening:
             assert not isinstance(told.event, StatusChanged)
             if told.event.type == "session.updated":
@@ -151,15 +151,15 @@ async def test_p42_a_prompt_that_was_answered_before_gives_its_answer_back_and_s
 
 async def test_p42_a_prompt_that_nobody_answered_before_a_crash_is_answered_when_it_is_sent_again() -> None:
     store, asked = MemoryStore(), say("go", message_id=Mint(lambda: NOW, bytes).message())
-    async with open_house(store=store) as house:
-        session = await start(house)
-        kept = await house.api.prompt(session, say("go", message_id=asked.message_id, no_reply=True))
-    async with asyncio.timeout(PATIENCE), open_house([Say(text="here")], store=store, seed=2) as house:
-        answer = await house.api.prompt(session, asked)
+    async with open_engine(store=store) as engine:
+        session = await start(engine)
+        kept = await engine.api.prompt(session, say("go", message_id=asked.message_id, no_reply=True))
+    async with asyncio.timeout(PATIENCE), open_engine([Say(text="here")], store=store, seed=2) as engine:
+        answer = await engine.api.prompt(session, asked)
 
         assert info(answer).parent_id == kept.info.id
         assert words(answer) == "here"
-        assert len(await house.api.list_messages(session)) == 2
+        assert len(await engine.api.list_messages(session)) == 2
 
 
 class Uncounted(MemoryStore):
@@ -173,29 +173,29 @@ class Uncounted(MemoryStore):
 
 async def test_a_run_that_breaks_between_two_steps_ends_in_the_reason_and_not_in_a_call() -> None:
     script = ([UseTool(tool="echo", input={"words": "x"})], [Say(text="never")])
-    async with asyncio.timeout(PATIENCE), open_house(*script, store=Uncounted()) as house:
-        session = await start(house)
-        answer = await house.api.prompt(session, say("go"))
+    async with asyncio.timeout(PATIENCE), open_engine(*script, store=Uncounted()) as engine:
+        session = await start(engine)
+        answer = await engine.api.prompt(session, say("go"))
 
         assert "a book is missing" in str(info(answer).error)
-        assert (await house.api.list_messages(session))[-1] == answer
+        assert (await engine.api.list_messages(session))[-1] == answer
 
 
 @pytest.mark.parametrize("turns", range(0, 90, 3))
 async def test_r11_an_abort_at_any_moment_leaves_no_prompt_without_an_answer(turns: int) -> None:
     script = [[UseTool(tool="echo", input={"words": "x"})], *([Say(text="fine")] for _ in range(6))]
-    async with asyncio.timeout(PATIENCE), open_house(*script) as house:
-        session = await start(house)
-        first = asyncio.ensure_future(house.api.prompt(session, say("one")))
+    async with asyncio.timeout(PATIENCE), open_engine(*script) as engine:
+        session = await start(engine)
+        first = asyncio.ensure_future(engine.api.prompt(session, say("one")))
         for _ in range(turns):
             await asyncio.sleep(0)
-        second = asyncio.ensure_future(house.api.prompt(session, say("two")))
+        second = asyncio.ensure_future(engine.api.prompt(session, say("two")))
         for _ in range(turns % 7):
             await asyncio.sleep(0)
-        await house.api.abort(session)
-        third = info(await house.api.prompt(session, say("three")))
+        await engine.api.abort(session)
+        third = info(await engine.api.prompt(session, say("three")))
         early = info(await first), info(await second)
-        stored = await house.api.list_messages(session)
+        stored = await engine.api.list_messages(session)
 
     assert (third.finish, third.error) == ("stop", None)
     assert all(isinstance(each.error, AbortedFailure) or each.finish == "stop" for each in early)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from given.house import NOW, House, QuickClock, open_house, say
+from given.engine import NOW, Engine, InstantClock, open_engine, say
 from weft.model.event import PublishedEvent, StatusChanged
 from weft.model.failure import AbortedFailure, ApiFailure
 from weft.model.ids import SessionID
@@ -24,8 +24,8 @@ def limited(wait_ms: int | None = None) -> Fail:
     return Fail(message="slow down", status=429, kind="rate-limit", retryable=True, wait_ms=wait_ms)
 
 
-async def start(house: House) -> SessionID:
-    return (await house.api.create_session(SessionInput(title="t"))).id
+async def start(engine: Engine) -> SessionID:
+    return (await engine.api.create_session(SessionInput(title="t"))).id
 
 
 def info(message: MessageWithParts) -> AssistantMessage:
@@ -44,9 +44,9 @@ async def statuses(events: AsyncIterator[PublishedEvent]) -> list[AnyStatus]:
 
 
 async def test_what_the_provider_asks_for_is_waited_to_the_millisecond_and_told() -> None:
-    async with asyncio.timeout(60), open_house([limited(12_345)], [Say(text="ok")], quick=True) as house:
-        session, events = await start(house), house.api.events()
-        answer = await house.api.prompt(session, say("go"))
+    async with asyncio.timeout(60), open_engine([limited(12_345)], [Say(text="ok")], quick=True) as engine:
+        session, events = await start(engine), engine.api.events()
+        answer = await engine.api.prompt(session, say("go"))
 
         assert info(answer).error is None
         assert await statuses(events) == [
@@ -59,43 +59,43 @@ async def test_what_the_provider_asks_for_is_waited_to_the_millisecond_and_told(
 
 async def test_a_wait_beyond_the_deadline_is_a_failure_at_once_that_says_what_was_asked() -> None:
     deadlines = RunDeadlines(turn=1800)
-    async with asyncio.timeout(60), open_house([limited(3_600_000)], deadlines=deadlines) as house:
-        answer = await house.api.prompt(await start(house), say("go"))
+    async with asyncio.timeout(60), open_engine([limited(3_600_000)], deadlines=deadlines) as engine:
+        answer = await engine.api.prompt(await start(engine), say("go"))
         error = info(answer).error
 
         assert isinstance(error, ApiFailure)
         assert (error.data.status_code, error.data.is_retryable) == (429, True)
         assert error.data.message == "slow down (it asks to be left alone for 60 minutes)"
-        assert len(house.provider.requests) == 1
+        assert len(engine.provider.requests) == 1
 
 
 async def test_many_long_waits_end_when_the_tries_do() -> None:
-    clock = QuickClock(NOW)
-    async with asyncio.timeout(60), open_house(*[[limited(400_000)]] * 9, clock=clock) as house:
-        answer = await house.api.prompt(await start(house), say("go"))
+    clock = InstantClock(NOW)
+    async with asyncio.timeout(60), open_engine(*[[limited(400_000)]] * 9, clock=clock) as engine:
+        answer = await engine.api.prompt(await start(engine), say("go"))
 
         assert isinstance(info(answer).error, ApiFailure)
         assert clock.now() - NOW == ATTEMPTS * 400_000
-        assert len(house.provider.requests) == ATTEMPTS + 1
+        assert len(engine.provider.requests) == ATTEMPTS + 1
 
 
 async def test_tries_are_counted_however_short_their_waits() -> None:
-    async with asyncio.timeout(60), open_house(*[[limited(0)]] * 20, quick=True) as house:
-        await house.api.prompt(await start(house), say("go"))
+    async with asyncio.timeout(60), open_engine(*[[limited(0)]] * 20, quick=True) as engine:
+        await engine.api.prompt(await start(engine), say("go"))
 
-        assert len(house.provider.requests) == ATTEMPTS + 1
+        assert len(engine.provider.requests) == ATTEMPTS + 1
 
 
 async def test_a_long_wait_ends_at_once_when_it_is_aborted() -> None:
     clock = HandClock(NOW)
-    async with asyncio.timeout(60), open_house([limited(800_000)], [Say(text="x")], clock=clock) as house:
-        session = await start(house)
-        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+    async with asyncio.timeout(60), open_engine([limited(800_000)], [Say(text="x")], clock=clock) as engine:
+        session = await start(engine)
+        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
         await clock.somebody_sleeps(800)
-        await house.api.abort(session)
+        await engine.api.abort(session)
 
         assert isinstance(info(await asking).error, AbortedFailure)
-        assert (clock.now(), len(house.provider.requests)) == (NOW, 1)
+        assert (clock.now(), len(engine.provider.requests)) == (NOW, 1)
 
 
 async def test_all_that_an_attempt_left_is_marked_kept_and_not_shown_and_its_unwritten_call_is_gone() -> None:
@@ -116,22 +116,22 @@ async def test_all_that_an_attempt_left_is_marked_kept_and_not_shown_and_its_unw
             yield Finished(reason="stop", usage=Usage())
 
     provider = Halfway()
-    async with asyncio.timeout(60), open_house(provider=provider, quick=True) as house:
-        session = await start(house)
-        answer = await house.api.prompt(session, say("go"))
-        await house.api.prompt(session, say("more"))
+    async with asyncio.timeout(60), open_engine(provider=provider, quick=True) as engine:
+        session = await start(engine)
+        answer = await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, say("more"))
 
         texts = [(part.text, part.ignored) for part in answer.parts if isinstance(part, TextPart)]
         assert texts == [("half", True), ("whole", False)]
         assert not any(isinstance(part, ToolPart) for part in answer.parts)
         assert "half" not in str(provider.requests[-1].messages)
-        assert answer == (await house.store.list_messages(session))[1]
+        assert answer == (await engine.store.list_messages(session))[1]
 
 
 async def test_the_thoughts_of_a_failed_attempt_are_marked_too() -> None:
     script = ([Think(text="hm"), limited(1)], [Say(text="ok")])
-    async with asyncio.timeout(60), open_house(*script, quick=True) as house:
-        answer = await house.api.prompt(await start(house), say("go"))
+    async with asyncio.timeout(60), open_engine(*script, quick=True) as engine:
+        answer = await engine.api.prompt(await start(engine), say("go"))
 
         assert [part.ignored for part in answer.parts if isinstance(part, ReasoningPart)] == [True]
         (setback,) = (part for part in answer.parts if isinstance(part, RetryPart))

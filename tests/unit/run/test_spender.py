@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from given.house import ALLOW, ECHO, MODEL, NOW, House, open_house, say
+from given.engine import ALLOW, ECHO, MODEL, NOW, Engine, open_engine, say
 from weft.host.now import day_of
 from weft.host.tasks import open_tasks
 from weft.model.agent import Agent
@@ -48,16 +48,16 @@ def failure(message: MessageWithParts) -> BudgetData:
     return error.data
 
 
-async def start(house: House, parent: SessionID | None = None) -> SessionID:
-    return (await house.api.create_session(SessionInput(title="T", parent_id=parent))).id
+async def start(engine: Engine, parent: SessionID | None = None) -> SessionID:
+    return (await engine.api.create_session(SessionInput(title="T", parent_id=parent))).id
 
 
 async def heard(
-    house: House, session: SessionID, words: str, **more: Any
+    engine: Engine, session: SessionID, words: str, **more: Any
 ) -> tuple[MessageWithParts, list[str]]:
     """The answer to a prompt, and the warnings and failures told on the way."""
-    listening = house.api.events()
-    answer = await house.api.prompt(session, say(words, **more))
+    listening = engine.api.events()
+    answer = await engine.api.prompt(session, say(words, **more))
     told: list[str] = []
     async for each in listening:
         match each.event:
@@ -74,11 +74,11 @@ async def heard(
 
 async def test_the_call_that_would_break_a_budget_is_not_made_and_why_is_stored() -> None:
     budget = Budget(cost=Decimal("0.12"))
-    async with open_house(*[call(str(n)) for n in range(9)], budgets=Budgets(session=budget)) as house:
-        session = await start(house)
-        answer, told = await heard(house, session, "go")
-        stored = await house.api.list_messages(session)
-        spending = await house.api.get_spending(session)
+    async with open_engine(*[call(str(n)) for n in range(9)], budgets=Budgets(session=budget)) as engine:
+        session = await start(engine)
+        answer, told = await heard(engine, session, "go")
+        stored = await engine.api.list_messages(session)
+        spending = await engine.api.get_spending(session)
 
     assert failure(answer) == BudgetData(
         message="the budget for this session does not allow another call: $0.09 of $0.12 spent, "
@@ -91,7 +91,7 @@ async def test_the_call_that_would_break_a_budget_is_not_made_and_why_is_stored(
         hint="raise experimental.weft.budget.session.cost in opencode.json, then go on where it stopped: "
         "weft run --continue",
     )
-    assert len(house.provider.requests) == 3
+    assert len(engine.provider.requests) == 3
     assert stored[-1] == answer
     assert info(answer).time.completed is not None
     assert told == [
@@ -104,12 +104,12 @@ async def test_the_call_that_would_break_a_budget_is_not_made_and_why_is_stored(
 async def test_a_raised_budget_lets_it_go_on_where_it_stopped() -> None:
     store = MemoryStore()
     low, high = (Budgets(session=Budget(steps=steps)) for steps in (1, 2))
-    async with open_house(call("first"), store=store, budgets=low) as house:
-        session = await start(house)
-        stopped = await house.api.prompt(session, say("go"))
-    async with open_house(end(), store=store, budgets=high, seed=2) as house:
-        answer = await house.api.prompt(session, say("go on"))
-        (request,) = house.provider.requests
+    async with open_engine(call("first"), store=store, budgets=low) as engine:
+        session = await start(engine)
+        stopped = await engine.api.prompt(session, say("go"))
+    async with open_engine(end(), store=store, budgets=high, seed=2) as engine:
+        answer = await engine.api.prompt(session, say("go on"))
+        (request,) = engine.provider.requests
 
     assert failure(stopped).measure == "steps"
     assert info(answer).error is None
@@ -124,11 +124,11 @@ async def test_a_raised_budget_lets_it_go_on_where_it_stopped() -> None:
 
 async def test_a_prompt_may_bring_a_budget_of_its_own_which_ends_with_its_run() -> None:
     script = (end(), call("a"), call("b"), end())
-    async with open_house(*script) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("before"))
-        stopped, told = await heard(house, session, "go", budget=Budget(steps=2))
-        after = await house.api.prompt(session, say("and now"))
+    async with open_engine(*script) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("before"))
+        stopped, told = await heard(engine, session, "go", budget=Budget(steps=2))
+        after = await engine.api.prompt(session, say("and now"))
 
     assert (failure(stopped).scope, failure(stopped).spent) == ("run", 2)
     assert failure(stopped).hint.startswith("give it more with --max-steps")
@@ -138,18 +138,18 @@ async def test_a_prompt_may_bring_a_budget_of_its_own_which_ends_with_its_run() 
 
 async def test_children_draw_from_the_purse_of_those_above_them() -> None:
     budgets = Budgets(tree=Budget(cost=Decimal("0.10")))
-    async with open_house(*[end() for _ in range(9)], budgets=budgets) as house:
-        root = await start(house)
-        child = await start(house, root)
-        other = await start(house, child)
+    async with open_engine(*[end() for _ in range(9)], budgets=budgets) as engine:
+        root = await start(engine)
+        child = await start(engine, root)
+        other = await start(engine, child)
         for session in (root, child, other):
-            assert info(await house.api.prompt(session, say("go"))).error is None
-        stopped = [await house.api.prompt(session, say("more")) for session in (other, child, root)]
-        elsewhere = await house.api.prompt(await start(house), say("go"))
+            assert info(await engine.api.prompt(session, say("go"))).error is None
+        stopped = [await engine.api.prompt(session, say("more")) for session in (other, child, root)]
+        elsewhere = await engine.api.prompt(await start(engine), say("go"))
 
     assert {(failure(each).scope, failure(each).spent) for each in stopped} == {("tree", 3 * PRICE)}
     assert info(elsewhere).error is None
-    assert len(house.provider.requests) == 4
+    assert len(engine.provider.requests) == 4
 
 
 async def test_eight_children_at_once_pass_a_budget_by_no_more_than_calls_took_beyond_expectation() -> None:
@@ -160,44 +160,44 @@ async def test_eight_children_at_once_pass_a_budget_by_no_more_than_calls_took_b
     script = ([*tasks, End(reason="tool-calls", usage=USED)], *[end() for _ in range(20)])
     limit = Decimal("0.20")
     worker = Agent(name="worker", mode="subagent", permission=ALLOW)
-    async with open_house(
+    async with open_engine(
         *script, tools=(ECHO, TASK), agents=(worker,), budgets=Budgets(tree=Budget(cost=limit))
-    ) as house:
-        root = await start(house)
-        await house.api.prompt(root, say("go"))
-        spending = await house.api.get_spending(root)
+    ) as engine:
+        root = await start(engine)
+        await engine.api.prompt(root, say("go"))
+        spending = await engine.api.get_spending(root)
 
     # Each call takes less than is expected of it, so nothing is passed at all; and some of the eight were not made.
     assert spending.tree.cost <= limit
-    assert 2 <= len(house.provider.requests) < 9
+    assert 2 <= len(engine.provider.requests) < 9
 
 
 async def test_a_run_with_a_budget_pays_for_the_children_it_sends_out() -> None:
     task = UseTool(tool="task", input={"description": "t", "prompt": "do", "subagent_type": "worker"})
     script = ([task, End(reason="tool-calls", usage=USED)], call(), call(), end(), end())
     worker = Agent(name="worker", mode="subagent", permission=ALLOW)
-    async with open_house(*script, tools=(ECHO, TASK), agents=(worker,)) as house:
-        root = await start(house)
-        stopped = await house.api.prompt(root, say("go", budget=Budget(steps=3)))
-        (child,) = await house.api.list_children(root)
-        below = await house.api.list_messages(child.id)
+    async with open_engine(*script, tools=(ECHO, TASK), agents=(worker,)) as engine:
+        root = await start(engine)
+        stopped = await engine.api.prompt(root, say("go", budget=Budget(steps=3)))
+        (child,) = await engine.api.list_children(root)
+        below = await engine.api.list_messages(child.id)
 
     assert failure(below[-1]).scope == "run"
     assert failure(stopped).scope == "run"
-    assert len(house.provider.requests) == 3
+    assert len(engine.provider.requests) == 3
 
 
 async def test_a_day_is_over_all_sessions_and_begins_anew() -> None:
     clock, store = HandClock(NOW), MemoryStore()
     budgets = Budgets(day=Budget(steps=2))
-    async with open_house(*[end()] * 9, clock=clock, store=store, budgets=budgets) as house:
+    async with open_engine(*[end()] * 9, clock=clock, store=store, budgets=budgets) as engine:
         for _ in range(2):
-            assert info(await house.api.prompt(await start(house), say("go"))).error is None
-        tired = await house.api.prompt(await start(house), say("go"))
-    async with open_house(*[end()] * 9, clock=clock, store=store, budgets=budgets, seed=2) as house:
-        again = await house.api.prompt(await start(house), say("go"))
+            assert info(await engine.api.prompt(await start(engine), say("go"))).error is None
+        tired = await engine.api.prompt(await start(engine), say("go"))
+    async with open_engine(*[end()] * 9, clock=clock, store=store, budgets=budgets, seed=2) as engine:
+        again = await engine.api.prompt(await start(engine), say("go"))
         clock.turn(24 * 3_600_000)
-        rested = await house.api.prompt(await start(house), say("go"))
+        rested = await engine.api.prompt(await start(engine), say("go"))
 
     assert [(failure(each).scope, failure(each).spent) for each in (tired, again)] == [("day", 2), ("day", 2)]
     assert info(rested).error is None
@@ -205,13 +205,13 @@ async def test_a_day_is_over_all_sessions_and_begins_anew() -> None:
 
 async def test_a_day_that_nobody_counted_is_counted_from_the_messages() -> None:
     clock, store = HandClock(NOW), MemoryStore()
-    async with open_house(*[end()] * 9, clock=clock, store=store) as house:
+    async with open_engine(*[end()] * 9, clock=clock, store=store) as engine:
         for _ in range(2):
-            await house.api.prompt(await start(house), say("go"))
-    async with open_house(
+            await engine.api.prompt(await start(engine), say("go"))
+    async with open_engine(
         end(), clock=clock, store=store, budgets=Budgets(day=Budget(steps=2)), seed=2
-    ) as house:
-        stopped = await house.api.prompt(await start(house), say("go"))
+    ) as engine:
+        stopped = await engine.api.prompt(await start(engine), say("go"))
     kept = await store.kept(("budget", "day"))
 
     assert failure(stopped).spent == 2
@@ -225,8 +225,8 @@ async def test_two_processes_do_not_both_take_the_last_of_a_day() -> None:
     slow: list[AnyMove] = [Wait(seconds=60), *end()]
     async with (
         asyncio.timeout(60),
-        open_house(slow, clock=clock, store=store, budgets=budgets) as one,
-        open_house(slow, clock=clock, store=store, budgets=budgets, seed=2) as other,
+        open_engine(slow, clock=clock, store=store, budgets=budgets) as one,
+        open_engine(slow, clock=clock, store=store, budgets=budgets, seed=2) as other,
         open_tasks() as tasks,
     ):
         first = tasks.create_task(one.api.prompt(await start(one), say("go")))
@@ -243,18 +243,18 @@ async def test_a_budget_of_seconds_ends_what_takes_longer_and_what_was_said_stay
     slow: list[AnyMove] = [Say(text="Half of it"), Wait(seconds=600), *end()]
     async with (
         asyncio.timeout(60),
-        open_house(slow, end(), clock=clock, budgets=Budgets(session=Budget(seconds=20))) as house,
+        open_engine(slow, end(), clock=clock, budgets=Budgets(session=Budget(seconds=20))) as engine,
         open_tasks() as tasks,
     ):
-        session = await start(house)
-        asked = tasks.create_task(house.api.prompt(session, say("go")))
+        session = await start(engine)
+        asked = tasks.create_task(engine.api.prompt(session, say("go")))
         for _ in range(2):
             await clock.somebody_sleeps(9)
             clock.turn(10_000)
             await asyncio.sleep(0.01)
         answer = await asked
-        _, cut = await house.api.list_messages(session)
-        spent = await house.api.get_spending(session)
+        _, cut = await engine.api.list_messages(session)
+        spent = await engine.api.get_spending(session)
 
     assert cut == answer
     assert spent.own.steps == 1
@@ -267,9 +267,9 @@ async def test_a_budget_of_seconds_ends_what_takes_longer_and_what_was_said_stay
 async def test_an_unknown_price_is_said_once_and_tokens_still_count() -> None:
     budgets = Budgets(session=Budget(cost=Decimal("0.01"), tokens=40_000))
     unpriced = replace(MODEL, cost=None)
-    async with open_house(*[call(str(n)) for n in range(9)], model=unpriced, budgets=budgets) as house:
-        session = await start(house)
-        answer, told = await heard(house, session, "go")
+    async with open_engine(*[call(str(n)) for n in range(9)], model=unpriced, budgets=budgets) as engine:
+        session = await start(engine)
+        answer, told = await heard(engine, session, "go")
 
     assert failure(answer).measure == "tokens"
     assert told[0].startswith("the price of the model is unknown")
@@ -277,29 +277,29 @@ async def test_an_unknown_price_is_said_once_and_tokens_still_count() -> None:
 
 
 async def test_the_first_call_is_weighed_before_anything_was_counted() -> None:
-    async with open_house(end(), budgets=Budgets(session=Budget(tokens=OVERHEAD + ANSWER))) as house:
-        answer = await house.api.prompt(await start(house), say("go and look"))
+    async with open_engine(end(), budgets=Budgets(session=Budget(tokens=OVERHEAD + ANSWER))) as engine:
+        answer = await engine.api.prompt(await start(engine), say("go and look"))
 
     assert failure(answer).next > OVERHEAD + ANSWER
-    assert house.provider.requests == []
+    assert engine.provider.requests == []
 
 
 async def test_without_a_budget_nothing_is_kept_about_days() -> None:
-    async with open_house(end()) as house:
-        await house.api.prompt(await start(house), say("go"))
-        assert await house.store.kept(("budget", "day")) is None
+    async with open_engine(end()) as engine:
+        await engine.api.prompt(await start(engine), say("go"))
+        assert await engine.store.kept(("budget", "day")) is None
 
 
 async def test_a_step_that_was_cut_short_is_counted_when_its_run_is_over() -> None:
     clock = HandClock(NOW)
     script = (call("first"), [Wait(seconds=5), *end()])
-    async with asyncio.timeout(60), open_house(*script, clock=clock) as house:
-        session = await start(house)
+    async with asyncio.timeout(60), open_engine(*script, clock=clock) as engine:
+        session = await start(engine)
         async with open_tasks() as tasks:
-            tasks.create_task(house.api.prompt(session, say("go")))
+            tasks.create_task(engine.api.prompt(session, say("go")))
             await clock.somebody_sleeps(5)
-            await house.api.abort(session)
-        found = await house.api.get_session(session)
+            await engine.api.abort(session)
+        found = await engine.api.get_session(session)
 
     assert found.weft is not None
     assert found.weft.spent is not None

@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
-from given.house import MODEL, NOW, House, open_house, say
-from given.simulated import SimulatedClock, simulate
+from given.engine import MODEL, NOW, Engine, open_engine, say
+from given.simulated_time import SimulatedClock, simulate
 from weft.model.agent import Agent
 from weft.model.catalog import CachePrice, Cost
 from weft.model.event import MessageUpdated
@@ -31,24 +31,24 @@ def small(*moves: AnyMove) -> ServedModel:
     return ServedModel(SMALL, ScriptedProvider([moves], HandClock(NOW)))
 
 
-async def titled(house: House, *prompts: str, title: str | None = None) -> str:
-    session = await house.api.create_session(SessionInput(title=title))
+async def titled(engine: Engine, *prompts: str, title: str | None = None) -> str:
+    session = await engine.api.create_session(SessionInput(title=title))
     for words in prompts:
-        await house.api.prompt(session.id, say(words))
-    return (await house.api.get_session(session.id)).title
+        await engine.api.prompt(session.id, say(words))
+    return (await engine.api.get_session(session.id)).title
 
 
 async def test_without_a_small_model_the_prompt_names_the_session() -> None:
-    async with open_house([Say(text="ok")], [Say(text="ok")]) as house:
-        assert await titled(house, "\n  mend the loom  \nand hurry", "what else?") == "mend the loom"
-        assert len(house.provider.requests) == 2
+    async with open_engine([Say(text="ok")], [Say(text="ok")]) as engine:
+        assert await titled(engine, "\n  mend the loom  \nand hurry", "what else?") == "mend the loom"
+        assert len(engine.provider.requests) == 2
 
 
 async def test_the_small_model_names_it_once() -> None:
     served = small(Say(text="<think>hm</think>\n\nMending the loom\nmore"))
-    async with open_house([Say(text="ok")], [Say(text="ok")], agents=(TITLER,), small=served) as house:
-        assert await titled(house, "mend the loom please", "and then?") == "Mending the loom"
-        assert len(house.provider.requests) == 2
+    async with open_engine([Say(text="ok")], [Say(text="ok")], agents=(TITLER,), small=served) as engine:
+        assert await titled(engine, "mend the loom please", "and then?") == "Mending the loom"
+        assert len(engine.provider.requests) == 2
 
 
 async def test_what_a_title_takes_is_part_of_what_the_session_has_spent() -> None:
@@ -56,10 +56,10 @@ async def test_what_a_title_takes_is_part_of_what_the_session_has_spent() -> Non
     dear = replace(SMALL, cost=Cost(input=Decimal(3), output=Decimal(15), cache=CachePrice()))
     said = (Say(text="Mending"), End(usage=used))
     served = ServedModel(dear, ScriptedProvider([said], HandClock(NOW)))
-    async with open_house([Say(text="ok")], agents=(TITLER,), small=served) as house:
-        session = await house.api.create_session(SessionInput())
-        answer = await house.api.prompt(session.id, say("mend the loom"))
-        spent = (await house.api.get_spending(session.id)).own
+    async with open_engine([Say(text="ok")], agents=(TITLER,), small=served) as engine:
+        session = await engine.api.create_session(SessionInput())
+        answer = await engine.api.prompt(session.id, say("mend the loom"))
+        spent = (await engine.api.get_spending(session.id)).own
 
         assert isinstance(answer.info, AssistantMessage)
         assert spent.input == answer.info.tokens.input + used.input
@@ -69,18 +69,18 @@ async def test_what_a_title_takes_is_part_of_what_the_session_has_spent() -> Non
 
 async def test_a_title_that_is_cut_off_was_paid_for_and_nobody_knows_how_dear() -> None:
     served = small(Say(text="Mending the"), Fail(message="gone", status=500, retryable=True))
-    async with open_house([Say(text="ok")], agents=(TITLER,), small=served) as house:
-        session = await house.api.create_session(SessionInput())
-        await house.api.prompt(session.id, say("mend the loom"))
+    async with open_engine([Say(text="ok")], agents=(TITLER,), small=served) as engine:
+        session = await engine.api.create_session(SessionInput())
+        await engine.api.prompt(session.id, say("mend the loom"))
 
-        assert (await house.api.get_session(session.id)).title == "mend the loom"
-        assert not (await house.api.get_spending(session.id)).own.priced
+        assert (await engine.api.get_session(session.id)).title == "mend the loom"
+        assert not (await engine.api.get_spending(session.id)).own.priced
 
 
 async def test_when_the_small_model_fails_the_prompt_names_it_and_the_run_goes_on() -> None:
     served = small(Fail(message="no", status=500, retryable=True))
-    async with open_house([Say(text="ok")], agents=(TITLER,), small=served) as house:
-        assert await titled(house, "mend the loom") == "mend the loom"
+    async with open_engine([Say(text="ok")], agents=(TITLER,), small=served) as engine:
+        assert await titled(engine, "mend the loom") == "mend the loom"
 
 
 def test_a_small_model_that_hangs_keeps_nobody_waiting_for_long() -> None:
@@ -92,8 +92,8 @@ def test_a_small_model_that_hangs_keeps_nobody_waiting_for_long() -> None:
     async def story() -> tuple[str, int]:
         clock = SimulatedClock(NOW)
         small = ServedModel(SMALL, Hanging())
-        async with open_house([Say(text="ok")], clock=clock, agents=(TITLER,), small=small) as house:
-            return await titled(house, "mend the loom"), clock.now() - NOW
+        async with open_engine([Say(text="ok")], clock=clock, agents=(TITLER,), small=small) as engine:
+            return await titled(engine, "mend the loom"), clock.now() - NOW
 
     title, waited = simulate(story())
     assert title == "mend the loom"
@@ -106,21 +106,21 @@ async def test_a_bug_in_the_small_models_adapter_does_not_end_the_run() -> None:
             yield Started()
             raise KeyError("a bug")
 
-    async with open_house([Say(text="ok")], agents=(TITLER,), small=ServedModel(SMALL, Broken())) as house:
-        assert await titled(house, "mend the loom") == "mend the loom"
-        assert len(house.provider.requests) == 1
+    async with open_engine([Say(text="ok")], agents=(TITLER,), small=ServedModel(SMALL, Broken())) as engine:
+        assert await titled(engine, "mend the loom") == "mend the loom"
+        assert len(engine.provider.requests) == 1
 
 
 async def test_a_title_given_by_a_person_is_final() -> None:
-    async with open_house([Say(text="ok")], agents=(TITLER,), small=small(Say(text="Another"))) as house:
-        assert await titled(house, "mend the loom", title="Mine") == "Mine"
+    async with open_engine([Say(text="ok")], agents=(TITLER,), small=small(Say(text="Another"))) as engine:
+        assert await titled(engine, "mend the loom", title="Mine") == "Mine"
 
 
 # --- titles of prompts ---
 
 
-async def titles_of(house: House, session: SessionID) -> list[str | None]:
-    prompts = [each.info for each in await house.api.list_messages(session)]
+async def titles_of(engine: Engine, session: SessionID) -> list[str | None]:
+    prompts = [each.info for each in await engine.api.list_messages(session)]
     return [
         info.summary.title if info.summary is not None else None
         for info in prompts
@@ -132,14 +132,14 @@ async def test_every_prompt_gets_a_title_by_one_call_of_the_small_model_each() -
     provider = ScriptedProvider([[Say(text="Mending")], [Say(text="Weaving on\nmore")]], HandClock(NOW))
     served = ServedModel(SMALL, provider)
     script = ([UseTool(tool="echo", input={"text": "x"})], [Say(text="ok")]) * 2
-    async with open_house(*script, agents=(TITLER,), small=served) as house:
-        listening = house.api.events()
-        session = (await house.api.create_session(SessionInput())).id
-        await house.api.prompt(session, say("mend the loom please"))
-        await house.api.prompt(session, say("and weave on"))
+    async with open_engine(*script, agents=(TITLER,), small=served) as engine:
+        listening = engine.api.events()
+        session = (await engine.api.create_session(SessionInput())).id
+        await engine.api.prompt(session, say("mend the loom please"))
+        await engine.api.prompt(session, say("and weave on"))
 
-        assert await titles_of(house, session) == ["Mending", "Weaving on"]
-        assert (await house.api.get_session(session)).title == "Mending"
+        assert await titles_of(engine, session) == ["Mending", "Weaving on"]
+        assert (await engine.api.get_session(session)).title == "Mending"
         assert len(provider.requests) == 2
         told = [(await anext(listening)).event for _ in range(12)]
         assert any(
@@ -151,34 +151,34 @@ async def test_every_prompt_gets_a_title_by_one_call_of_the_small_model_each() -
 
 
 async def test_without_a_small_model_the_first_words_of_a_prompt_are_its_title() -> None:
-    async with open_house([Say(text="ok")], [Say(text="ok")], agents=(TITLER,)) as house:
-        session = (await house.api.create_session(SessionInput(title="Mine"))).id
-        await house.api.prompt(session, say("\n mend it \nsoon"))
-        await house.api.prompt(session, say("x" * 100))
-        assert await titles_of(house, session) == ["mend it", "x" * 57 + "..."]
-        assert len(house.provider.requests) == 2
+    async with open_engine([Say(text="ok")], [Say(text="ok")], agents=(TITLER,)) as engine:
+        session = (await engine.api.create_session(SessionInput(title="Mine"))).id
+        await engine.api.prompt(session, say("\n mend it \nsoon"))
+        await engine.api.prompt(session, say("x" * 100))
+        assert await titles_of(engine, session) == ["mend it", "x" * 57 + "..."]
+        assert len(engine.provider.requests) == 2
 
 
 async def test_what_a_prompts_title_takes_is_counted() -> None:
     dear = replace(SMALL, cost=Cost(input=Decimal(3), output=Decimal(15), cache=CachePrice()))
     said = (Say(text="Mending"), End(usage=Usage(input=1_000, output=10)))
     served = ServedModel(dear, ScriptedProvider([said], HandClock(NOW)))
-    async with open_house([Say(text="ok")], agents=(TITLER,), small=served) as house:
-        session = (await house.api.create_session(SessionInput(title="Mine"))).id
-        answer = await house.api.prompt(session, say("mend the loom"))
-        spent = (await house.api.get_spending(session)).own
+    async with open_engine([Say(text="ok")], agents=(TITLER,), small=served) as engine:
+        session = (await engine.api.create_session(SessionInput(title="Mine"))).id
+        answer = await engine.api.prompt(session, say("mend the loom"))
+        spent = (await engine.api.get_spending(session)).own
 
         assert isinstance(answer.info, AssistantMessage)
-        assert await titles_of(house, session) == ["Mending"]
+        assert await titles_of(engine, session) == ["Mending"]
         assert spent.cost == answer.info.cost + Decimal("0.00315")
 
 
 async def test_under_a_budget_no_title_is_asked_for_that_the_budget_has_not_seen() -> None:
     provider = ScriptedProvider([[Say(text="Mending")]], HandClock(NOW))
-    async with open_house([Say(text="ok")], agents=(TITLER,), small=ServedModel(SMALL, provider)) as house:
-        session = (await house.api.create_session(SessionInput(title="Mine"))).id
-        await house.api.prompt(session, say("mend the loom", budget=Budget(tokens=100_000)))
-        assert await titles_of(house, session) == ["mend the loom"]
+    async with open_engine([Say(text="ok")], agents=(TITLER,), small=ServedModel(SMALL, provider)) as engine:
+        session = (await engine.api.create_session(SessionInput(title="Mine"))).id
+        await engine.api.prompt(session, say("mend the loom", budget=Budget(tokens=100_000)))
+        assert await titles_of(engine, session) == ["mend the loom"]
         assert provider.requests == []
 
 
@@ -190,32 +190,32 @@ def test_nobody_waits_for_the_title_of_a_prompt() -> None:
 
     async def story() -> tuple[list[str | None], int]:
         clock, small = SimulatedClock(NOW), ServedModel(SMALL, Hanging())
-        async with open_house([Say(text="ok")], clock=clock, agents=(TITLER,), small=small) as house:
-            session = (await house.api.create_session(SessionInput(title="Mine"))).id
-            await house.api.prompt(session, say("mend the loom"))
-            return await titles_of(house, session), clock.now() - NOW
+        async with open_engine([Say(text="ok")], clock=clock, agents=(TITLER,), small=small) as engine:
+            session = (await engine.api.create_session(SessionInput(title="Mine"))).id
+            await engine.api.prompt(session, say("mend the loom"))
+            return await titles_of(engine, session), clock.now() - NOW
 
     assert simulate(story()) == (["mend the loom"], 0)
 
 
 async def test_a_small_model_that_fails_costs_a_prompt_nothing_but_its_title_by_the_model() -> None:
     served = small(Fail(message="no", status=500, retryable=True))
-    async with open_house([Say(text="ok")], agents=(TITLER,), small=served) as house:
-        session = (await house.api.create_session(SessionInput(title="Mine"))).id
-        answer = await house.api.prompt(session, say("mend the loom"))
+    async with open_engine([Say(text="ok")], agents=(TITLER,), small=served) as engine:
+        session = (await engine.api.create_session(SessionInput(title="Mine"))).id
+        answer = await engine.api.prompt(session, say("mend the loom"))
         assert isinstance(answer.info, AssistantMessage)
-        assert (answer.info.error, await titles_of(house, session)) == (None, ["mend the loom"])
+        assert (answer.info.error, await titles_of(engine, session)) == (None, ["mend the loom"])
 
 
 async def test_what_nobody_wrote_or_answers_has_no_title() -> None:
-    async with open_house([Say(text="ok")], agents=(TITLER,)) as house:
-        session = (await house.api.create_session(SessionInput(title="Mine"))).id
-        await house.api.prompt(session, say("a note", no_reply=True))
-        assert await titles_of(house, session) == [None]
+    async with open_engine([Say(text="ok")], agents=(TITLER,)) as engine:
+        session = (await engine.api.create_session(SessionInput(title="Mine"))).id
+        await engine.api.prompt(session, say("a note", no_reply=True))
+        assert await titles_of(engine, session) == [None]
         ours = PromptInput(parts=(TextInput(text="by a program", synthetic=True),))
-        await house.api.prompt(session, ours)
+        await engine.api.prompt(session, ours)
         # The note is answered along with what came after it.
-        assert await titles_of(house, session) == ["a note", None]
+        assert await titles_of(engine, session) == ["a note", None]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
-from given.house import ALLOW, ECHO, MODEL, NOW, EchoInput, House, open_house, say
+from given.engine import ALLOW, ECHO, MODEL, NOW, EchoInput, Engine, open_engine, say
 from weft.errors import InvalidIdError, ModelNotFoundError, NotFoundError
 from weft.local.permissions import PermissionSettings
 from weft.model.event import PartGrew, PartUpdated, PermissionAsked, PublishedEvent, StatusChanged
@@ -42,13 +42,13 @@ from weft.tool.registry import INVALID
 WRAP = 1_786_706_395_136  # 2026-08-14T11:19:55.136Z
 
 
-async def start(house: House) -> SessionID:
-    return (await house.api.create_session(SessionInput())).id
+async def start(engine: Engine) -> SessionID:
+    return (await engine.api.create_session(SessionInput())).id
 
 
-async def story(house: House, session: SessionID) -> list[tuple[str, str]]:
+async def story(engine: Engine, session: SessionID) -> list[tuple[str, str]]:
     """A session in short: role and the parts of each message."""
-    messages = await house.api.list_messages(session)
+    messages = await engine.api.list_messages(session)
     return [(type(m.info).__name__[:1], " ".join(short(part) for part in m.parts)) for m in messages]
 
 
@@ -76,34 +76,34 @@ async def test_a_prompt_is_answered_with_reasoning_a_call_and_words() -> None:
         [Think(text="let me see"), Say(text="I call."), UseTool(tool="echo", input={"words": "hello"})],
         [Say(text="It said hello.")],
     )
-    async with open_house(*script) as house:
-        session = await start(house)
-        answer = await house.api.prompt(session, say("go"))
+    async with open_engine(*script) as engine:
+        session = await start(engine)
+        answer = await engine.api.prompt(session, say("go"))
 
-        assert await story(house, session) == [
+        assert await story(engine, session) == [
             ("U", "'go'"),
             ("A", "StepStart (let me see) 'I call.' echo=hello StepFinish"),
             ("A", "StepStart 'It said hello.' StepFinish"),
         ]
         assert info(answer).finish == "stop"
-        assert info(answer).parent_id == (await house.api.list_messages(session))[0].info.id
-        assert len(house.provider.requests) == 2
-        assert house.provider.requests[1].messages[0] == UserTurn(content=(TextContent(text="go"),))
-        assert house.provider.requests[1].messages[-1] == ToolTurn(
+        assert info(answer).parent_id == (await engine.api.list_messages(session))[0].info.id
+        assert len(engine.provider.requests) == 2
+        assert engine.provider.requests[1].messages[0] == UserTurn(content=(TextContent(text="go"),))
+        assert engine.provider.requests[1].messages[-1] == ToolTurn(
             content=(ResultContent(call_id="call_1.2", tool="echo", output="hello"),)
         )
 
 
 async def test_cost_and_tokens_are_on_the_message_exactly() -> None:
-    async with open_house([Say(text="x"), End(usage=Usage(input=1000, output=10, reasoning=5))]) as house:
-        answer = info(await house.api.prompt(await start(house), say("go")))
+    async with open_engine([Say(text="x"), End(usage=Usage(input=1000, output=10, reasoning=5))]) as engine:
+        answer = info(await engine.api.prompt(await start(engine), say("go")))
 
         assert (answer.cost, answer.tokens.input, answer.tokens.reasoning) == (Decimal("0.003225"), 1000, 5)
 
 
 async def test_an_unknown_price_is_said_to_be_unknown() -> None:
-    async with open_house([Say(text="x")], model=replace(MODEL, cost=None)) as house:
-        answer = info(await house.api.prompt(await start(house), say("go")))
+    async with open_engine([Say(text="x")], model=replace(MODEL, cost=None)) as engine:
+        answer = info(await engine.api.prompt(await start(engine), say("go")))
 
         assert (answer.cost, answer.priced) == (Decimal(0), False)
 
@@ -113,10 +113,10 @@ async def test_what_is_told_folds_to_what_is_stored() -> None:
         [Think(text="a b c"), Say(text="d e f"), UseTool(tool="echo", input={"words": "g"})],
         [Say(text="h i")],
     )
-    async with open_house(*script) as house:
-        session = await start(house)
-        listening = house.api.events()
-        await house.api.prompt(session, say("go"))
+    async with open_engine(*script) as engine:
+        session = await start(engine)
+        listening = engine.api.events()
+        await engine.api.prompt(session, say("go"))
         told: list[PublishedEvent] = []
         async for each in listening:
             told.append(each)
@@ -125,14 +125,14 @@ async def test_what_is_told_folds_to_what_is_stored() -> None:
 
         heard = Transcript()
         heard.feed(*(each.event for each in told))
-        assert heard.messages() == await house.store.list_messages(session)
+        assert heard.messages() == await engine.store.list_messages(session)
         assert [each.cursor for each in told] == sorted(each.cursor for each in told)
 
 
 async def test_a_part_is_told_before_it_grows() -> None:
-    async with open_house([Say(text="one two three")]) as house:
-        listening = house.api.events()
-        await house.api.prompt(await start(house), say("go"))
+    async with open_engine([Say(text="one two three")]) as engine:
+        listening = engine.api.events()
+        await engine.api.prompt(await start(engine), say("go"))
         known: set[str] = set()
         async for told in listening:
             match told.event:
@@ -155,11 +155,11 @@ async def test_calls_of_one_answer_run_side_by_side() -> None:
 
     tool = Tool(name="meet", about="Wait for the other.", takes=EchoInput, run=meet)
     calls = [UseTool(tool="meet", input={"words": "a"}), UseTool(tool="meet", input={"words": "b"})]
-    async with asyncio.timeout(60), open_house(calls, [Say(text="done")], tools=(tool,)) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
+    async with asyncio.timeout(60), open_engine(calls, [Say(text="done")], tools=(tool,)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
 
-        assert (await story(house, session))[1] == ("A", "StepStart meet=met a meet=met b StepFinish")
+        assert (await story(engine, session))[1] == ("A", "StepStart meet=met a meet=met b StepFinish")
 
 
 async def test_a_call_that_cannot_be_made_tells_the_model_why() -> None:
@@ -170,10 +170,10 @@ async def test_a_call_that_cannot_be_made_tells_the_model_why() -> None:
         UseTool(tool="echo", input={"words": 7}),
         UseTool(tool="ECHO", input={"words": "loud"}),
     ]
-    async with open_house(bad, [Say(text="sorry")], tools=(INVALID, ECHO, APPLY_PATCH)) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        _, (_, told), (_, last) = await story(house, session)
+    async with open_engine(bad, [Say(text="sorry")], tools=(INVALID, ECHO, APPLY_PATCH)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        _, (_, told), (_, last) = await story(engine, session)
 
         assert "there is no tool 'nosuch'; there are echo" in told
         assert "apply_patch" not in told, "it is not offered to this model"
@@ -182,7 +182,7 @@ async def test_a_call_that_cannot_be_made_tells_the_model_why() -> None:
         assert "echo!The echo tool was called with invalid arguments: Expected `str`, got `int`" in told
         assert "echo=loud" in told
         assert last == "StepStart 'sorry' StepFinish"
-        assert [tool.name for tool in house.provider.requests[0].tools] == ["echo"]
+        assert [tool.name for tool in engine.provider.requests[0].tools] == ["echo"]
 
 
 async def test_a_tool_that_breaks_ends_its_call_and_not_the_run() -> None:
@@ -191,11 +191,11 @@ async def test_a_tool_that_breaks_ends_its_call_and_not_the_run() -> None:
 
     tool = Tool(name="burst", about="Break.", takes=EchoInput, run=burst)
     script = ([UseTool(tool="burst", input={"words": ""})], [Say(text="oh")])
-    async with open_house(*script, tools=(tool,)) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
+    async with open_engine(*script, tools=(tool,)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
 
-        assert (await story(house, session))[1:] == [
+        assert (await story(engine, session))[1:] == [
             ("A", "StepStart burst!ZeroDivisionError: a bug in a tool StepFinish"),
             ("A", "StepStart 'oh' StepFinish"),
         ]
@@ -212,65 +212,65 @@ async def test_calls_that_share_an_id_are_told_apart() -> None:
                 yield ToolCall(call_id="call_0", tool="echo", raw='{"words":"b"}')
             yield Finished(reason="stop", usage=Usage())
 
-    async with open_house(provider=Twins()) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
+    async with open_engine(provider=Twins()) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
         calls = [
             part.call_id
-            for part in (await house.api.list_messages(session))[1].parts
+            for part in (await engine.api.list_messages(session))[1].parts
             if isinstance(part, ToolPart)
         ]
 
         assert calls == ["call_0", "call_0_2"]
-        assert len(await house.api.list_messages(session)) == 3
+        assert len(await engine.api.list_messages(session)) == 3
 
 
 async def test_a_failed_answer_is_kept_with_the_reason_and_the_session_goes_on() -> None:
     script = ([Say(text="half"), Fail(message="no such thing", status=400)], [Say(text="again")])
-    async with open_house(*script) as house:
-        session = await start(house)
-        failed = info(await house.api.prompt(session, say("go")))
-        worked = info(await house.api.prompt(session, say("again?")))
+    async with open_engine(*script) as engine:
+        session = await start(engine)
+        failed = info(await engine.api.prompt(session, say("go")))
+        worked = info(await engine.api.prompt(session, say("again?")))
 
         assert isinstance(failed.error, ApiFailure)
         assert (failed.error.data.message, failed.error.data.status_code) == ("no such thing", 400)
         assert failed.time.completed is not None
         assert worked.error is None
-        assert (await story(house, session))[1] == ("A", "StepStart 'half'")
+        assert (await story(engine, session))[1] == ("A", "StepStart 'half'")
 
 
 async def test_b12_what_may_pass_is_tried_again_and_the_half_answer_is_not_shown_to_the_model() -> None:
     clock = HandClock(NOW)
     busy = [Think(text="hm"), Say(text="half an ans"), Fail(message="overloaded", status=529, retryable=True)]
     script = (busy, [Say(text="whole")], [Say(text="more")])
-    async with asyncio.timeout(60), open_house(*script, clock=clock) as house:
-        session = await start(house)
-        listening = house.api.events()
-        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+    async with asyncio.timeout(60), open_engine(*script, clock=clock) as engine:
+        session = await start(engine)
+        listening = engine.api.events()
+        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
         retry = await until_retry(listening)
         await clock.somebody_sleeps(2)
         clock.turn(60_000)
         answer = info(await asking)
-        await house.api.prompt(session, say("go on"))
+        await engine.api.prompt(session, say("go on"))
 
         assert (retry.attempt, retry.message) == (1, "overloaded")
         assert NOW + 2000 <= retry.next <= NOW + 2400
         assert answer.error is None
-        assert (await story(house, session))[1] == (
+        assert (await story(engine, session))[1] == (
             "A",
             "StepStart (hm) 'half an ans' Retry 'whole' StepFinish",
         )
-        assert len(house.provider.requests) == 3
-        assert house.provider.requests[2].messages[1] == AssistantTurn(content=(TextContent(text="whole"),))
+        assert len(engine.provider.requests) == 3
+        assert engine.provider.requests[2].messages[1] == AssistantTurn(content=(TextContent(text="whole"),))
 
 
 async def test_b12_a_provider_that_never_recovers_is_given_up_after_five_more_tries() -> None:
     clock = HandClock(NOW)
     script = [[Fail(message="overloaded", status=529, retryable=True)]] * 9
-    async with asyncio.timeout(60), open_house(*script, clock=clock) as house:
-        session = await start(house)
-        listening = house.api.events()
-        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+    async with asyncio.timeout(60), open_engine(*script, clock=clock) as engine:
+        session = await start(engine)
+        listening = engine.api.events()
+        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
         attempts = []
         for _ in range(5):
             attempts.append((await until_retry(listening)).attempt)
@@ -280,20 +280,20 @@ async def test_b12_a_provider_that_never_recovers_is_given_up_after_five_more_tr
 
         assert attempts == [1, 2, 3, 4, 5]
         assert isinstance(answer.error, ApiFailure)
-        assert len(house.provider.requests) == 6
+        assert len(engine.provider.requests) == 6
 
 
 async def test_a_wait_for_another_try_can_be_aborted() -> None:
     script = [[Fail(message="slow down", status=429, retryable=True)]] * 2
-    async with asyncio.timeout(60), open_house(*script) as house:
-        session = await start(house)
-        listening = house.api.events()
-        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+    async with asyncio.timeout(60), open_engine(*script) as engine:
+        session = await start(engine)
+        listening = engine.api.events()
+        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
         await until_retry(listening)
-        await house.api.abort(session)
+        await engine.api.abort(session)
 
         assert isinstance(info(await asking).error, AbortedFailure)
-        assert len(house.provider.requests) == 1
+        assert len(engine.provider.requests) == 1
 
 
 HOUR = 3_600_000
@@ -301,14 +301,14 @@ LIMITED = Fail(message="slow down", status=429, retryable=True, wait_ms=HOUR)
 
 
 async def test_an_hour_that_a_provider_asks_for_is_waited_and_seen_and_can_be_aborted() -> None:
-    async with asyncio.timeout(60), open_house([LIMITED], [Say(text="never")]) as house:
-        session = await start(house)
-        listening = house.api.events()
-        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+    async with asyncio.timeout(60), open_engine([LIMITED], [Say(text="never")]) as engine:
+        session = await start(engine)
+        listening = engine.api.events()
+        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
         await until_retry(listening)
 
-        assert await house.api.get_status(session) == Retry(attempt=1, message="slow down", next=NOW + HOUR)
-        await house.api.abort(session)
+        assert await engine.api.get_status(session) == Retry(attempt=1, message="slow down", next=NOW + HOUR)
+        await engine.api.abort(session)
         assert isinstance(info(await asking).error, AbortedFailure)
 
 
@@ -318,9 +318,9 @@ async def test_an_hour_that_a_provider_asks_for_is_waited_and_seen_and_can_be_ab
 async def test_a_wait_that_would_outlast_the_deadline_is_not_begun(turn: float | None, texts: str) -> None:
     clock, deadlines = HandClock(NOW), RunDeadlines(turn=turn)
     script = [LIMITED], [Say(text="after an hour")]
-    async with asyncio.timeout(60), open_house(*script, clock=clock, deadlines=deadlines) as house:
-        session = await start(house)
-        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+    async with asyncio.timeout(60), open_engine(*script, clock=clock, deadlines=deadlines) as engine:
+        session = await start(engine)
+        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
         if texts:
             await clock.somebody_sleeps(HOUR / 1000)
             clock.turn(HOUR)
@@ -332,11 +332,11 @@ async def test_a_wait_that_would_outlast_the_deadline_is_not_begun(turn: float |
 
 async def test_an_answer_that_broke_off_after_its_calls_is_not_asked_for_again() -> None:
     broken = [UseTool(tool="echo", input={"words": "done once"}), Fail(message="reset", retryable=True)]
-    async with asyncio.timeout(60), open_house(broken, [Say(text="I saw it.")]) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
+    async with asyncio.timeout(60), open_engine(broken, [Say(text="I saw it.")]) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
 
-        assert await story(house, session) == [
+        assert await story(engine, session) == [
             ("U", "'go'"),
             ("A", "StepStart echo=done once StepFinish"),
             ("A", "StepStart 'I saw it.' StepFinish"),
@@ -350,10 +350,10 @@ async def test_a_stream_that_ends_without_its_end_is_tried_again_and_is_no_answe
             yield TextDelta(id="1", text=f"half of {len(request.messages)}")
 
     clock = HandClock(NOW)
-    async with asyncio.timeout(60), open_house(provider=Cut(), clock=clock) as house:
-        session = await start(house)
-        listening = house.api.events()
-        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+    async with asyncio.timeout(60), open_engine(provider=Cut(), clock=clock) as engine:
+        session = await start(engine)
+        listening = engine.api.events()
+        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
         for _ in range(5):
             await until_retry(listening)
             await clock.somebody_sleeps(2)
@@ -377,12 +377,12 @@ async def test_a_bug_in_a_provider_ends_the_run_and_leaves_nothing_open() -> Non
             raise KeyError("a bug in an adapter")
 
     tool = Tool(name="hang", about="Never return.", takes=EchoInput, run=hang_on)
-    async with asyncio.timeout(60), open_house(provider=Broken(), tools=(tool,)) as house:
-        session = await start(house)
-        broke = info(await house.api.prompt(session, say("go")))
+    async with asyncio.timeout(60), open_engine(provider=Broken(), tools=(tool,)) as engine:
+        session = await start(engine)
+        broke = info(await engine.api.prompt(session, say("go")))
 
         assert broke.error == unknown_failure("'a bug in an adapter'")
-        assert await story(house, session) == [("U", "'go'"), ("A", "StepStart hang!Tool execution aborted")]
+        assert await story(engine, session) == [("U", "'go'"), ("A", "StepStart hang!Tool execution aborted")]
 
 
 async def test_abort_settles_what_is_open_and_the_next_prompt_is_answered() -> None:
@@ -391,37 +391,37 @@ async def test_abort_settles_what_is_open_and_the_next_prompt_is_answered() -> N
         [Say(text="I begin."), UseTool(tool="hang", input={"words": ""}), Wait(seconds=99)],
         [Say(text="fresh")],
     )
-    async with asyncio.timeout(60), open_house(*script, clock=clock, tools=(HANG,)) as house:
-        session = await start(house)
-        listening = house.api.events()
-        prompt = asyncio.ensure_future(house.api.prompt(session, say("go")))
+    async with asyncio.timeout(60), open_engine(*script, clock=clock, tools=(HANG,)) as engine:
+        session = await start(engine)
+        listening = engine.api.events()
+        prompt = asyncio.ensure_future(engine.api.prompt(session, say("go")))
         await until_running(listening)
-        assert await house.api.abort(session) is True
+        assert await engine.api.abort(session) is True
         stopped = info(await prompt)
 
         assert isinstance(stopped.error, AbortedFailure)
-        assert await story(house, session) == [
+        assert await story(engine, session) == [
             ("U", "'go'"),
             ("A", "StepStart 'I begin.' hang!Tool execution aborted"),
         ]
-        assert info(await house.api.prompt(session, say("again"))).finish == "stop"
-        assert await house.api.abort(session) is False
+        assert info(await engine.api.prompt(session, say("again"))).finish == "stop"
+        assert await engine.api.abort(session) is False
 
 
 async def test_abort_before_the_run_has_begun_still_ends_it() -> None:
-    async with asyncio.timeout(60), open_house([Say(text="never")], tools=(HANG,)) as house:
-        session = await start(house)
-        prompt = asyncio.ensure_future(house.api.prompt(session, say("go")))
-        listening = house.api.events()
+    async with asyncio.timeout(60), open_engine([Say(text="never")], tools=(HANG,)) as engine:
+        session = await start(engine)
+        prompt = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        listening = engine.api.events()
         async for told in listening:
             if told.event.type == "session.updated":
                 break  # the prompt was touched in, and its run is about to begin
         while not prompt.done():
-            await house.api.abort(session)
+            await engine.api.abort(session)
             await asyncio.sleep(0)
 
-        assert [role for role, _ in await story(house, session)][:1] == ["U"]
-        assert all("Pending" not in parts for _, parts in await story(house, session))
+        assert [role for role, _ in await story(engine, session)][:1] == ["U"]
+        assert all("Pending" not in parts for _, parts in await story(engine, session))
 
 
 async def test_a_prompt_sent_during_a_run_is_answered_by_it() -> None:
@@ -434,12 +434,12 @@ async def test_a_prompt_sent_during_a_run_is_answered_by_it() -> None:
         return ToolResult(title="", output="open")
 
     tool = Tool(name="gate", about="Wait.", takes=EchoInput, run=wait)
-    async with asyncio.timeout(60), open_house(*script, tools=(tool,)) as house:
-        session = await start(house)
-        first = asyncio.ensure_future(house.api.prompt(session, say("one")))
+    async with asyncio.timeout(60), open_engine(*script, tools=(tool,)) as engine:
+        session = await start(engine)
+        first = asyncio.ensure_future(engine.api.prompt(session, say("one")))
         await reached.wait()
-        listening = house.api.events()
-        second = asyncio.ensure_future(house.api.prompt(session, say("two")))
+        listening = engine.api.events()
+        second = asyncio.ensure_future(engine.api.prompt(session, say("two")))
         async for told in listening:
             if isinstance(told.event, PartUpdated) and short(told.event.part) == "'two'":
                 break
@@ -447,96 +447,96 @@ async def test_a_prompt_sent_during_a_run_is_answered_by_it() -> None:
         one, two = await asyncio.gather(first, second)
 
         assert one == two  # what went on with the second is the answer to the first, too
-        assert await story(house, session) == [
+        assert await story(engine, session) == [
             ("U", "'one'"),
             ("A", "StepStart gate=open StepFinish"),
             ("U", "'two'"),
             ("A", "StepStart 'both' StepFinish"),
         ]
-        assert len(house.provider.requests) == 2
+        assert len(engine.provider.requests) == 2
 
 
 async def test_the_same_message_id_sent_ten_times_at_once_is_one_prompt_and_one_run() -> None:
-    async with open_house([Say(text="once")], [Say(text="twice")]) as house:
-        session = await start(house)
+    async with open_engine([Say(text="once")], [Say(text="twice")]) as engine:
+        session = await start(engine)
         id = Mint(lambda: NOW, bytes).message()
         answers = await asyncio.gather(
-            *(house.api.prompt(session, say("go", message_id=id)) for _ in range(10))
+            *(engine.api.prompt(session, say("go", message_id=id)) for _ in range(10))
         )
 
-        assert await story(house, session) == [("U", "'go'"), ("A", "StepStart 'once' StepFinish")]
+        assert await story(engine, session) == [("U", "'go'"), ("A", "StepStart 'once' StepFinish")]
         assert {answer.info.id for answer in answers} == {answers[0].info.id}
-        assert len(house.provider.requests) == 1
+        assert len(engine.provider.requests) == 1
 
 
 async def test_a_prompt_that_wants_no_reply_is_stored_and_nothing_runs() -> None:
-    async with open_house() as house:
-        session = await start(house)
-        kept = await house.api.prompt(session, say("note", no_reply=True))
+    async with open_engine() as engine:
+        session = await start(engine)
+        kept = await engine.api.prompt(session, say("note", no_reply=True))
 
-        assert await house.api.list_messages(session) == [kept]
-        assert house.provider.requests == []
+        assert await engine.api.list_messages(session) == [kept]
+        assert engine.provider.requests == []
 
 
 async def test_b38_a_mistake_in_a_prompt_stores_nothing() -> None:
-    async with open_house() as house:
-        session = await start(house)
+    async with open_engine() as engine:
+        session = await start(engine)
         with pytest.raises(NotFoundError, match="there is no agent 'nobody'"):
-            await house.api.prompt(session, say("go", agent="nobody"))
+            await engine.api.prompt(session, say("go", agent="nobody"))
         with pytest.raises(ModelNotFoundError) as caught:
-            await house.api.prompt(
+            await engine.api.prompt(
                 session, say("go", model=ModelRef(provider_id="scripted", model_id="tset"))
             )
         with pytest.raises(InvalidIdError):
-            await house.api.prompt(session, say("go", message_id="msg_../../etc"))
+            await engine.api.prompt(session, say("go", message_id="msg_../../etc"))
         with pytest.raises(NotFoundError):
-            await house.api.prompt(SessionID("ses_00000000000000000000000000"), say("go"))
+            await engine.api.prompt(SessionID("ses_00000000000000000000000000"), say("go"))
 
         assert caught.value.near == ("scripted/test",)
-        assert await house.api.list_messages(session) == []
+        assert await engine.api.list_messages(session) == []
 
 
 async def test_what_nobody_can_be_asked_about_is_refused_and_the_run_ends() -> None:
     rules = (Rule(permission="echo", pattern="*", action="ask"),)
-    async with open_house(
+    async with open_engine(
         [UseTool(tool="echo", input={"words": "x"})], [Say(text="never")], rules=rules
-    ) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
+    ) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
 
-        assert (await story(house, session))[1] == (
+        assert (await story(engine, session))[1] == (
             "A",
             "StepStart echo!This needs the user's permission, and nobody is there to give it: echo x StepFinish",
         )
-        assert len(house.provider.requests) == 1
+        assert len(engine.provider.requests) == 1
 
 
 async def test_what_a_rule_forbids_is_told_to_the_model_and_it_goes_on() -> None:
     rules = (Rule(permission="echo", pattern="*", action="deny"),)
-    async with open_house(
+    async with open_engine(
         [UseTool(tool="echo", input={"words": "x"})], [Say(text="ok then")], rules=rules
-    ) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
+    ) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
 
-        assert (await story(house, session))[2] == ("A", "StepStart 'ok then' StepFinish")
+        assert (await story(engine, session))[2] == ("A", "StepStart 'ok then' StepFinish")
 
 
 async def test_a_tool_that_the_session_forbids_is_not_offered() -> None:
     deny = (Rule(permission="echo", pattern="*", action="deny"),)
-    async with open_house([Say(text="ok")]) as house:
-        session = await house.api.create_session(SessionInput(permission=deny))
-        await house.api.prompt(session.id, say("go"))
+    async with open_engine([Say(text="ok")]) as engine:
+        session = await engine.api.create_session(SessionInput(permission=deny))
+        await engine.api.prompt(session.id, say("go"))
 
-        assert house.provider.requests[0].tools == ()
+        assert engine.provider.requests[0].tools == ()
 
 
 async def test_b37_an_agent_stops_at_its_limit_and_its_last_step_has_no_tools() -> None:
     script = [[UseTool(tool="echo", input={"words": "x"})]] * 9
-    async with open_house(*script, steps=3) as house:
-        await house.api.prompt(await start(house), say("go"))
+    async with open_engine(*script, steps=3) as engine:
+        await engine.api.prompt(await start(engine), say("go"))
 
-        assert [len(request.tools) for request in house.provider.requests] == [1, 1, 0]
+        assert [len(request.tools) for request in engine.provider.requests] == [1, 1, 0]
 
 
 def invalid(tool: str, offered: str = "none") -> str:
@@ -548,27 +548,27 @@ def invalid(tool: str, offered: str = "none") -> str:
 
 async def test_a_tool_that_the_prompt_switched_off_is_not_run() -> None:
     script = [UseTool(tool="echo", input={"words": "x"})], [Say(text="ok")]
-    async with open_house(*script, tools=(ECHO, INVALID)) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go", tools={"echo": False}))
+    async with open_engine(*script, tools=(ECHO, INVALID)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go", tools={"echo": False}))
 
-        assert await story(house, session) == [
+        assert await story(engine, session) == [
             ("U", "'go'"),
             ("A", f"StepStart {invalid('echo')} StepFinish"),
             ("A", "StepStart 'ok' StepFinish"),
         ]
-        assert (await house.api.get_session(session)).permission == (
+        assert (await engine.api.get_session(session)).permission == (
             Rule(permission="echo", pattern="*", action="deny"),
         )
 
 
 async def test_a_call_on_the_last_step_is_not_run() -> None:
     script = [[UseTool(tool="echo", input={"words": "x"})]] * 2
-    async with open_house(*script, tools=(ECHO, INVALID), steps=2) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
+    async with open_engine(*script, tools=(ECHO, INVALID), steps=2) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
 
-        assert [parts for _, parts in (await story(house, session))[1:]] == [
+        assert [parts for _, parts in (await story(engine, session))[1:]] == [
             "StepStart echo=x StepFinish",
             f"StepStart {invalid('echo')} StepFinish",
         ]
@@ -577,21 +577,21 @@ async def test_a_call_on_the_last_step_is_not_run() -> None:
 async def test_a_tool_that_the_session_forbids_is_not_run() -> None:
     deny = (Rule(permission="echo", pattern="*", action="deny"),)
     script = [UseTool(tool="echo", input={"words": "x"})], [Say(text="ok")]
-    async with open_house(*script, tools=(ECHO, INVALID)) as house:
-        session = (await house.api.create_session(SessionInput(permission=deny))).id
-        await house.api.prompt(session, say("go"))
+    async with open_engine(*script, tools=(ECHO, INVALID)) as engine:
+        session = (await engine.api.create_session(SessionInput(permission=deny))).id
+        await engine.api.prompt(session, say("go"))
 
-        assert (await story(house, session))[1] == ("A", f"StepStart {invalid('echo')} StepFinish")
+        assert (await story(engine, session))[1] == ("A", f"StepStart {invalid('echo')} StepFinish")
 
 
 async def test_a_call_within_a_batch_is_run_only_if_its_tool_is_offered() -> None:
     calls = [{"tool": "echo", "parameters": {"words": "x"}}]
     script = [UseTool(tool="batch", input={"tool_calls": calls})], [Say(text="ok")]
-    async with open_house(*script, tools=(ECHO, BATCH, INVALID)) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go", tools={"echo": False}))
+    async with open_engine(*script, tools=(ECHO, BATCH, INVALID)) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go", tools={"echo": False}))
 
-        assert (await story(house, session))[1] == (
+        assert (await story(engine, session))[1] == (
             "A",
             (
                 "StepStart batch=Executed 0/1 tools successfully. 1 failed. "
@@ -604,31 +604,31 @@ async def test_tools_of_a_prompt_hold_for_the_session_until_they_are_switched_ag
     echo = UseTool(tool="echo", input={"words": "x"})
     script = [[Say(text="one")], [echo], [Say(text="two")], [echo], [Say(text="three")]]
     kept = Rule(permission="bash", pattern="rm *", action="deny")
-    async with open_house(*script, tools=(ECHO, INVALID)) as house:
-        session = (await house.api.create_session(SessionInput(permission=(kept,)))).id
-        await house.api.prompt(session, say("first", tools={"echo": False}))
-        await house.api.prompt(session, say("second"))
-        await house.api.prompt(session, say("third", tools={"echo": True}))
+    async with open_engine(*script, tools=(ECHO, INVALID)) as engine:
+        session = (await engine.api.create_session(SessionInput(permission=(kept,)))).id
+        await engine.api.prompt(session, say("first", tools={"echo": False}))
+        await engine.api.prompt(session, say("second"))
+        await engine.api.prompt(session, say("third", tools={"echo": True}))
 
-        assert [parts for role, parts in await story(house, session) if role == "A"] == [
+        assert [parts for role, parts in await story(engine, session) if role == "A"] == [
             "StepStart 'one' StepFinish",
             f"StepStart {invalid('echo')} StepFinish",
             "StepStart 'two' StepFinish",
             "StepStart echo=x StepFinish",
             "StepStart 'three' StepFinish",
         ]
-        assert (await house.api.get_session(session)).permission == (
+        assert (await engine.api.get_session(session)).permission == (
             kept,
             Rule(permission="echo", pattern="*", action="allow"),
         )
 
 
 async def test_tools_of_a_prompt_that_wants_no_reply_become_rules_too() -> None:
-    async with open_house() as house:
-        session = await start(house)
-        await house.api.prompt(session, say("note", tools={"write": False, "echo": True}, no_reply=True))
+    async with open_engine() as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("note", tools={"write": False, "echo": True}, no_reply=True))
 
-        assert (await house.api.get_session(session)).permission == (
+        assert (await engine.api.get_session(session)).permission == (
             Rule(permission="write", pattern="*", action="deny"),
             Rule(permission="echo", pattern="*", action="allow"),
         )
@@ -642,15 +642,15 @@ async def test_tools_of_a_prompt_that_comes_in_during_a_run_hold_in_that_run() -
         [Say(text="two")],
     )
     rules = (Rule(permission="echo", pattern="*", action="ask"),)
-    async with asyncio.timeout(60), open_house(*script, clock=clock, rules=rules) as house:
-        session = await start(house)
-        first = asyncio.ensure_future(house.api.prompt(session, say("first")))
+    async with asyncio.timeout(60), open_engine(*script, clock=clock, rules=rules) as engine:
+        session = await start(engine)
+        first = asyncio.ensure_future(engine.api.prompt(session, say("first")))
         await clock.somebody_sleeps(1)
-        await house.api.submit(session, say("second", tools={"echo": True}))
+        await engine.api.submit(session, say("second", tools={"echo": True}))
         clock.turn(1000)
         await first
 
-        assert [parts for role, parts in await story(house, session) if role == "A"] == [
+        assert [parts for role, parts in await story(engine, session) if role == "A"] == [
             "StepStart 'one' StepFinish",
             "StepStart echo=x StepFinish",
             "StepStart 'two' StepFinish",
@@ -660,10 +660,10 @@ async def test_tools_of_a_prompt_that_comes_in_during_a_run_hold_in_that_run() -
 async def test_b14_a_model_that_repeats_itself_is_told_and_then_stopped() -> None:
     script = [[UseTool(tool="echo", input={"words": "again"})]] * 9
     rules = (*ALLOW, Rule(permission="doom_loop", pattern="*", action="ask"))
-    async with open_house(*script, rules=rules) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
-        told = [parts for _, parts in (await story(house, session))[1:]]
+    async with open_engine(*script, rules=rules) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
+        told = [parts for _, parts in (await story(engine, session))[1:]]
 
         assert [parts.split(" ", 1)[1].removesuffix(" StepFinish")[:40] for parts in told] == [
             "echo=again",
@@ -682,15 +682,15 @@ def calls_in(messages: list[MessageWithParts]) -> list[str]:
 
 
 async def test_b14_the_same_calls_in_one_answer_are_told_of_before_they_are_made() -> None:
-    async with open_house(SIX, [Say(text="enough")], rules=DOOM) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
+    async with open_engine(SIX, [Say(text="enough")], rules=DOOM) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
 
-        assert calls_in(await house.api.list_messages(session)) == [
+        assert calls_in(await engine.api.list_messages(session)) == [
             *["echo=again"] * 2,
             *["echo!This call was not carried out"] * 4,
         ]
-        assert (await story(house, session))[-1] == ("A", "StepStart 'enough' StepFinish")
+        assert (await story(engine, session))[-1] == ("A", "StepStart 'enough' StepFinish")
 
 
 @pytest.mark.parametrize("continue_on_deny", [False, True])
@@ -698,22 +698,22 @@ async def test_a_person_who_says_no_to_a_loop_ends_the_run(continue_on_deny: boo
     permitting = PermissionSettings(terms=AskPolicy(answered=True))
     async with (
         asyncio.timeout(60),
-        open_house(
+        open_engine(
             SIX, [Say(text="never")], rules=DOOM, permissions=permitting, continue_on_deny=continue_on_deny
-        ) as house,
+        ) as engine,
     ):
-        session = await start(house)
-        listening = house.api.events()
-        running = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        session = await start(engine)
+        listening = engine.api.events()
+        running = asyncio.ensure_future(engine.api.prompt(session, say("go")))
         asked = await anext(
             told.event.request async for told in listening if isinstance(told.event, PermissionAsked)
         )
-        await house.api.reply_permission(asked.id, "reject")
+        await engine.api.reply_permission(asked.id, "reject")
         await running
 
         assert (asked.permission, asked.patterns) == ("doom_loop", ("echo",))
-        assert "echo=again" not in calls_in(await house.api.list_messages(session))[2:]
-        assert len(house.provider.requests) == 1
+        assert "echo=again" not in calls_in(await engine.api.list_messages(session))[2:]
+        assert len(engine.provider.requests) == 1
 
 
 @pytest.mark.parametrize(("continue_on_deny", "steps"), [(False, 1), (True, 2)])
@@ -725,75 +725,77 @@ async def test_a_run_goes_on_after_a_no_only_if_that_is_configured(
     permitting = PermissionSettings(terms=AskPolicy(answered=True))
     async with (
         asyncio.timeout(60),
-        open_house(*script, rules=rules, permissions=permitting, continue_on_deny=continue_on_deny) as house,
+        open_engine(
+            *script, rules=rules, permissions=permitting, continue_on_deny=continue_on_deny
+        ) as engine,
     ):
-        session = await start(house)
-        listening = house.api.events()
-        running = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        session = await start(engine)
+        listening = engine.api.events()
+        running = asyncio.ensure_future(engine.api.prompt(session, say("go")))
         asked = await anext(
             told.event.request async for told in listening if isinstance(told.event, PermissionAsked)
         )
-        await house.api.reply_permission(asked.id, "reject")
+        await engine.api.reply_permission(asked.id, "reject")
         await running
 
-        assert calls_in(await house.api.list_messages(session)) == ["echo!The user rejected permission "]
-        assert len(house.provider.requests) == steps
+        assert calls_in(await engine.api.list_messages(session)) == ["echo!The user rejected permission "]
+        assert len(engine.provider.requests) == steps
 
 
 async def test_a_model_may_repeat_itself_where_that_is_allowed() -> None:
     script = [*[[UseTool(tool="echo", input={"words": "again"})]] * 5, [Say(text="enough")]]
-    async with open_house(*script) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("go"))
+    async with open_engine(*script) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("go"))
 
-        assert (await story(house, session))[-1] == ("A", "StepStart 'enough' StepFinish")
+        assert (await story(engine, session))[-1] == ("A", "StepStart 'enough' StepFinish")
 
 
 @pytest.mark.parametrize("wrap", [WRAP, WRAP + (1 << 36)], ids=["2026", "2028"])
 async def test_a_session_from_before_the_wrap_of_ids_goes_on_after_it(wrap: int) -> None:
     clock, store = HandClock(wrap - 60_000), MemoryStore()
-    async with open_house([Say(text="before")], clock=clock, store=store) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("one"))
+    async with open_engine([Say(text="before")], clock=clock, store=store) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("one"))
     clock.set(wrap + 60_000)
-    async with open_house([Say(text="after")], clock=clock, store=store, seed=2) as house:
-        younger = await start(house)
-        await house.api.prompt(session, say("two"))
+    async with open_engine([Say(text="after")], clock=clock, store=store, seed=2) as engine:
+        younger = await start(engine)
+        await engine.api.prompt(session, say("two"))
 
-        assert [parts for _, parts in await story(house, session)] == [
+        assert [parts for _, parts in await story(engine, session)] == [
             "'one'",
             "StepStart 'before' StepFinish",
             "'two'",
             "StepStart 'after' StepFinish",
         ]
-        assert len(house.provider.requests) == 1
-        assert [each.id for each in await house.api.list_sessions()] == [younger, session]
+        assert len(engine.provider.requests) == 1
+        assert [each.id for each in await engine.api.list_sessions()] == [younger, session]
 
 
 async def test_a_clock_that_steps_back_does_not_put_new_messages_before_old_ones() -> None:
     clock = HandClock(NOW)
-    async with open_house([Say(text="one")], [Say(text="two")], clock=clock) as house:
-        session = await start(house)
-        await house.api.prompt(session, say("first"))
+    async with open_engine([Say(text="one")], [Say(text="two")], clock=clock) as engine:
+        session = await start(engine)
+        await engine.api.prompt(session, say("first"))
         clock.set(NOW - 3_600_000)
-        await house.api.prompt(session, say("second"))
+        await engine.api.prompt(session, say("second"))
 
-        assert [parts for role, parts in await story(house, session) if role == "U"] == [
+        assert [parts for role, parts in await story(engine, session) if role == "U"] == [
             "'first'",
             "'second'",
         ]
-        assert len(house.provider.requests) == 2
+        assert len(engine.provider.requests) == 2
 
 
 async def test_ids_from_a_client_whose_clock_is_ahead_or_behind_do_not_confuse_the_run() -> None:
-    async with open_house([Say(text="one")], [Say(text="two")]) as house:
-        session = await start(house)
+    async with open_engine([Say(text="one")], [Say(text="two")]) as engine:
+        session = await start(engine)
         for skew in (600_000, -600_000):
             id = Mint(lambda skew=skew: NOW + skew, bytes).message()
-            await house.api.prompt(session, say("go", message_id=id))
+            await engine.api.prompt(session, say("go", message_id=id))
 
-        assert len(house.provider.requests) == 2
-        assert [role for role, _ in await story(house, session)] == ["U", "A", "U", "A"]
+        assert len(engine.provider.requests) == 2
+        assert [role for role, _ in await story(engine, session)] == ["U", "A", "U", "A"]
 
 
 async def hang(_: EchoInput, __: ToolContext) -> ToolResult:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from given.house import open_house, say
+from given.engine import open_engine, say
 from weft.api import Api
 from weft.errors import ConflictError, DirectoryError
 from weft.model.event import BranchChanged, Event, PublishedEvent, SessionRested
@@ -42,8 +42,8 @@ class Doors:
             raise DirectoryError(directory, "is locked today")
         self.opened.append(directory)
         self.most_at_once = max(self.most_at_once, len(self.opened) - len(self.closed))
-        async with open_house([Say(text="hello")], [Wait(seconds=1)]) as house:
-            yield house.api
+        async with open_engine([Say(text="hello")], [Wait(seconds=1)]) as engine:
+            yield engine.api
         if (gate := self.gates.get(f"close {directory}")) is not None:
             await gate.wait()
         self.closed.append(directory)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from given.house import open_house, say
+from given.engine import open_engine, say
 from weft.errors import ConflictError, InvalidInputError
 from weft.model.ids import check_id
 from weft.model.input import SessionInput
@@ -61,22 +61,22 @@ def test_letters_are_always_those_of_an_id(raw: bytes) -> None:
 
 
 async def test_a_key_stands_for_one_prompt_in_one_session() -> None:
-    async with open_house([Say(text="hello")]) as house:
-        one = (await house.api.create_session(SessionInput())).id
-        other = (await house.api.create_session(SessionInput())).id
+    async with open_engine([Say(text="hello")]) as engine:
+        one = (await engine.api.create_session(SessionInput())).id
+        other = (await engine.api.create_session(SessionInput())).id
         repeats = IdempotencyKeys(lambda: NOW)
-        first = await repeats.id_for(house.api, one, "key", b"body")
-        again = await asyncio.gather(*(repeats.id_for(house.api, one, "key", b"body") for _ in range(3)))
+        first = await repeats.id_for(engine.api, one, "key", b"body")
+        again = await asyncio.gather(*(repeats.id_for(engine.api, one, "key", b"body") for _ in range(3)))
         assert set(again) == {first}
-        assert await repeats.id_for(house.api, other, "key", b"body") != first
-        assert await repeats.id_for(house.api, one, "other", b"body") != first
+        assert await repeats.id_for(engine.api, other, "key", b"body") != first
+        assert await repeats.id_for(engine.api, one, "other", b"body") != first
         with pytest.raises(ConflictError):
-            await repeats.id_for(house.api, one, "key", b"another body")
+            await repeats.id_for(engine.api, one, "key", b"another body")
         with pytest.raises(InvalidInputError):
-            await repeats.id_for(house.api, one, "", b"body")
+            await repeats.id_for(engine.api, one, "", b"body")
 
-        await house.api.prompt(one, say("hi", message_id=first))
+        await engine.api.prompt(one, say("hi", message_id=first))
         restarted = IdempotencyKeys(lambda: NOW)
-        assert await restarted.id_for(house.api, one, "key", b"body") == first
+        assert await restarted.id_for(engine.api, one, "key", b"body") == first
         a_day_later = IdempotencyKeys(lambda: NOW + 25 * 60 * 60 * 1000)
-        assert await a_day_later.id_for(house.api, one, "key", b"body") != first
+        assert await a_day_later.id_for(engine.api, one, "key", b"body") != first

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.house import MODEL, NOW, open_house
+from given.engine import MODEL, NOW, open_engine
 from weft.context.history import since_compaction, to_model_messages
 from weft.local.api import LocalApi
 from weft.model.event import SessionUpdated, TodoUpdated
@@ -31,7 +31,7 @@ from weft.model.session import SessionRevert, Todo, get_weft_data
 from weft.session.fork import fork_title
 
 
-class Talk:
+class StoredSession:
     """A session as it was lived: prompts, answers with tools, and compactions."""
 
     def __init__(self, api: LocalApi, session: SessionID) -> None:
@@ -96,8 +96,8 @@ class Talk:
         return await self.api.list_messages(self.session)
 
 
-async def talk(api: LocalApi, *, title: str = "Loom") -> Talk:
-    return Talk(api, (await api.create_session(SessionInput(title=title))).id)
+async def talk(api: LocalApi, *, title: str = "Loom") -> StoredSession:
+    return StoredSession(api, (await api.create_session(SessionInput(title=title))).id)
 
 
 def shown(history: list[MessageWithParts]) -> object:
@@ -105,8 +105,8 @@ def shown(history: list[MessageWithParts]) -> object:
 
 
 async def test_at_every_message_of_a_compacted_session_the_model_is_shown_what_it_was_shown_there() -> None:
-    async with open_house() as house:
-        spoken = await talk(house.api)
+    async with open_engine() as engine:
+        spoken = await talk(engine.api)
         for number in range(3):
             await spoken.answer(await spoken.ask(f"prompt {number}"), f"answer {number}")
         await spoken.compact()
@@ -116,23 +116,23 @@ async def test_at_every_message_of_a_compacted_session_the_model_is_shown_what_i
         await spoken.answer(await spoken.ask("last"), "of all")
         history = await spoken.history()
         for index, message in enumerate(history):
-            fork = await house.api.fork_session(spoken.session, at=message.info.id)
-            assert shown(await house.api.list_messages(fork.id)) == shown(history[:index])
-        whole = await house.api.fork_session(spoken.session)
-        assert shown(await house.api.list_messages(whole.id)) == shown(history)
+            fork = await engine.api.fork_session(spoken.session, at=message.info.id)
+            assert shown(await engine.api.list_messages(fork.id)) == shown(history[:index])
+        whole = await engine.api.fork_session(spoken.session)
+        assert shown(await engine.api.list_messages(whole.id)) == shown(history)
         # A fork from before a compaction has what was said before it.
         assert len(history) == 16
 
 
 async def test_f13_a_fork_at_a_prompt_has_all_before_it_and_its_answers_answer_the_copies() -> None:
-    async with open_house() as house:
-        spoken = await talk(house.api)
+    async with open_engine() as engine:
+        spoken = await talk(engine.api)
         first = await spoken.ask("U1")
         await spoken.answer(first, "A1")
         second = await spoken.ask("U2")
         await spoken.answer(second, "A2")
-        fork = await house.api.fork_session(spoken.session, at=second.id)
-        asked, answered = [message.info for message in await house.api.list_messages(fork.id)]
+        fork = await engine.api.fork_session(spoken.session, at=second.id)
+        asked, answered = [message.info for message in await engine.api.list_messages(fork.id)]
 
         assert isinstance(answered, AssistantMessage)
         assert answered.parent_id == asked.id
@@ -140,13 +140,13 @@ async def test_f13_a_fork_at_a_prompt_has_all_before_it_and_its_answers_answer_t
 
 
 async def test_every_reference_among_what_is_copied_leads_to_the_copy_and_words_stay_as_they_were() -> None:
-    async with open_house() as house:
-        spoken = await talk(house.api)
+    async with open_engine() as engine:
+        spoken = await talk(engine.api)
         first = await spoken.ask("hello")
         pointed = replace(await spoken.answer(first, "hi"), extra_={"tail_start_id": first.id})
-        await house.api.update_message(pointed)
-        fork = await house.api.fork_session(spoken.session)
-        asked, answered = await house.api.list_messages(fork.id)
+        await engine.api.update_message(pointed)
+        fork = await engine.api.fork_session(spoken.session)
+        asked, answered = await engine.api.list_messages(fork.id)
         assert isinstance(answered.info, AssistantMessage)
         assert answered.info.parent_id == asked.info.id
         assert answered.info.extra_ == {"tail_start_id": asked.info.id}
@@ -163,48 +163,48 @@ async def test_every_reference_among_what_is_copied_leads_to_the_copy_and_words_
 
 
 async def test_a_revert_is_carried_over_if_what_it_points_to_is() -> None:
-    async with open_house() as house:
-        spoken = await talk(house.api)
+    async with open_engine() as engine:
+        spoken = await talk(engine.api)
         first, second = await spoken.ask("one"), await spoken.ask("two")
-        known = await house.api.get_session(spoken.session)
+        known = await engine.api.get_session(spoken.session)
         reverted = replace(known, revert=SessionRevert(message_id=second.id, snapshot="abc"))
-        await house.api.runtime.journal.commit(SessionUpdated(info=reverted))
-        whole = await house.api.fork_session(spoken.session)
-        copies = await house.api.list_messages(whole.id)
+        await engine.api.runtime.journal.commit(SessionUpdated(info=reverted))
+        whole = await engine.api.fork_session(spoken.session)
+        copies = await engine.api.list_messages(whole.id)
         assert whole.revert == SessionRevert(message_id=copies[1].info.id, snapshot="abc")
-        assert (await house.api.fork_session(spoken.session, at=second.id)).revert is None
+        assert (await engine.api.fork_session(spoken.session, at=second.id)).revert is None
         assert first.id != copies[0].info.id
 
 
 async def test_a_fork_has_spent_nothing_and_has_the_todos_only_if_it_is_whole() -> None:
-    async with open_house() as house:
-        spoken = await talk(house.api)
+    async with open_engine() as engine:
+        spoken = await talk(engine.api)
         last = await spoken.ask("one")
         todos = (Todo(content="weave", status="pending", priority="low"),)
-        await house.api.runtime.journal.commit(TodoUpdated(session_id=spoken.session, todos=todos))
-        whole = await house.api.fork_session(spoken.session)
+        await engine.api.runtime.journal.commit(TodoUpdated(session_id=spoken.session, todos=todos))
+        whole = await engine.api.fork_session(spoken.session)
         ledger = get_weft_data(whole).spent
         assert ledger is not None
         assert (ledger.own.cost, ledger.below) == (0, {})
-        assert await house.api.list_todos(whole.id) == list(todos)
-        part = await house.api.fork_session(spoken.session, at=last.id)
-        assert await house.api.list_todos(part.id) == []
+        assert await engine.api.list_todos(whole.id) == list(todos)
+        part = await engine.api.fork_session(spoken.session, at=last.id)
+        assert await engine.api.list_todos(part.id) == []
 
 
 async def test_what_runs_on_in_the_original_is_over_in_the_fork() -> None:
-    async with open_house() as house:
-        spoken = await talk(house.api)
+    async with open_engine() as engine:
+        spoken = await talk(engine.api)
         open_answer = await spoken.answer(await spoken.ask("go"), "going")
-        await house.api.update_message(
+        await engine.api.update_message(
             replace(open_answer, time=AssistantTime(created=spoken.now), finish=None)
         )
         history = await spoken.history()
         call = history[-1].parts[-1]
         assert isinstance(call, ToolPart)
         running = replace(call, state=RunningState(input={"x": 1}, time=Span(start=1)))
-        await house.api.update_part(running)
-        fork = await house.api.fork_session(spoken.session)
-        copied = (await house.api.list_messages(fork.id))[-1]
+        await engine.api.update_part(running)
+        fork = await engine.api.fork_session(spoken.session)
+        copied = (await engine.api.list_messages(fork.id))[-1]
         assert isinstance(copied.info, AssistantMessage)
         assert copied.info.time.completed == copied.info.time.created
         assert isinstance(copied.info.error, AbortedFailure)
@@ -215,19 +215,19 @@ async def test_what_runs_on_in_the_original_is_over_in_the_fork() -> None:
 
 
 async def test_parts_of_one_name_in_two_messages_keep_their_order() -> None:
-    async with open_house() as house:
-        spoken = await talk(house.api)
+    async with open_engine() as engine:
+        spoken = await talk(engine.api)
         for words in ("first", "second"):
             info = await spoken.ask("")
             for number in (1, 2):
                 part = PartID(f"prt_{number:012x}AbCdEfGhIjKlMn")
-                await house.api.update_part(
+                await engine.api.update_part(
                     TextPart(id=part, session_id=spoken.session, message_id=info.id, text=f"{words} {number}")
                 )
-        fork = await house.api.fork_session(spoken.session)
+        fork = await engine.api.fork_session(spoken.session)
         said = [
             [part.text for part in message.parts if isinstance(part, TextPart) and part.text]
-            for message in await house.api.list_messages(fork.id)
+            for message in await engine.api.list_messages(fork.id)
         ]
         assert said == [["first 1", "first 2"], ["second 1", "second 2"]]
 

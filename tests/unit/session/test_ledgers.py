@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from msgspec.structs import replace
 
-from given.house import MODEL, House, open_house, say
+from given.engine import MODEL, Engine, open_engine, say
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.session import Session, get_weft_data
@@ -13,21 +13,21 @@ from weft.provider.scripted import Say
 from weft.session.totals import with_ledger
 
 
-async def ledger(house: House, id: SessionID) -> Ledger:
-    found = get_weft_data(await house.api.get_session(id)).spent
+async def ledger(engine: Engine, id: SessionID) -> Ledger:
+    found = get_weft_data(await engine.api.get_session(id)).spent
     assert found is not None
     return found
 
 
 async def test_a_step_is_counted_in_its_session_and_in_all_above_it() -> None:
-    async with open_house(*[[Say(text="a word or two")]] * 4) as house:
-        root = await house.api.create_session(SessionInput())
-        child = await house.api.create_session(SessionInput(parent_id=root.id))
-        grandchild = await house.api.create_session(SessionInput(parent_id=child.id))
+    async with open_engine(*[[Say(text="a word or two")]] * 4) as engine:
+        root = await engine.api.create_session(SessionInput())
+        child = await engine.api.create_session(SessionInput(parent_id=root.id))
+        grandchild = await engine.api.create_session(SessionInput(parent_id=child.id))
         for session in (root, child, grandchild, grandchild):
-            await house.api.prompt(session.id, say("hello"))
-        kept = [await ledger(house, session.id) for session in (root, child, grandchild)]
-        spending = [await house.api.get_spending(session.id) for session in (root, child, grandchild)]
+            await engine.api.prompt(session.id, say("hello"))
+        kept = [await ledger(engine, session.id) for session in (root, child, grandchild)]
+        spending = [await engine.api.get_spending(session.id) for session in (root, child, grandchild)]
 
     assert [each.own for each in kept] == [each.own for each in spending]
     assert kept[2].own.output > kept[1].own.output > 0
@@ -37,41 +37,41 @@ async def test_a_step_is_counted_in_its_session_and_in_all_above_it() -> None:
 
 
 async def test_a_child_that_was_removed_stays_on_the_bill() -> None:
-    async with open_house(*[[Say(text="a word or two")]] * 2) as house:
-        root = await house.api.create_session(SessionInput())
-        child = await house.api.create_session(SessionInput(parent_id=root.id))
+    async with open_engine(*[[Say(text="a word or two")]] * 2) as engine:
+        root = await engine.api.create_session(SessionInput())
+        child = await engine.api.create_session(SessionInput(parent_id=root.id))
         for session in (root, child):
-            await house.api.prompt(session.id, say("hello"))
-        before = await house.api.get_spending(root.id)
-        await house.api.remove_session(child.id)
-        after = await house.api.get_spending(root.id)
+            await engine.api.prompt(session.id, say("hello"))
+        before = await engine.api.get_spending(root.id)
+        await engine.api.remove_session(child.id)
+        after = await engine.api.get_spending(root.id)
 
     assert after == before
     assert after.tree != after.own
 
 
 async def test_what_a_crash_kept_from_being_counted_is_counted_by_the_next_step() -> None:
-    async with open_house(*[[Say(text="a word or two")]] * 3) as house:
-        session = await house.api.create_session(SessionInput())
-        await house.api.prompt(session.id, say("one"))
-        counted = await ledger(house, session.id)
-        await house.api.prompt(session.id, say("two"))
-        true = await house.api.get_spending(session.id)
+    async with open_engine(*[[Say(text="a word or two")]] * 3) as engine:
+        session = await engine.api.create_session(SessionInput())
+        await engine.api.prompt(session.id, say("one"))
+        counted = await ledger(engine, session.id)
+        await engine.api.prompt(session.id, say("two"))
+        true = await engine.api.get_spending(session.id)
 
         def uncounted(it: Session) -> Session:
             return with_ledger(it, counted)
 
-        await house.store.edit(session.id, uncounted)
-        assert await house.api.get_spending(session.id) == true
-        await house.api.prompt(session.id, say("three"))
-        assert (await ledger(house, session.id)).own == (await house.api.get_spending(session.id)).own
+        await engine.store.edit(session.id, uncounted)
+        assert await engine.api.get_spending(session.id) == true
+        await engine.api.prompt(session.id, say("three"))
+        assert (await ledger(engine, session.id)).own == (await engine.api.get_spending(session.id)).own
 
 
 async def test_a_model_without_a_price_costs_an_unknown_amount() -> None:
-    async with open_house([Say(text="a word")], model=replace(MODEL, cost=None)) as house:
-        session = await house.api.create_session(SessionInput())
-        await house.api.prompt(session.id, say("hello"))
-        own = (await ledger(house, session.id)).own
+    async with open_engine([Say(text="a word")], model=replace(MODEL, cost=None)) as engine:
+        session = await engine.api.create_session(SessionInput())
+        await engine.api.prompt(session.id, say("hello"))
+        own = (await ledger(engine, session.id)).own
 
     assert (own.cost, own.priced) == (Decimal(0), False)
     assert own.output > 0

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from given.conversation import SESSION
-from given.house import PLACE
+from given.engine import PLACE
 from weft.model.session import Session, SessionTime
 from weft.session.lifecycle import get_plan_path
 

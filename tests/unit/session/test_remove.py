@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from given.house import NOW, open_house, say
+from given.engine import NOW, open_engine, say
 from weft.errors import NotFoundError, SessionBusyError, StoreError
 from weft.model.event import SessionDeleted, SessionRested, StatusChanged
 from weft.model.ids import SessionID
@@ -17,14 +17,14 @@ from weft.testing.clock import HandClock
 
 
 async def test_a_run_is_ended_before_its_session_goes() -> None:
-    async with open_house([Wait(seconds=1000), Say(text="never")]) as house:
-        session = await house.api.create_session(SessionInput())
-        child = await house.api.create_session(SessionInput(parent_id=session.id))
-        listening = house.api.events()
-        running = asyncio.ensure_future(house.api.prompt(child.id, say("go")))
+    async with open_engine([Wait(seconds=1000), Say(text="never")]) as engine:
+        session = await engine.api.create_session(SessionInput())
+        child = await engine.api.create_session(SessionInput(parent_id=session.id))
+        listening = engine.api.events()
+        running = asyncio.ensure_future(engine.api.prompt(child.id, say("go")))
         while not isinstance((await anext(listening)).event, StatusChanged):
             pass
-        await house.api.remove_session(session.id)
+        await engine.api.remove_session(session.id)
         await asyncio.wait([running])
         told = []
         async for each in listening:
@@ -32,26 +32,26 @@ async def test_a_run_is_ended_before_its_session_goes() -> None:
             if isinstance(each.event, SessionDeleted) and each.event.info.id == session.id:
                 break
         assert told.index(SessionRested) < told.index(SessionDeleted)
-        assert await house.store.list_messages(child.id) == []
-        assert await house.api.abort(child.id) is False
+        assert await engine.store.list_messages(child.id) == []
+        assert await engine.api.abort(child.id) is False
 
 
 async def test_a_session_that_runs_elsewhere_is_not_removed() -> None:
-    async with open_house() as house:
-        session = await house.api.create_session(SessionInput())
-        child = await house.api.create_session(SessionInput(parent_id=session.id))
-        async with house.store.lease(child.id, "somebody else"):
+    async with open_engine() as engine:
+        session = await engine.api.create_session(SessionInput())
+        child = await engine.api.create_session(SessionInput(parent_id=session.id))
+        async with engine.store.lease(child.id, "somebody else"):
             with pytest.raises(SessionBusyError, match=child.id):
-                await house.api.remove_session(session.id)
-        assert len(await house.api.list_sessions()) == 2
-        await house.api.remove_session(session.id)
-        assert await house.api.list_sessions() == []
+                await engine.api.remove_session(session.id)
+        assert len(await engine.api.list_sessions()) == 2
+        await engine.api.remove_session(session.id)
+        assert await engine.api.list_sessions() == []
 
 
 async def test_what_is_shared_is_taken_back_first_and_if_that_fails_nothing_goes() -> None:
-    async with open_house() as house:
-        session = await house.api.create_session(SessionInput())
-        child = await house.api.create_session(SessionInput(parent_id=session.id))
+    async with open_engine() as engine:
+        session = await engine.api.create_session(SessionInput())
+        child = await engine.api.create_session(SessionInput(parent_id=session.id))
         revoked: list[SessionID] = []
 
         async def revoke(each: Session) -> None:
@@ -60,47 +60,47 @@ async def test_what_is_shared_is_taken_back_first_and_if_that_fails_nothing_goes
                 raise StoreError("the server says no")
 
         remover = Remover(
-            store=house.store,
-            journal=house.api.runtime.journal,
+            store=engine.store,
+            journal=engine.api.runtime.journal,
             clock=HandClock(NOW),
             owner="the test",
-            stop=house.api.abort,
+            stop=engine.api.abort,
             revoke=revoke,
         )
         with pytest.raises(StoreError, match="says no"):
             await remove(remover, session.id)
         assert revoked == [child.id, session.id]
-        assert len(await house.api.list_sessions()) == 2
+        assert len(await engine.api.list_sessions()) == 2
 
 
 async def test_a_child_that_is_made_while_runs_are_ended_goes_too() -> None:
-    async with open_house() as house:
-        session = await house.api.create_session(SessionInput())
+    async with open_engine() as engine:
+        session = await engine.api.create_session(SessionInput())
         made: list[SessionID] = []
 
         async def stop(id: SessionID) -> None:
             if not made:
-                made.append((await house.api.create_session(SessionInput(parent_id=id))).id)
+                made.append((await engine.api.create_session(SessionInput(parent_id=id))).id)
 
         remover = Remover(
-            store=house.store,
-            journal=house.api.runtime.journal,
+            store=engine.store,
+            journal=engine.api.runtime.journal,
             clock=HandClock(NOW),
             owner="test",
             stop=stop,
         )
         assert [each.id for each in await remove(remover, session.id)] == [*made, session.id]
-        assert await house.api.list_sessions() == []
+        assert await engine.api.list_sessions() == []
 
 
 async def test_growth_that_waits_is_in_the_trash_too() -> None:
     store = MemoryStore()
-    async with open_house([Say(text="some words")], store=store) as house:
-        session = await house.api.create_session(SessionInput())
-        await house.api.prompt(session.id, say("go"))
-        before = await house.api.list_messages(session.id)
-        await house.api.remove_session(session.id)
+    async with open_engine([Say(text="some words")], store=store) as engine:
+        session = await engine.api.create_session(SessionInput())
+        await engine.api.prompt(session.id, say("go"))
+        before = await engine.api.list_messages(session.id)
+        await engine.api.remove_session(session.id)
         with pytest.raises(NotFoundError):
-            await house.api.list_messages(session.id)
-        await house.api.restore_session(session.id)
-        assert await house.api.list_messages(session.id) == before
+            await engine.api.list_messages(session.id)
+        await engine.api.restore_session(session.id)
+        assert await engine.api.list_messages(session.id) == before

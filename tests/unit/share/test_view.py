@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.parcels import AT, parcel, text, turn_of, with_parts, with_text, words
+from given.session_exports import AT, parcel, text, turn_of, with_parts, with_text, words
 from weft.errors import InvalidInputError
 from weft.model.failure import ApiData, ApiFailure
 from weft.model.ids import PartID

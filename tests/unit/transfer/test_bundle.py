@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from given.parcels import id_of, parcel, session_id, with_parts
+from given.session_exports import id_of, parcel, session_id, with_parts
 from weft.errors import BundleError, NewerFormatError, WeftError
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, PartID

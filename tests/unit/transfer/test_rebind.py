@@ -2,7 +2,7 @@
 
 import pytest
 
-from given.parcels import parcel
+from given.session_exports import parcel
 from weft.errors import InvalidInputError
 from weft.model.message import AssistantMessage
 from weft.model.part import CompletedState, ToolPart

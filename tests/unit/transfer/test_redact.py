@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from given.parcels import parcel, with_parts, with_text, words
+from given.session_exports import parcel, with_parts, with_text, words
 from weft.model.ids import MessageID, PartID
 from weft.model.part import FilePart
 from weft.model.wire import encode

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from given.parcels import AT, parcel, with_text
+from given.session_exports import AT, parcel, with_text
 from weft.model.message import AssistantMessage, UserMessage, UserSummary
 from weft.model.part import CompletedState, PendingState, RunningState, Span, TextPart, ToolPart
 from weft.transfer.session_import import compare_states, find_parting

@@ -4,20 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from given.shell import Grounds, lay_out
+from given.shell import ShellTree, make_shell_tree
 from weft.tool.shell.judgement import ShellRequest, judge_command
 
 
 @pytest.fixture(scope="module")
-def grounds(tmp_path_factory: pytest.TempPathFactory) -> Grounds:
-    return lay_out(tmp_path_factory.mktemp("grounds"))
+def tree(tmp_path_factory: pytest.TempPathFactory) -> ShellTree:
+    return make_shell_tree(tmp_path_factory.mktemp("grounds"))
 
 
-def parts(grounds: Grounds, command: str, permission: str) -> list[str]:
+def parts(tree: ShellTree, command: str, permission: str) -> list[str]:
     return [
-        part.pattern
-        for part in judge_command(command, grounds.where()).actions
-        if part.permission == permission
+        part.pattern for part in judge_command(command, tree.where()).actions if part.permission == permission
     ]
 
 
@@ -50,9 +48,9 @@ def parts(grounds: Grounds, command: str, permission: str) -> list[str]:
     ],
 )
 def test_each_command_is_asked_for_as_written_and_as_meant(
-    grounds: Grounds, command: str, patterns: list[str]
+    tree: ShellTree, command: str, patterns: list[str]
 ) -> None:
-    assert parts(grounds, command, "bash") == patterns
+    assert parts(tree, command, "bash") == patterns
 
 
 @pytest.mark.parametrize(
@@ -84,10 +82,10 @@ def test_each_command_is_asked_for_as_written_and_as_meant(
     ],
 )
 def test_files_count_as_read_or_as_changed(
-    grounds: Grounds, command: str, read: list[str], edit: list[str]
+    tree: ShellTree, command: str, read: list[str], edit: list[str]
 ) -> None:
-    found = [path.removeprefix(f"{grounds.project}/") for path in parts(grounds, command, "read")]
-    assert (sorted(found), parts(grounds, command, "edit")) == (sorted(read), edit)
+    found = [path.removeprefix(f"{tree.project}/") for path in parts(tree, command, "read")]
+    assert (sorted(found), parts(tree, command, "edit")) == (sorted(read), edit)
 
 
 @pytest.mark.parametrize(
@@ -103,24 +101,24 @@ def test_files_count_as_read_or_as_changed(
     ],
 )
 def test_what_lies_outside_is_known_by_its_real_path(
-    grounds: Grounds, command: str, outside: list[str]
+    tree: ShellTree, command: str, outside: list[str]
 ) -> None:
-    assert parts(grounds, command, "external_directory") == [path.format(top=grounds.top) for path in outside]
+    assert parts(tree, command, "external_directory") == [path.format(top=tree.top) for path in outside]
 
 
-def test_what_is_asked_comes_by_permission_what_leads_out_first(grounds: Grounds) -> None:
-    where = grounds.where()
+def test_what_is_asked_comes_by_permission_what_leads_out_first(tree: ShellTree) -> None:
+    where = tree.where()
     assert judge_command("cat link.txt > x; make", where).requests == (
         ShellRequest(
             permission="external_directory",
-            patterns=(f"{grounds.top}/outside/secret.txt",),
-            always=(f"{grounds.top}/outside/*",),
+            patterns=(f"{tree.top}/outside/secret.txt",),
+            always=(f"{tree.top}/outside/*",),
             why=("it is outside of the project",),
         ),
         ShellRequest(
             permission="read",
-            patterns=(f"{grounds.project}/link.txt", f"{grounds.top}/outside/secret.txt"),
-            always=(f"{grounds.project}/link.txt", f"{grounds.top}/outside/secret.txt"),
+            patterns=(f"{tree.project}/link.txt", f"{tree.top}/outside/secret.txt"),
+            always=(f"{tree.project}/link.txt", f"{tree.top}/outside/secret.txt"),
         ),
         ShellRequest(permission="edit", patterns=("x",), always=("x",)),
         ShellRequest(
@@ -132,8 +130,8 @@ def test_what_is_asked_comes_by_permission_what_leads_out_first(grounds: Grounds
     )
 
 
-def test_what_cannot_be_told_counts_as_everything(grounds: Grounds) -> None:
-    told = judge_command("if then", grounds.where())
+def test_what_cannot_be_told_counts_as_everything(tree: ShellTree) -> None:
+    told = judge_command("if then", tree.where())
     why = ("it is not shell syntax that we can read",)
     assert told.requests == tuple(
         ShellRequest(
@@ -165,29 +163,27 @@ def test_what_cannot_be_told_counts_as_everything(grounds: Grounds) -> None:
     ],
 )
 def test_a_lasting_yes_covers_the_beginning_where_that_says_enough(
-    grounds: Grounds, command: str, always: tuple[str, ...]
+    tree: ShellTree, command: str, always: tuple[str, ...]
 ) -> None:
-    (request,) = [
-        each for each in judge_command(command, grounds.where()).requests if each.permission == "bash"
-    ]
+    (request,) = [each for each in judge_command(command, tree.where()).requests if each.permission == "bash"]
     assert request.always == always
 
 
-def test_a_directory_below_the_worktree_is_inside_with_all_of_it(grounds: Grounds) -> None:
-    src = Grounds(top=grounds.top)
+def test_a_directory_below_the_worktree_is_inside_with_all_of_it(tree: ShellTree) -> None:
+    src = ShellTree(top=tree.top)
     where = src.where()
     assert judge_command("cat ../README.md", where).requests[0].permission == "external_directory"
     below = type(where)(
-        directory=str(grounds.project / "src"),
-        worktree=str(grounds.project),
-        roots=(str(grounds.project),),
+        directory=str(tree.project / "src"),
+        worktree=str(tree.project),
+        roots=(str(tree.project),),
         environment={},
     )
     assert [each.permission for each in judge_command("cat ../README.md", below).requests] == ["read", "bash"]
 
 
 def test_a_link_that_leads_in_a_circle_is_looked_at_all_the_same(tmp_path: Path) -> None:
-    grounds = lay_out(tmp_path)
-    (grounds.project / "a").symlink_to("b")
-    (grounds.project / "b").symlink_to("a")
-    assert parts(grounds, "cat a", "bash") == ["cat a"]
+    tree = make_shell_tree(tmp_path)
+    (tree.project / "a").symlink_to("b")
+    (tree.project / "b").symlink_to("a")
+    assert parts(tree, "cat a", "bash") == ["cat a"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from given.shell import lay_out
+from given.shell import make_shell_tree
 from weft.tool.shell.arguments import FileListing
 from weft.tool.shell.grammar import parse
 from weft.tool.shell.places import (
@@ -49,7 +49,7 @@ def test_what_a_script_of_sed_does(script: str, expected: list[SedAction] | None
 
 
 def state_of(tmp_path: Path) -> ShellState:
-    return ShellState(lay_out(tmp_path).where())
+    return ShellState(make_shell_tree(tmp_path).where())
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_statement_is_taken_apart_in_order(text: str, operators: list[str]) ->
 
 
 def test_a_pattern_stands_for_files_or_for_itself(tmp_path: Path) -> None:
-    project = str(lay_out(tmp_path).project)
+    project = str(make_shell_tree(tmp_path).project)
     assert expand_glob("src/*.py", project) == ["src/main.py"]
     assert expand_glob("src/ma[a-z]n.p[[:alpha:]]", project) == ["src/main.py"]
     assert expand_glob(".[^x]nv", project) == [".env"]
@@ -140,7 +140,7 @@ def test_two_stars_are_every_directory_below() -> None:
 
 
 def test_among_the_files_of_a_list_some_are_notable(tmp_path: Path) -> None:
-    project = lay_out(tmp_path).project
+    project = make_shell_tree(tmp_path).project
 
     def found(*, links: bool, **more: str | bool) -> set[str]:
         listing = FileListing(roots=(str(project),), **more)  # type: ignore[arg-type]
@@ -154,7 +154,7 @@ def test_among_the_files_of_a_list_some_are_notable(tmp_path: Path) -> None:
 
 
 def test_the_files_of_a_list_are_named_if_they_are_not_too_many(tmp_path: Path) -> None:
-    project = lay_out(tmp_path).project
+    project = make_shell_tree(tmp_path).project
     assert list_files(FileListing(roots=(str(project),), name="*.py")) is not None
     assert list_files(FileListing(roots=(str(project / "build"),))) == [str(project / "build/out.o")]
     assert list_files(FileListing(roots=(str(project / "nowhere-at-all"),))) == []
@@ -164,8 +164,8 @@ def test_the_files_of_a_list_are_named_if_they_are_not_too_many(tmp_path: Path) 
 
 
 def test_where_a_path_leads(tmp_path: Path) -> None:
-    grounds = lay_out(tmp_path)
-    where, project, top = grounds.where(), str(grounds.project), str(grounds.top)
+    tree = make_shell_tree(tmp_path)
+    where, project, top = tree.where(), str(tree.project), str(tree.top)
     assert where.resolve("src", project) == ResolvedPath(
         path=f"{project}/src", real=f"{project}/src", inside=True
     )

@@ -6,7 +6,7 @@ from functools import reduce
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from given.gate import rules
+from given.gate_harness import rules
 from weft.local.permissions import explain
 from weft.tool.shell.judgement import judge_command
 from weft.tool.shell.places import CommandLocation

@@ -7,7 +7,7 @@ from weft.model.part import AnyPart, PendingState, ReasoningPart, RunningState, 
 from weft.session.settle import to_settling_events
 
 
-def left_open(history: Sequence[MessageWithParts]) -> list[str]:
+def list_unfinished(history: Sequence[MessageWithParts]) -> list[str]:
     """In words, one for each."""
     unended = [
         f"{message.info.id} has no end"

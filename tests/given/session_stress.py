@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from given.store_storm import answered, child
+from given.store_stress import answered, child
 from weft.local.offline import OfflineSessions, open_offline_sessions
 from weft.model.event import MessageUpdated, PartUpdated, SessionCreated
 from weft.model.ids import SessionID
@@ -53,7 +53,7 @@ async def planted(root: str, messages: int) -> None:
         await plant(offline.store, messages)
 
 
-async def change_for_ever(root: str) -> None:
+async def change_forever(root: str) -> None:
     """Fork the session, then throw it away with its child and bring both back, over and over."""
     async with opened(root) as offline:
         while True:
@@ -93,11 +93,11 @@ async def look(root: str, messages: int) -> dict[str, Any]:
     return {"state": state, "wrong": [*wrong, *damage, *left, *(["strays"] if strays else [])]}
 
 
-def kill_again_and_again(root: str, messages: int, kills: int, longest_ms: int) -> dict[str, Any]:
+def kill_repeatedly(root: str, messages: int, kills: int, longest_ms: int) -> dict[str, Any]:
     random, states = Random(messages), {"gone": 0, "forked": 0, "alone": 0}
     answered(*child(partial(planted, root, messages)))
     for kill in range(kills):
-        pid, reading = child(partial(change_for_ever, root))
+        pid, reading = child(partial(change_forever, root))
         time.sleep(random.uniform(0, longest_ms / 1000))
         os.kill(pid, signal.SIGKILL)
         os.close(reading)
@@ -111,4 +111,4 @@ def kill_again_and_again(root: str, messages: int, kills: int, longest_ms: int) 
 
 if __name__ == "__main__":
     place, *numbers = sys.argv[1:]
-    sys.stdout.write(json.dumps(kill_again_and_again(place, *map(int, numbers))))
+    sys.stdout.write(json.dumps(kill_repeatedly(place, *map(int, numbers))))

@@ -15,7 +15,7 @@ from weft.telemetry.export import Exporters, TelemetryEmitter
 from weft.telemetry.fold import TelemetryFold
 
 
-class Observed:
+class RecordedTelemetry:
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
         self._reader = InMemoryMetricReader()
@@ -71,9 +71,9 @@ class Observed:
 
 
 @asynccontextmanager
-async def observed(bus: Bus, *, content: bool = False) -> AsyncIterator[Observed]:
+async def record_telemetry(bus: Bus, *, content: bool = False) -> AsyncIterator[RecordedTelemetry]:
     """What happens on a bus meanwhile is there to be looked at afterwards."""
-    seen = Observed()
+    seen = RecordedTelemetry()
     emitter = TelemetryEmitter(seen.outlets)
 
     class Kept:

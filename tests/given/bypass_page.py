@@ -29,7 +29,7 @@ def _page(corpus: dict[str, Chapter]) -> Iterator[str]:
     yield ""
     yield f"{tried} ways round the rules of the `bash` tool, each denied or asked about, and {harmless} harmless commands that stay"
     yield "unasked. None of them is ever run: they are judged in a project with a `.env`, links that lead out of it, hooks and"
-    yield "configuration (`tests/given/shell.py`). This page is written by `tests/given/attempts.py` from `tests/golden/bypass/`,"
+    yield "configuration (`tests/given/shell.py`). This page is written by `tests/given/bypass_page.py` from `tests/golden/bypass/`,"
     yield "and checked by `tests/integration/test_bypass.py`. How judging works is in [shell](../../../docs/explanation/shell.md)."
     for chapter in corpus.values():
         yield ""

@@ -10,7 +10,7 @@ END: Final = b"]}"
 AROUND: Final = 40
 
 
-class Bust(Struct, frozen=True):
+class PrefixChange(Struct, frozen=True):
     """The first byte at which a request differs from the one before it, with the text around it."""
 
     at: int
@@ -21,7 +21,7 @@ class Bust(Struct, frozen=True):
         return f"byte {self.at}: …{self.was}… became …{self.now}…"
 
 
-def find_bust(before: bytes, after: bytes) -> Bust | None:
+def find_prefix_change(before: bytes, after: bytes) -> PrefixChange | None:
     """Return where a request stops continuing the one before it, or None."""
     sent, grown = _bare(before), _bare(after)
     if grown.startswith(sent):
@@ -29,7 +29,7 @@ def find_bust(before: bytes, after: bytes) -> Bust | None:
     at = next(
         (at for at, pair in enumerate(zip(sent, grown, strict=False)) if pair[0] != pair[1]), len(grown)
     )
-    return Bust(at, _around(sent, at), _around(grown, at))
+    return PrefixChange(at, _around(sent, at), _around(grown, at))
 
 
 def _bare(body: bytes) -> bytes:

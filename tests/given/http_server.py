@@ -30,7 +30,7 @@ ANSWERS: Sequence[Sequence[AnyMove]] = [[Say(text="Here is a short answer.")]] *
 JSON = {"content-type": "application/json"}
 
 
-class Site(Struct, frozen=True, kw_only=True):
+class ProjectServer(Struct, frozen=True, kw_only=True):
     """Where the server is, the project it is about, a client for it, and what it noted."""
 
     url: str
@@ -75,10 +75,10 @@ def make_project(path: Path) -> Path:
 
 
 @contextmanager
-def listening(site: Site, path: str) -> Iterator[Iterator[dict[str, Any]]]:
+def stream_events(server: ProjectServer, path: str) -> Iterator[Iterator[dict[str, Any]]]:
     """The events of a stream, one after the other; the first of them has been heard."""
     with (
-        httpx2.Client(base_url=site.url, timeout=60) as client,
+        httpx2.Client(base_url=server.url, timeout=60) as client,
         client.stream("GET", path) as response,
     ):
         assert response.headers["content-type"] == "text/event-stream"
@@ -93,7 +93,7 @@ def listening(site: Site, path: str) -> Iterator[Iterator[dict[str, Any]]]:
 
 
 @contextmanager
-def served(
+def serve_project(
     tmp_path: Path,
     script: Sequence[Sequence[AnyMove]] = ANSWERS,
     *,
@@ -103,7 +103,7 @@ def served(
     project: Path | None = None,
     pages: str = "",
     allowed: tuple[Path, ...] = (),
-) -> Iterator[Site]:
+) -> Iterator[ProjectServer]:
     """Serve a new project until the end of the block. The model plays the script."""
     own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode"
     own.mkdir(parents=True, exist_ok=True)
@@ -134,7 +134,7 @@ def served(
     )
     server = HttpServer(setup, list_routes(**(routes or {})))
     with running(server) as url, httpx2.Client(base_url=url, timeout=30) as client:
-        yield Site(url=url, project=at, client=client, notes=notes)
+        yield ProjectServer(url=url, project=at, client=client, notes=notes)
 
 
 @contextmanager

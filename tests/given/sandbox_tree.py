@@ -17,7 +17,7 @@ from weft.tool.shell.bash import BASH
 SECRET = "the person's own"
 
 
-class Grounds(Struct, frozen=True, kw_only=True):
+class SandboxTree(Struct, frozen=True, kw_only=True):
     root: Path
 
     @property
@@ -40,7 +40,7 @@ class Grounds(Struct, frozen=True, kw_only=True):
     def env(self) -> dict[str, str]:
         return {"PATH": os.environ["PATH"], "HOME": str(self.home), "TMPDIR": str(self.temporary)}
 
-    def stand(self, asked: SandboxSettings, env: Mapping[str, str] | None = None) -> SandboxState:
+    def build_state(self, asked: SandboxSettings, env: Mapping[str, str] | None = None) -> SandboxState:
         env = self.env if env is None else env
         here = str(self.project)
         return build_sandbox(
@@ -58,9 +58,9 @@ class Grounds(Struct, frozen=True, kw_only=True):
             subprocess.run(["git", *words], cwd=self.project, check=True)
         return linked
 
-    def bench(self, standing: SandboxState) -> Bench:
+    def bench(self, state: SandboxState) -> Bench:
         bench = Bench(self.project, outside=self.root / "bench", environment=self.env)
-        bench.desk = replace(bench.desk, sandbox=standing.sandbox)
+        bench.desk = replace(bench.desk, sandbox=state.sandbox)
         return bench
 
 
@@ -70,13 +70,13 @@ async def run(bench: Bench, command: str) -> tuple[int, str]:
     return result.metadata["exit"], result.metadata["output"]
 
 
-def make_grounds(root: Path) -> Grounds:
-    grounds = Grounds(root=root)
-    for path in (grounds.project, grounds.outside, grounds.temporary, grounds.home / ".ssh"):
+def make_sandbox_tree(root: Path) -> SandboxTree:
+    tree = SandboxTree(root=root)
+    for path in (tree.project, tree.outside, tree.temporary, tree.home / ".ssh"):
         path.mkdir(parents=True)
-    (grounds.home / ".ssh" / "id_test").write_text(SECRET)
-    (grounds.home / ".gitconfig").write_text("[user]\n\tname = Ada Loom\n\temail = ada@example.test\n")
-    (grounds.outside / "file").write_text("outside")
-    (grounds.project / "file").write_text("inside")
-    subprocess.run(["git", "init", "-q"], cwd=grounds.project, check=True)
-    return grounds
+    (tree.home / ".ssh" / "id_test").write_text(SECRET)
+    (tree.home / ".gitconfig").write_text("[user]\n\tname = Ada Loom\n\temail = ada@example.test\n")
+    (tree.outside / "file").write_text("outside")
+    (tree.project / "file").write_text("inside")
+    subprocess.run(["git", "init", "-q"], cwd=tree.project, check=True)
+    return tree

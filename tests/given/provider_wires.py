@@ -11,8 +11,8 @@ from fake.converse import ConverseDialect
 from fake.gemini import GeminiDialect
 from fake.openai import OpenAIChatDialect
 from fake.responses import ResponsesDialect
-from given.asked_models import GEMINI_3, GPT_5
-from given.house import open_house, say
+from given.engine import open_engine, say
+from given.model_requests import GEMINI_3, GPT_5
 from given.models import CLAUDE, GPT, ON_BEDROCK
 from weft.context.system import Briefing, Environment
 from weft.model.agent import Agent
@@ -88,7 +88,7 @@ def next_requests(
             yield "summary", request
 
 
-class Reader:
+class RequestChecker:
     """A server that is only asked whether it would take a request; what it was asked before it is not asked again."""
 
     def __init__(self, wire: Wire, dialect: Dialect, like: ReceivedRequest) -> None:
@@ -109,9 +109,9 @@ async def greeting(wire: Wire) -> ReceivedRequest:
     """A request as the adapter sends it, for its address and headers."""
     async with (
         open_stand(wire.dialect(), wire.make, wire.model) as stand,
-        open_house(model=wire.model, provider=stand.provider) as house,
+        open_engine(model=wire.model, provider=stand.provider) as engine,
     ):
         stand.play([Say(text="hello")])
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        await house.api.prompt(session, say("hello"))
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        await engine.api.prompt(session, say("hello"))
         return stand.server.requests[0]

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from given.house import House, open_house
+from given.engine import Engine, open_engine
 from weft.api import Api
 from weft.cli.serve import UvicornServer, to_uvicorn_config
 from weft.client.api import RemoteApi, open_remote
@@ -23,11 +23,11 @@ from weft.server.routes.table import list_routes
 Open = Callable[[str], AbstractAsyncContextManager[Api]]
 
 
-class Served(Struct, frozen=True, kw_only=True):
+class ServedEngine(Struct, frozen=True, kw_only=True):
     """A house at an address, and somebody who asks it over HTTP."""
 
     url: str
-    house: House
+    engine: Engine
     api: RemoteApi
 
 
@@ -60,23 +60,23 @@ async def open_server(
             await serving
 
 
-def lent(house: House) -> Open:
+def always_open(engine: Engine) -> Open:
     """The same house for whoever opens the directory: it is not closed with it."""
 
     @asynccontextmanager
     async def opened(_: str) -> AsyncIterator[Api]:
-        yield house.api
+        yield engine.api
 
     return opened
 
 
 @asynccontextmanager
-async def open_served(
+async def open_served_engine(
     *script: Sequence[AnyMove], terms: ConnectionOptions | None = None, **more: Any
-) -> AsyncIterator[Served]:
+) -> AsyncIterator[ServedEngine]:
     async with (
-        open_house(*script, **{"clock": SystemClock(), **more}) as house,
-        open_server(lent(house)) as url,
+        open_engine(*script, **{"clock": SystemClock(), **more}) as engine,
+        open_server(always_open(engine)) as url,
         open_remote(url, terms or ConnectionOptions(), env={}) as api,
     ):
-        yield Served(url=url, house=house, api=api)
+        yield ServedEngine(url=url, engine=engine, api=api)

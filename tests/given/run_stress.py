@@ -18,8 +18,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from given.ends import left_open
-from given.store_storm import answered, child
+from given.store_stress import answered, child
+from given.unfinished import list_unfinished
 from weft.errors import SessionBusyError
 from weft.host.clock import SystemClock
 from weft.local.api import LocalApi
@@ -44,7 +44,7 @@ MODEL = make_scripted_model("storm")
 LATE_MS = 2_000
 
 
-class Storming:
+class StressModel:
     """A model that talks a while, or runs a command that leaves a mark, and is done after a few steps."""
 
     def __init__(self, seed: int) -> None:
@@ -69,7 +69,7 @@ class Storming:
         return UseTool(tool="bash", input={"command": command, "description": "Leave a mark"})
 
 
-class Answering:
+class MarkingModel:
     """A model that says a word for each prompt, some after a command that leaves a mark."""
 
     def __init__(self, who: int) -> None:
@@ -98,7 +98,7 @@ async def opened(directory: str, model: Any) -> AsyncIterator[LocalApi]:
 
 
 async def begin(directory: str) -> str:
-    async with opened(directory, Storming(0)) as api:
+    async with opened(directory, StressModel(0)) as api:
         return (await api.create_session(SessionInput(title="storm"))).id
 
 
@@ -130,9 +130,9 @@ class Log:
         self.write("grew", id, length, time.monotonic())
 
 
-async def work_for_ever(directory: str, session: str, seed: int, seen: str) -> None:
+async def work_forever(directory: str, session: str, seed: int, seen: str) -> None:
     random, log = Random(seed), Log(seen)
-    async with opened(directory, Storming(seed)) as api:
+    async with opened(directory, StressModel(seed)) as api:
         api.bus.watch(log.see)
         log.write("begun")
         for number in range(1_000):
@@ -147,7 +147,7 @@ async def work_for_ever(directory: str, session: str, seed: int, seen: str) -> N
 
 async def look(directory: str, session: str, seen: list[list[str]], killed: float) -> dict[str, Any]:
     """Open the place again: what is missing, what is open, and whether the next prompt is answered once."""
-    model, began = Storming(-1), time.perf_counter()
+    model, began = StressModel(-1), time.perf_counter()
     model._moves = lambda: [Say(text="Here again.")]  # type: ignore[method-assign]
     async with opened(directory, model) as api:
         opening_ms = (time.perf_counter() - began) * 1000
@@ -163,7 +163,7 @@ async def look(directory: str, session: str, seen: list[list[str]], killed: floa
         "opening_ms": opening_ms,
         "busy": len(busy),
         "missing": [id for id in asked if id not in found],
-        "open": left_open(left),
+        "open": list_unfinished(left),
         "lost_ms": max((killed - told for told in lost(seen, parts)), default=0.0) * 1000,
         "processes": still_running(directory),
         "unanswered": not is_whole(new, answer, model.asked),
@@ -186,7 +186,7 @@ def is_whole(new: list[MessageWithParts], answer: MessageWithParts, asked: int) 
     return kinds == [UserMessage, AssistantMessage] and new[1] == answer and asked == 1
 
 
-def kill_again_and_again(directory: str, kills: int, seed: int) -> dict[str, Any]:
+def kill_repeatedly(directory: str, kills: int, seed: int) -> dict[str, Any]:
     random, session, wrong = Random(seed), "", []
     slowest, oldest, cut = 0.0, 0.0, 0
     for kill in range(kills):
@@ -194,7 +194,7 @@ def kill_again_and_again(directory: str, kills: int, seed: int) -> dict[str, Any
             session = answered(*child(partial(begin, directory)))
         log = f"{directory}.seen.{kill}"
         Path(log).unlink(missing_ok=True)
-        pid, reading = child(partial(work_for_ever, directory, session, seed * 10_000 + kill, log))
+        pid, reading = child(partial(work_forever, directory, session, seed * 10_000 + kill, log))
         while not lines_of(log):
             if os.waitpid(pid, os.WNOHANG) != (0, 0):
                 return {"kill": kill, "died": os.read(reading, 10_000).decode()}
@@ -251,10 +251,10 @@ def still_running(directory: str) -> list[str]:
 # --- two at once ---
 
 
-async def ask_beside(directory: str, session: str, who: int, times: int) -> dict[str, Any]:
+async def prompt_concurrently(directory: str, session: str, who: int, times: int) -> dict[str, Any]:
     """So many prompts, each sent again while the other one has the session."""
     random, refused = Random(who), 0
-    async with opened(directory, Answering(who)) as api:
+    async with opened(directory, MarkingModel(who)) as api:
         for number in range(times):
             said = PromptInput(parts=(TextInput(text=f"prompt {who}.{number}"),))
             while True:
@@ -267,8 +267,8 @@ async def ask_beside(directory: str, session: str, who: int, times: int) -> dict
     return {"refused": refused}
 
 
-async def what_came_of_it(directory: str, session: str) -> dict[str, Any]:
-    async with opened(directory, Answering(0)) as api:
+async def read_outcome(directory: str, session: str) -> dict[str, Any]:
+    async with opened(directory, MarkingModel(0)) as api:
         history = await api.list_messages(SessionID(session))
     said = [text_of(message) for message in history if isinstance(message.info, UserMessage)]
     asked, torn = None, []
@@ -288,7 +288,7 @@ async def what_came_of_it(directory: str, session: str) -> dict[str, Any]:
         "twice": len(said) - len(set(said)),
         "torn": torn,
         "unanswered": unanswered,
-        "open": left_open(history),
+        "open": list_unfinished(history),
     }
 
 
@@ -296,13 +296,14 @@ def text_of(message: MessageWithParts) -> str:
     return "".join(part.text for part in message.parts if isinstance(part, TextPart) and not part.synthetic)
 
 
-def ask_side_by_side(directory: str, prompts: int, processes: int) -> dict[str, Any]:
+def prompt_in_parallel(directory: str, prompts: int, processes: int) -> dict[str, Any]:
     session = answered(*child(partial(begin, directory)))
     asking = [
-        child(partial(ask_beside, directory, session, who, prompts // processes)) for who in range(processes)
+        child(partial(prompt_concurrently, directory, session, who, prompts // processes))
+        for who in range(processes)
     ]
     asked = [answered(*each) for each in asking]
-    found = answered(*child(partial(what_came_of_it, directory, session)))
+    found = answered(*child(partial(read_outcome, directory, session)))
     return {
         "asked": asked,
         "found": found,
@@ -313,5 +314,5 @@ def ask_side_by_side(directory: str, prompts: int, processes: int) -> dict[str, 
 
 if __name__ == "__main__":
     kind, place, *given = sys.argv[1:]
-    what = {"kill": kill_again_and_again, "beside": ask_side_by_side}[kind]
+    what = {"kill": kill_repeatedly, "beside": prompt_in_parallel}[kind]
     sys.stdout.write(json.dumps(what(place, *map(int, given))))

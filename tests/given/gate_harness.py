@@ -32,16 +32,16 @@ def rules(*said: str) -> Ruleset:
     return tuple(Rule(permission=one, pattern=two, action=three) for one, two, three in split)  # type: ignore[arg-type]
 
 
-class Post(Struct, frozen=True, kw_only=True):
+class GateHarness(Struct, frozen=True, kw_only=True):
     """A gate, and all that one may want to look at beside it."""
 
     gate: Gate
     questions: QuestionGate
-    books: GateStorage
+    storage: GateStorage
     clock: HandClock
-    told: list[Event]
+    events: list[Event]
     mint: Mint
-    heard: asyncio.Event
+    event_arrived: asyncio.Event
 
     def request(self, *patterns: str, **more: Any) -> PermissionRequest:
         usual: dict[str, Any] = {
@@ -57,45 +57,45 @@ class Post(Struct, frozen=True, kw_only=True):
     async def asked(self, count: int = 1) -> list[PermissionID]:
         """The ids of what has been asked, once so many have been."""
         while True:
-            found = [event.request.id for event in self.told if isinstance(event, PermissionAsked)]
+            found = [event.request.id for event in self.events if isinstance(event, PermissionAsked)]
             if len(found) >= count:
                 return found
-            self.heard.clear()
-            await self.heard.wait()
+            self.event_arrived.clear()
+            await self.event_arrived.wait()
 
 
-def open_post(
+def make_gate_harness(
     directory: str = "",
     *,
     clock: HandClock | None = None,
     project: ProjectID = PROJECT,
     seed: str = "",
     **terms: Any,
-) -> Post:
+) -> GateHarness:
     clock = clock or HandClock(NOW)
-    told: list[Event] = []
-    heard = asyncio.Event()
+    events: list[Event] = []
+    event_arrived = asyncio.Event()
 
     async def tell(event: Event) -> None:
-        told.append(event)
-        heard.set()
+        events.append(event)
+        event_arrived.set()
 
     mint = Mint(clock.now, Random(f"{directory} {project} {seed}").randbytes)
-    around = GateContext(clock=clock, mint=mint, project=project, tell=tell)
-    books = open_permission_records(directory, around)
+    context = GateContext(clock=clock, mint=mint, project=project, tell=tell)
+    storage = open_permission_records(directory, context)
     said = replace(AskPolicy(answered=True, person="ada", owner="here"), **terms)
-    return Post(
-        gate=Gate(books, around, said),
-        questions=QuestionGate(books.asked, around, said),
-        books=books,
+    return GateHarness(
+        gate=Gate(storage, context, said),
+        questions=QuestionGate(storage.asked, context, said),
+        storage=storage,
         clock=clock,
-        told=told,
+        events=events,
         mint=mint,
-        heard=heard,
+        event_arrived=event_arrived,
     )
 
 
-def standing(
+def make_caller(
     *limits: Ruleset,
     agent: str = "build",
     root: SessionID = SESSION,
@@ -108,7 +108,7 @@ def standing(
 
 
 @asynccontextmanager
-async def waiting(*asking: Awaitable[object]) -> AsyncIterator[list[asyncio.Task[object]]]:
+async def run_alongside(*asking: Awaitable[object]) -> AsyncIterator[list[asyncio.Task[object]]]:
     """Whoever asks, while the body answers them. At the end none may be left waiting."""
     tasks = [asyncio.ensure_future(each) for each in asking]
     try:

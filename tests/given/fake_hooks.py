@@ -11,7 +11,7 @@ Now = TypeVar("Now", bound=Changeable)
 Say = Callable[[Any, Any], Any]
 
 
-class HandHooks:
+class FakeHooks:
     """By the name of a hook, a function from what it is told and what there is to what there is to be, or to None."""
 
     def __init__(self, said: Mapping[str, Say]) -> None:

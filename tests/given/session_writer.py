@@ -27,7 +27,7 @@ START = 1_790_000_000_000
 LONG_AGO = 1_700_000_000
 
 
-class Written:
+class SessionWriter:
     """A tree in the making. Every file is old enough that its stamp can be relied on."""
 
     def __init__(self, root: Path) -> None:

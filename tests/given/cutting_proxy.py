@@ -10,7 +10,7 @@ PIECE = 4096
 STREAM = b"GET /event"
 
 
-class Road:
+class CuttingProxy:
     """Cuts so many connections: each stream of events after some hundred bytes, and every other answer, if it is long
     enough, before it is whole."""
 
@@ -40,10 +40,10 @@ class Road:
 
     async def _travel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there_reader, there = await asyncio.open_connection(self._to.hostname, self._to.port)
-        traveller = Traveller(self)
-        going = asyncio.ensure_future(traveller.there(reader, there))
+        connection = ProxyConnection(self)
+        going = asyncio.ensure_future(connection.there(reader, there))
         try:
-            await traveller.back(there_reader, writer)
+            await connection.back(there_reader, writer)
         except ConnectionError:
             pass  # the client has hung up
         finally:
@@ -68,11 +68,11 @@ class Road:
         return True
 
 
-class Traveller:
+class ProxyConnection:
     """One connection, with one request after the other."""
 
-    def __init__(self, road: Road) -> None:
-        self._road = road
+    def __init__(self, proxy: CuttingProxy) -> None:
+        self._road = proxy
         self._lasts: int | None = None
         self._stream = False
 
@@ -95,12 +95,12 @@ class Traveller:
 
 
 @asynccontextmanager
-async def open_road(url: str, *, cuts: int, seed: int = 1) -> AsyncIterator[Road]:
-    road = Road(url, cuts=cuts, seed=seed)
-    server = await asyncio.start_server(road.begin, "127.0.0.1", 0)
-    road.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+async def open_cutting_proxy(url: str, *, cuts: int, seed: int = 1) -> AsyncIterator[CuttingProxy]:
+    proxy = CuttingProxy(url, cuts=cuts, seed=seed)
+    server = await asyncio.start_server(proxy.begin, "127.0.0.1", 0)
+    proxy.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
-        yield road
+        yield proxy
     finally:
         server.close()
-        await road.close()
+        await proxy.close()

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from given.cast import Cast, Script
-from given.house import ALLOW, ECHO, NOW, open_house
+from given.engine import ALLOW, ECHO, NOW, open_engine
+from given.prompt_keyed_provider import PromptKeyedProvider, Script
 from weft.local.api import LocalApi
 from weft.model.agent import Agent
 from weft.model.ids import SessionID
@@ -32,27 +32,27 @@ NESTING = Agent(
 AGENTS = (GENERAL, EXPLORE, SECRET, NESTING)
 
 
-class Stage(Struct, frozen=True, kw_only=True):
+class SubtaskEngine(Struct, frozen=True, kw_only=True):
     api: LocalApi
-    cast: Cast
+    provider: PromptKeyedProvider
     clock: HandClock
 
 
 @asynccontextmanager
-async def open_stage(
+async def open_subtask_engine(
     scripts: Mapping[str, Script], *, tools: tuple[AnyTool, ...] = (ECHO,), **more: Any
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[SubtaskEngine]:
     clock = HandClock(NOW)
-    cast = Cast(scripts, clock)
+    provider = PromptKeyedProvider(scripts, clock)
     more.setdefault("agents", AGENTS)
     async with (
         asyncio.timeout(60),
-        open_house(clock=clock, provider=cast, tools=(INVALID, TASK, *tools), **more) as house,
+        open_engine(clock=clock, provider=provider, tools=(INVALID, TASK, *tools), **more) as engine,
     ):
-        yield Stage(api=house.api, cast=cast, clock=clock)
+        yield SubtaskEngine(api=engine.api, provider=provider, clock=clock)
 
 
-def handed(prompt: str, agent: str = "general", **more: Any) -> UseTool:
+def task_call(prompt: str, agent: str = "general", **more: Any) -> UseTool:
     given = {"description": f"Do {prompt}", "prompt": prompt, "subagent_type": agent, **more}
     return UseTool(tool="task", input=given)
 
@@ -61,8 +61,8 @@ def subtask(prompt: str, agent: str = "general", **more: Any) -> SubtaskInput:
     return SubtaskInput(prompt=prompt, description=f"Do {prompt}", agent=agent, **more)
 
 
-async def start(stage: Stage, **given: Any) -> SessionID:
-    return (await stage.api.create_session(SessionInput(**given))).id
+async def start(engine: SubtaskEngine, **given: Any) -> SessionID:
+    return (await engine.api.create_session(SessionInput(**given))).id
 
 
 def calls_in(messages: list[MessageWithParts]) -> list[ToolPart]:
@@ -73,12 +73,12 @@ def tasks_in(messages: list[MessageWithParts]) -> list[ToolPart]:
     return [part for part in calls_in(messages) if part.tool == "task"]
 
 
-async def tasks_of(stage: Stage, session: SessionID) -> list[ToolPart]:
-    return tasks_in(await stage.api.list_messages(session))
+async def tasks_of(engine: SubtaskEngine, session: SessionID) -> list[ToolPart]:
+    return tasks_in(await engine.api.list_messages(session))
 
 
-async def children_of(stage: Stage, session: SessionID) -> list[Session]:
-    return await stage.api.list_children(session)
+async def children_of(engine: SubtaskEngine, session: SessionID) -> list[Session]:
+    return await engine.api.list_children(session)
 
 
 def done(part: ToolPart) -> CompletedState:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from given.house import say
+from given.engine import say
 from weft.local.api import LocalApi
 from weft.local.open import OpenOptions, open_directory
 from weft.model.diff import FileFate
@@ -25,7 +25,7 @@ from weft.provider.contract import ModelRequest
 from weft.provider.registry import ServedModel
 
 MODEL = make_scripted_model("loom")
-PATCHING = make_scripted_model("gpt-loom")  # offered patches, as OpenAI's models are
+PATCHING_MODEL = make_scripted_model("gpt-loom")  # offered patches, as OpenAI's models are
 
 
 class Use(Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class Use(Struct, frozen=True, kw_only=True):
 
 
 Act = Callable[[], object]
-Deed = Use | Act
+Action = Use | Act
 
 
 def bash(command: str) -> Use:
@@ -55,12 +55,12 @@ def edits(path: Path | str, old: str, new: str) -> Use:
     return Use(tool="edit", input={"filePath": str(path), "oldString": old, "newString": new})
 
 
-class Puppet:
+class ActionProvider:
     """A model that does what it is told: one answer for each list of deeds. A function among them is what somebody
     else does while the model is thinking."""
 
     def __init__(self) -> None:
-        self.answers: list[Sequence[Deed]] = []
+        self.answers: list[Sequence[Action]] = []
         self._made = 0
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
@@ -84,10 +84,10 @@ class Puppet:
         pass
 
 
-class Loom:
+class UndoHarness:
     """The agent's and the person's way to the files in `root`."""
 
-    def __init__(self, root: Path, api: LocalApi, puppet: Puppet) -> None:
+    def __init__(self, root: Path, api: LocalApi, puppet: ActionProvider) -> None:
         self.root = root
         self.api = api
         self._puppet = puppet
@@ -97,7 +97,7 @@ class Loom:
         self.session = (await self.api.create_session(SessionInput(title="Weaving"))).id
         return self.session
 
-    async def works(self, *answers: Sequence[Deed]) -> MessageID:
+    async def works(self, *answers: Sequence[Action]) -> MessageID:
         """The agent is prompted, and answers so; gives the prompt. Then it says that it is done."""
         if not self.session:
             await self.begins()
@@ -107,7 +107,7 @@ class Loom:
         assert getattr(answer.info, "error", None) is None, answer
         return prompts[-1].id
 
-    async def does(self, *deeds: Deed) -> MessageID:
+    async def does(self, *deeds: Action) -> MessageID:
         """All in one answer."""
         return await self.works(deeds)
 
@@ -143,22 +143,22 @@ class Loom:
 
 
 @asynccontextmanager
-async def open_loom(
+async def open_undo_harness(
     root: Path,
     *,
     directory: Path | None = None,
     config: dict[str, Any] | None = None,
     store: str | None = None,
-) -> AsyncIterator[Loom]:
-    puppet, real = Puppet(), _made(root)
+) -> AsyncIterator[UndoHarness]:
+    puppet, real = ActionProvider(), _made(root)
     opening = OpenOptions(
         directory=str(directory or root),
         env={**os.environ, "OPENCODE_CONFIG_CONTENT": json.dumps({**CONFIG, **(config or {})})},
-        models=(ServedModel(MODEL, puppet), ServedModel(PATCHING, puppet)),
+        models=(ServedModel(MODEL, puppet), ServedModel(PATCHING_MODEL, puppet)),
         store=store,
     )
     async with open_directory(opening) as api:
-        yield Loom(real, api, puppet)
+        yield UndoHarness(real, api, puppet)
 
 
 def _made(root: Path) -> Path:

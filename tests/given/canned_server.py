@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 
-class Canned:
+class CannedServer:
     """`answers` by path; `stream` is what listeners hear. A `silent` one takes requests and says nothing."""
 
     def __init__(self) -> None:
@@ -62,8 +62,8 @@ class Canned:
 
 
 @asynccontextmanager
-async def open_canned() -> AsyncIterator[Canned]:
-    canned = Canned()
+async def open_canned_server() -> AsyncIterator[CannedServer]:
+    canned = CannedServer()
     server = await asyncio.start_server(canned.begin, "127.0.0.1", 0)
     canned.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from given.parcels import parcel
+from given.session_exports import parcel
 from weft.model.transfer import SessionExport
 from weft.model.wire import encode_pretty
 

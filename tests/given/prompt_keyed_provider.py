@@ -12,7 +12,7 @@ Moves = Sequence[AnyMove] | Callable[[ModelRequest], Sequence[AnyMove]]
 Script = Sequence[Moves]
 
 
-class Cast:
+class PromptKeyedProvider:
     """Whichever conversation asks first, each gets the answers that were written for it."""
 
     def __init__(self, scripts: Mapping[str, Script], clock: Clock) -> None:

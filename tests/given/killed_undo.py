@@ -1,4 +1,4 @@
-"""Work on files that is cut short, through the whole of weft: `python doomed_loom.py ROOT HOW [SESSION PROMPT]`.
+"""Work on files that is cut short, through the whole of weft: `python killed_undo.py ROOT HOW [SESSION PROMPT]`.
 
 `tool`, `command` and `child` die while a call changes files, `before` and `after` a taking back is stored; `slow` takes back and
 lives, if it is let.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from given.loom import Loom, Use, bash, open_loom, writes
+from given.undo_harness import UndoHarness, Use, bash, open_undo_harness, writes
 from weft.bus import Bus
 from weft.journal import Journal
 from weft.model.ids import MessageID, SessionID
@@ -26,7 +26,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class DoomedJournal(Journal):
+class KillingJournal(Journal):
     """Dies when a session is changed: before that is stored, or right after."""
 
     def __init__(self, store: Store, *, before: bool) -> None:
@@ -40,38 +40,38 @@ class DoomedJournal(Journal):
         return await super().edit(session, editor)
 
 
-async def work(loom: Loom, how: str) -> None:
-    await loom.begins()
-    print(loom.session, flush=True)
-    await loom.does(bash("echo first > first.txt"))
+async def work(harness: UndoHarness, how: str) -> None:
+    await harness.begins()
+    print(harness.session, flush=True)
+    await harness.does(bash("echo first > first.txt"))
     ending = f"kill -9 {os.getpid()}"
     if how == "child":
         task = {"description": "Weave on", "prompt": "Go.", "subagent_type": "general"}
-        await loom.works([Use(tool="task", input=task)], [bash(f"echo child > a.txt; {ending}")])
+        await harness.works([Use(tool="task", input=task)], [bash(f"echo child > a.txt; {ending}")])
     if how == "command":
-        await loom.does(bash(f"echo agent > a.txt; {ending}"))
+        await harness.does(bash(f"echo agent > a.txt; {ending}"))
     else:
         written = "until [ -e new.txt ]; do sleep 0.01; done"
-        await loom.does(
-            writes(loom.root / "new.txt", "agent\n"), bash(f"{written}; echo more > b.txt; {ending}")
+        await harness.does(
+            writes(harness.root / "new.txt", "agent\n"), bash(f"{written}; echo more > b.txt; {ending}")
         )
 
 
-async def take_back(loom: Loom, how: str) -> None:
-    undoer = loom.api.runtime.undoer
+async def take_back(harness: UndoHarness, how: str) -> None:
+    undoer = harness.api.runtime.undoer
     if how != "slow":
-        undoer = replace(undoer, journal=DoomedJournal(undoer.store, before=how == "before"))
-    session, to = await loom.api.get_session(loom.session), MessageID(sys.argv[4])
-    await revert(undoer, session, await loom.history(), (to, None))
+        undoer = replace(undoer, journal=KillingJournal(undoer.store, before=how == "before"))
+    session, to = await harness.api.get_session(harness.session), MessageID(sys.argv[4])
+    await revert(undoer, session, await harness.history(), (to, None))
 
 
 async def main(root: Path, how: str) -> None:
-    async with open_loom(root) as loom:
+    async with open_undo_harness(root) as harness:
         if how in ("tool", "command", "child"):
-            await work(loom, how)
+            await work(harness, how)
         else:
-            loom.session = SessionID(sys.argv[3])
-            await take_back(loom, how)
+            harness.session = SessionID(sys.argv[3])
+            await take_back(harness, how)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A run to be killed: `python doomed_run.py DIRECTORY SESSION|- SCRIPT` says what happens, a line each, on stdout."""
+"""A run to be killed: `python killed_run.py DIRECTORY SESSION|- SCRIPT` says what happens, a line each, on stdout."""
 
 import asyncio
 import os

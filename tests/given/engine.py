@@ -51,14 +51,14 @@ async def echo(wanted: EchoInput, ctx: ToolContext) -> ToolResult:
 ECHO: AnyTool = Tool(name="echo", about="Say it back.", takes=EchoInput, run=echo)
 
 
-class House(Struct, frozen=True, kw_only=True):
+class Engine(Struct, frozen=True, kw_only=True):
     api: LocalApi
     store: Store
     provider: ScriptedProvider
 
 
 @asynccontextmanager
-async def open_house(
+async def open_engine(
     *script: Sequence[AnyMove],
     store: Store | None = None,
     clock: Clock | None = None,
@@ -74,8 +74,8 @@ async def open_house(
     auto: bool = True,
     quick: bool = False,
     **settings: Any,
-) -> AsyncIterator[House]:
-    clock = clock or (QuickClock(NOW) if quick else HandClock(NOW))
+) -> AsyncIterator[Engine]:
+    clock = clock or (InstantClock(NOW) if quick else HandClock(NOW))
     store = store or MemoryStore()
     scripted = ScriptedProvider(script, clock)
     home = os.environ["HOME"]
@@ -98,10 +98,10 @@ async def open_house(
     )
     seams = Seams(clock=clock, random=Random(seed).randbytes)
     async with open_local_api(place, store, models, made, seams) as api:
-        yield House(api=api, store=store, provider=scripted)
+        yield Engine(api=api, store=store, provider=scripted)
 
 
-class QuickClock(HandClock):
+class InstantClock(HandClock):
     """A clock that is always there already."""
 
     async def sleep(self, seconds: float) -> None:

@@ -18,7 +18,7 @@ from weft.snapshot.tracker import SnapshotSite
 
 SESSION = SessionID("ses_loom")
 OTHER = SessionID("ses_shuttle")
-SMALL = SnapshotLimits(max_file_bytes=1000)
+SMALL_LIMITS = SnapshotLimits(max_file_bytes=1000)
 
 AUTHOR = {
     "GIT_AUTHOR_NAME": "Ada",
@@ -45,12 +45,12 @@ def run_shell(command: str, where: Path) -> None:
     subprocess.run(["sh", "-c", command], cwd=where, check=True, env=os.environ | AUTHOR)
 
 
-def site(tmp_path: Path) -> SnapshotSite:
+def snapshot_site(tmp_path: Path) -> SnapshotSite:
     root = tmp_path / "loom"
     return SnapshotSite(root=str(root), project=ProjectID("prj"), base=str(tmp_path / "data" / "snapshot"))
 
 
-class Desk:
+class SnapshotHarness:
     """The agent's hands on one directory, and what is known of it."""
 
     def __init__(self, root: Path, snapshots: Snapshots, session: SessionID = SESSION) -> None:
@@ -59,9 +59,9 @@ class Desk:
         self.session = session
         self.patches: list[Patch] = []
 
-    def sits(self, session: SessionID) -> "Desk":
+    def sits(self, session: SessionID) -> "SnapshotHarness":
         """The same directory, another session."""
-        return Desk(self.root, self.snapshots, session)
+        return SnapshotHarness(self.root, self.snapshots, session)
 
     async def writes(self, name: str, text: str | bytes) -> None:
         """By a tool that says which file."""
@@ -112,10 +112,12 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(tmp_path: Path, limits: SnapshotLimits = SMALL) -> AsyncIterator[Desk]:
+async def open_snapshot_harness(
+    tmp_path: Path, limits: SnapshotLimits = SMALL_LIMITS
+) -> AsyncIterator[SnapshotHarness]:
     (tmp_path / "loom").mkdir(exist_ok=True)
-    async with open_snapshots(site(tmp_path), os.environ, limits) as snapshots:
-        yield Desk((tmp_path / "loom").resolve(), snapshots)
+    async with open_snapshots(snapshot_site(tmp_path), os.environ, limits) as snapshots:
+        yield SnapshotHarness((tmp_path / "loom").resolve(), snapshots)
 
 
 def write(path: Path, text: str | bytes) -> None:
@@ -123,7 +125,7 @@ def write(path: Path, text: str | bytes) -> None:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
-def as_repository(root: Path) -> Path:
+def init_repository(root: Path) -> Path:
     """With all that is in it committed."""
     root.mkdir(exist_ok=True)
     git(root, "init", "-q", "-b", "main")
@@ -132,7 +134,7 @@ def as_repository(root: Path) -> Path:
     return root
 
 
-def files_below(root: Path, *, without: str = ".git") -> dict[bytes, tuple[str, bytes]]:
+def read_tree(root: Path, *, without: str = ".git") -> dict[bytes, tuple[str, bytes]]:
     """Everything that is there: kind and permissions, and content."""
     found: dict[bytes, tuple[str, bytes]] = {}
     top = os.fsencode(root)
@@ -164,7 +166,7 @@ def fingerprint(directory: Path) -> dict[str, tuple[int, int, str]]:
     return found
 
 
-def forget_objects(tmp_path: Path) -> None:
+def delete_objects(tmp_path: Path) -> None:
     """Lose every object there is."""
     for objects in (tmp_path / "data").rglob("objects"):
         shutil.rmtree(objects)

@@ -108,7 +108,7 @@ async def everything(store: Store) -> list[Any]:
     ]
 
 
-async def write_for_ever(root: str, seed: int, first: int, acknowledged: str) -> None:
+async def write_forever(root: str, seed: int, first: int, acknowledged: str) -> None:
     store, log = FileStore(root), os.open(acknowledged, os.O_WRONLY | os.O_APPEND)
     for number in count(first):
         await store.apply(*batch(seed, number))
@@ -134,12 +134,12 @@ async def check(root: str, seed: int, last: int, *, anew: bool) -> dict[str, Any
     return {"state": state, "left": left, "kept": found == await everything(store), "noted": noted}
 
 
-def kill_again_and_again(root: str, seed: int, kills: int) -> dict[str, Any]:
+def kill_repeatedly(root: str, seed: int, kills: int) -> dict[str, Any]:
     random, last, noted, states = Random(seed), -1, 0, {"before": 0, "after": 0}
     acknowledged = f"{os.path.dirname(root)}/acknowledged"
     for kill in range(kills):
         open(acknowledged, "wb").close()
-        pid, reading = child(partial(write_for_ever, root, seed, last + 1, acknowledged))
+        pid, reading = child(partial(write_forever, root, seed, last + 1, acknowledged))
         while last_acknowledged(acknowledged, last) == last:  # until it writes
             if os.waitpid(pid, os.WNOHANG) != (0, 0):
                 return {"kill": kill, "died": os.read(reading, 10_000).decode()}
@@ -170,7 +170,7 @@ def last_acknowledged(path: str, known: int) -> int:
 # --- beside one another ---
 
 
-async def write_beside(root: str, who: int, times: int) -> int:
+async def write_concurrently(root: str, who: int, times: int) -> int:
     """Write to a session of one's own and to the one that all write to."""
     store = FileStore(root)
     own = session(f"ses_own{who}")
@@ -181,16 +181,16 @@ async def write_beside(root: str, who: int, times: int) -> int:
             info = answer(id, of=owner, created=number)
             halves = [PartUpdated(part=text(f"prt_{half}", "x" * 50, of=id, session=owner)) for half in "ab"]
             await store.apply(MessageUpdated(info=info), *halves)
-            await store.edit(owner, one_more)
+            await store.edit(owner, touch_session)
         await store.keep(("counts", f"of{who}"), number)
     return times
 
 
-def one_more(known: Session) -> Session:
+def touch_session(known: Session) -> Session:
     return replace(known, time=replace(known.time, updated=known.time.updated + 1))
 
 
-async def read_beside(root: str, stop: str) -> dict[str, int]:
+async def read_concurrently(root: str, stop: str) -> dict[str, int]:
     """Read until told to stop; count what should never be seen."""
     store, reads, halves, fewer, seen = FileStore(root), 0, 0, 0, 0
     while not await asyncio.to_thread(os.path.exists, stop):
@@ -202,7 +202,7 @@ async def read_beside(root: str, stop: str) -> dict[str, int]:
     return {"halves": halves, "fewer": fewer, "read_something": reads > 0}
 
 
-async def what_came_of_it(root: str, writers: int) -> dict[str, Any]:
+async def read_outcome(root: str, writers: int) -> dict[str, Any]:
     store = FileStore(root)
     own = [SessionID(f"ses_own{who}") for who in range(writers)]
     counts = [await store.kept(("counts", f"of{who}")) for who in range(writers)]
@@ -215,21 +215,21 @@ async def what_came_of_it(root: str, writers: int) -> dict[str, Any]:
     }
 
 
-def write_side_by_side(root: str, writers: int, times: int) -> dict[str, Any]:
+def write_in_parallel(root: str, writers: int, times: int) -> dict[str, Any]:
     stop = f"{os.path.dirname(root)}/stop"
     answered(*child(partial(FileStore(root).apply, SessionCreated(info=session()))))
-    reading = [child(partial(read_beside, root, stop)) for _ in range(2)]
-    writing = [child(partial(write_beside, root, who, times)) for who in range(writers)]
+    reading = [child(partial(read_concurrently, root, stop)) for _ in range(2)]
+    writing = [child(partial(write_concurrently, root, who, times)) for who in range(writers)]
     wrote = [answered(*each) for each in writing]
     open(stop, "wb").close()
     return {
         "wrote": wrote,
         "read": [answered(*each) for each in reading],
-        "found": answered(*child(partial(what_came_of_it, root, writers))),
+        "found": answered(*child(partial(read_outcome, root, writers))),
     }
 
 
 if __name__ == "__main__":
     kind, root, *given = sys.argv[1:]
-    what = {"kill": kill_again_and_again, "beside": write_side_by_side}[kind]
+    what = {"kill": kill_repeatedly, "beside": write_in_parallel}[kind]
     sys.stdout.write(json.dumps(what(root, *map(int, given))))

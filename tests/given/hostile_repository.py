@@ -9,7 +9,7 @@ from typing import Any
 SECRET = "hunter2-the-persons-own"
 
 
-class Hostile:
+class HostileRepository:
     """`root` is the clone, `marks` where a mark appears for everything that ran; `evil` is where it wants keys sent."""
 
     def __init__(self, directory: Path, home: Path, *, evil: str) -> None:

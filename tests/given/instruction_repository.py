@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from given.house import PLACE
+from given.engine import PLACE
 from weft.config.instructions import InstructionSources, read_instructions
 from weft.config.sources import ConfigScope
 from weft.host.paths import paths_from

@@ -15,7 +15,7 @@ WEFT = str(Path(sys.executable).with_name("weft"))
 DEMO = {"providerID": "scripted", "modelID": "demo"}
 
 
-class Running:
+class ServeProcess:
     """A server that runs, what it printed, and a client for it."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -35,9 +35,9 @@ class Running:
 
     def _find_url(self) -> str:
         for _ in range(6000):
-            serving = next((line for line in self.noted if '"serving"' in line), None)
-            if serving:  # told to programs, as a line of the log
-                return str(json.loads(serving)["url"])
+            start_serve = next((line for line in self.noted if '"serving"' in line), None)
+            if start_serve:  # told to programs, as a line of the log
+                return str(json.loads(start_serve)["url"])
             found = re.search(r"http://\S+", " ".join(self.printed))
             if found and "" in self.printed[2:]:
                 return found[0]
@@ -61,7 +61,9 @@ class Running:
 
 
 @contextmanager
-def serving(project: Path, *arguments: str, under: Sequence[str] = (), **env: str) -> Iterator[Running]:
+def start_serve(
+    project: Path, *arguments: str, under: Sequence[str] = (), **env: str
+) -> Iterator[ServeProcess]:
     """`under` is a command that the server is started by, its own command line being the rest of it."""
     process = subprocess.Popen(
         [*under, WEFT, "serve", "--port", "0", *arguments],
@@ -73,7 +75,7 @@ def serving(project: Path, *arguments: str, under: Sequence[str] = (), **env: st
         text=True,
     )
     try:
-        yield Running(process)
+        yield ServeProcess(process)
     finally:
         if process.poll() is None:
             process.kill()

@@ -17,7 +17,7 @@ def files(root: Path) -> set[str]:
     return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
 
 
-def shelved(root: Path) -> set[str]:
+def list_documents(root: Path) -> set[str]:
     """What lies in OpenCode's places."""
     return {name for name in files(root) if not name.startswith(".weft/")}
 

@@ -16,7 +16,7 @@ ODD_NAMES = st.text(min_size=1, max_size=30) | st.sampled_from(["..", "%2e%2e", 
 DEEPEST = 4
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class GeneratedRequest(Struct, frozen=True, kw_only=True):
     """One request; `names` are for the places in its path."""
 
     method: str
@@ -95,7 +95,9 @@ def operations(document: Schema, leave_out: set[str]) -> list[tuple[str, str, Sc
 
 
 @st.composite
-def requests(draw: st.DrawFn, document: Schema, leave_out: set[str], real: dict[str, list[str]]) -> Asked:
+def requests(
+    draw: st.DrawFn, document: Schema, leave_out: set[str], real: dict[str, list[str]]
+) -> GeneratedRequest:
     """A request to any operation; a name in its path is one of the `real` ones, one that could be, or nonsense."""
     method, path, operation = draw(st.sampled_from(operations(document, leave_out)))
     components = document["components"]["schemas"]
@@ -112,4 +114,4 @@ def requests(draw: st.DrawFn, document: Schema, leave_out: set[str], real: dict[
     if has_body:
         described = operation["requestBody"]["content"]["application/json"]["schema"]
         body = draw(values(described, components) | values(described, components) | ANYTHING)
-    return Asked(method=method, path=path, names=names, query=query, body=body, has_body=has_body)
+    return GeneratedRequest(method=method, path=path, names=names, query=query, body=body, has_body=has_body)

@@ -1,4 +1,4 @@
-"""Work on files to be cut short: `python doomed_undo.py TMP restore|tool|command|both|look|beside [N]` dies by itself.
+"""Work on files to be cut short: `python killed_snapshot.py TMP restore|tool|command|both|look|beside [N]` dies by itself.
 
 `beside` lives: it watches and takes, N times, next to others that do the same.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from given.undoing import SESSION, SMALL, open_desk, site, write
+from given.snapshot_harness import SESSION, SMALL_LIMITS, open_snapshot_harness, snapshot_site, write
 from weft.host.files import Stamp
 from weft.model.ids import SessionID
 from weft.snapshot.contract import RestorePlan
@@ -56,35 +56,35 @@ class Doomed(SafeDirectory):
 def restore(tmp: Path, at: int) -> None:
     """Prints `done` if death did not come."""
     plan = msgspec.json.decode((tmp / "plan.json").read_bytes(), type=RestorePlan)
-    works = FileTracker(site(tmp), os.environ, SMALL, "doomed")
-    doomed = Restorer(works.place, Doomed(works.place.root, at), works.objects, SMALL.max_file_bytes)
+    works = FileTracker(snapshot_site(tmp), os.environ, SMALL_LIMITS, "doomed")
+    doomed = Restorer(works.place, Doomed(works.place.root, at), works.objects, SMALL_LIMITS.max_file_bytes)
     with doomed.restoring(plan):
         pass
     print("done", flush=True)
 
 
 async def work(tmp: Path, what: str, times: int) -> None:
-    async with open_desk(tmp) as desk:
+    async with open_snapshot_harness(tmp) as harness:
         if what == "look":
-            desk.snapshots.begin()
+            harness.snapshots.begin()
             await asyncio.sleep(times / 1000)
             die()
         if what == "beside":
-            own = desk.sits(SessionID(f"ses_{os.getpid()}"))
+            own = harness.sits(SessionID(f"ses_{os.getpid()}"))
             for number in range(times):
                 await own.writes(f"{os.getpid()}.txt", str(number))
-                await own.runs(lambda: write(desk.root / f"{os.getpid()}-c.txt", os.urandom(8)))
+                await own.runs(lambda: write(harness.root / f"{os.getpid()}-c.txt", os.urandom(8)))
                 await own.ends_its_step()
             print(len(own.patches), flush=True)
             return
         if what in ("tool", "both"):
-            async with desk.snapshots.watch(SESSION, [str(desk.root / "by-tool.txt")]):
-                write(desk.root / "by-tool.txt", "tool")
+            async with harness.snapshots.watch(SESSION, [str(harness.root / "by-tool.txt")]):
+                write(harness.root / "by-tool.txt", "tool")
                 if what == "tool":
                     die()
-        async with desk.snapshots.watch(SESSION):
-            write(desk.root / "by-command.txt", "command")
-            (desk.root / "a.txt").unlink()
+        async with harness.snapshots.watch(SESSION):
+            write(harness.root / "by-command.txt", "command")
+            (harness.root / "a.txt").unlink()
             die()
 
 
