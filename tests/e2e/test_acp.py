@@ -51,8 +51,8 @@ async def test_a_whole_session_new_prompted_cancelled_and_loaded_in_another_proc
     editor = Editor()
     async with running(project, editor) as agent:
         session = (await agent.new_session(cwd=str(project), mcp_servers=[])).session_id
-        assert (await editor.say(session, "let it greet a name")).stop_reason == "end_turn"
-        [(_, asked, _)] = editor.asked
+        assert (await editor.prompt(session, "let it greet a name")).stop_reason == "end_turn"
+        [(_, asked, _)] = editor.permission_requests
         [wished] = asked.content
         assert 'print(f"Hello, {name}!")' in wished.new_text
         [diff] = editor.call("edit")["content"]
@@ -67,8 +67,8 @@ async def test_a_whole_session_new_prompted_cancelled_and_loaded_in_another_proc
         assert (again.words(), again.calls()) == (editor.words(), editor.calls())
         (project / "greet.py").write_text(GREETING)
         other = (await agent.new_session(cwd=str(project), mcp_servers=[])).session_id
-        prompting = asyncio.ensure_future(again.say(other, "let it greet a name"))
-        await again.waiting.wait()
+        prompting = asyncio.ensure_future(again.prompt(other, "let it greet a name"))
+        await again.permission_asked.wait()
         await agent.cancel(session_id=other)
         assert (await prompting).stop_reason == "cancelled"
         assert (project / "greet.py").read_text() == GREETING

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.session_stress import BELOW, SOURCE, plant
+from given.session_stress import CHILD, SOURCE, create_sessions
 from weft.model.diff import FileDiff
 from weft.model.event import SessionCreated, SessionDiffed, SessionUpdated, TodoUpdated
 from weft.model.session import Todo
@@ -35,7 +35,7 @@ class Shell:
 
     async def _plant(self) -> None:
         async with open_store(f"file:{self.storage}") as store:
-            await plant(store, MESSAGES)
+            await create_sessions(store, MESSAGES)
             await store.edit(SOURCE, lambda it: replace(it, title="Mend the loom"))
             other = session(OTHER, project="global", created=NOW + 9, title="Weave")
             diff = FileDiff(file="loom.py", additions=2, deletions=1)
@@ -77,7 +77,7 @@ def shell(tmp_path: Path) -> Shell:
 
 def test_a_list_is_narrowed_by_what_is_asked(shell: Shell) -> None:
     assert shell.listed() == [OTHER, SOURCE]
-    assert sorted(shell.listed("--children")) == sorted([OTHER, SOURCE, BELOW])
+    assert sorted(shell.listed("--children")) == sorted([OTHER, SOURCE, CHILD])
     assert shell.listed("--search", "LOOM") == [SOURCE]
     shell.said("pin", SOURCE)
     assert shell.listed() == [SOURCE, OTHER]
@@ -106,7 +106,7 @@ def test_what_is_meant_must_be_one_session(shell: Shell) -> None:
     ambiguous = shell.run("rename", "1e10b972b", "x")
     assert ambiguous.returncode == 2
     assert SOURCE in ambiguous.stderr
-    assert BELOW in ambiguous.stderr
+    assert CHILD in ambiguous.stderr
     close = shell.run("todo", SOURCE[:-1] + "X")
     assert (close.returncode, "did you mean" in close.stderr) == (2, True)
     for hostile in ("", "../../etc/passwd", "ses_\u202e", "x" * 5000):
@@ -133,8 +133,8 @@ def test_a_fork_has_what_came_before_a_message(shell: Shell) -> None:
 def test_a_tree_a_diff_and_todos_are_shown(shell: Shell) -> None:
     drawn = shell.said("tree", SOURCE).splitlines()
     assert drawn[0].startswith(SOURCE)
-    assert drawn[1].startswith(f"└── {BELOW}")
-    assert [child["session"]["id"] for child in shell.json("tree", SOURCE)["children"]] == [BELOW]
+    assert drawn[1].startswith(f"└── {CHILD}")
+    assert [child["session"]["id"] for child in shell.json("tree", SOURCE)["children"]] == [CHILD]
     assert "loom.py" in shell.said("diff", SOURCE)
     assert shell.json("diff", SOURCE)[0]["additions"] == 2
     assert shell.said("todo", SOURCE) == "[>] oil it\n"
@@ -152,16 +152,16 @@ def test_nothing_is_removed_unless_somebody_says_so(shell: Shell) -> None:
 
 def test_what_is_removed_comes_back_byte_for_byte(shell: Shell) -> None:
     before = documents(shell.storage)
-    assert [each["id"] for each in shell.json("rm", SOURCE, "--yes")] == [BELOW, SOURCE]
+    assert [each["id"] for each in shell.json("rm", SOURCE, "--yes")] == [CHILD, SOURCE]
     assert shell.listed("--children") == [OTHER]
     assert [each["sessions"][0]["id"] for each in shell.json("trash")] == [SOURCE]
     assert SOURCE in shell.said("trash")
-    assert [each["id"] for each in shell.json("restore", SOURCE[:20])] == [SOURCE, BELOW]
+    assert [each["id"] for each in shell.json("restore", SOURCE[:20])] == [SOURCE, CHILD]
     assert documents(shell.storage) == before
     assert shell.run("restore", SOURCE).returncode == 2
     shell.said("rm", SOURCE, "--yes", "--no-trash")
     assert shell.json("trash") == []
-    assert [name for name in documents(shell.storage) if SOURCE in name or BELOW in name] == []
+    assert [name for name in documents(shell.storage) if SOURCE in name or CHILD in name] == []
 
 
 def test_a_broken_configuration_does_not_keep_anybody_from_tidying_up(shell: Shell) -> None:

@@ -42,7 +42,7 @@ def elsewhere() -> Iterator[Web]:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ProjectServer]:
     with serve_project(
-        tmp_path, SCRIPT, door=AccessPolicy(password="pw", open_to_all="/s/"), pages=PAGES
+        tmp_path, SCRIPT, access=AccessPolicy(password="pw", open_to_all="/s/"), pages=PAGES
     ) as server:
         server.client.auth = ("opencode", "pw")
         yield server
@@ -87,7 +87,7 @@ def acted(tab: Tab, elsewhere: Web) -> dict[str, Any]:
         "links": tab.evaluate(
             "[...document.links].map(each => each.protocol).filter(it => !/^https?:$/.test(it))"
         ),
-        "complaints": tab.complaints(),
+        "complaints": tab.problems(),
     }
     return {what: it for what, it in found.items() if it}
 
@@ -169,13 +169,13 @@ def test_an_open_page_follows_its_session_and_says_when_it_was_taken_back(
         server.send("PATCH", f"/session/{session}", {"title": "weft & <b>warp</b>"})
         tab.wait_for("document.title == 'weft & <b>warp</b>'")
         assert tab.evaluate("document.querySelector('h1').textContent") == "weft & <b>warp</b>"
-        assert (tab.evaluate("here"), tab.complaints()) == (1, [])
+        assert (tab.evaluate("here"), tab.problems()) == (1, [])
         server.send("DELETE", f"/session/{session}/share")
         tab.wait_for(GONE)
         assert "words" not in tab.text()
         tab.go(page)
         documents = [
-            it["response"] for it in tab.told("Network.responseReceived") if it["type"] == "Document"
+            it["response"] for it in tab.events("Network.responseReceived") if it["type"] == "Document"
         ]
         assert [answer["status"] for answer in documents] == [200, 404, 404]
         assert {request.removeprefix(page) for request in tab.requests()} == {"", "/live"}
@@ -184,7 +184,7 @@ def test_an_open_page_follows_its_session_and_says_when_it_was_taken_back(
 def test_what_happened_before_the_page_began_to_listen_is_shown(
     browser: Browser, server: ProjectServer, session: str, page: str
 ) -> None:
-    with browser.open("about:blank") as tab, tab.holding("*/live") as held:
+    with browser.open("about:blank") as tab, tab.pause_requests("*/live") as held:
         tab.go(page)
         stream = held()
         server.post(f"/session/{session}/message", prompt("second words"))
@@ -195,7 +195,7 @@ def test_what_happened_before_the_page_began_to_listen_is_shown(
 def test_a_page_that_was_taken_back_before_it_began_to_listen_says_so(
     browser: Browser, server: ProjectServer, session: str, page: str
 ) -> None:
-    with browser.open("about:blank") as tab, tab.holding("*/live") as held:
+    with browser.open("about:blank") as tab, tab.pause_requests("*/live") as held:
         tab.go(page)
         stream = held()
         server.send("DELETE", f"/session/{session}/share")
@@ -207,13 +207,13 @@ def test_a_page_that_is_told_to_wait_stays_and_asks_again(
     browser: Browser, server: ProjectServer, session: str, page: str
 ) -> None:
     with browser.open("about:blank") as tab:
-        tab.hurry()
+        tab.speed_up_timers()
         tab.go(page)
         tab.evaluate("here = 1")
         tab.wait_for(
             "performance.getEntriesByName(location.href, 'resource').length"
         )  # its first look is over
-        with tab.holding(page) as held:
+        with tab.pause_requests(page) as held:
             server.post(f"/session/{session}/message", prompt("second words"))
             for _ in range(3):  # more often than anything is told of one prompt
                 tab.call("Fetch.fulfillRequest", requestId=held(), responseCode=429)
@@ -225,8 +225,8 @@ def test_a_page_that_is_told_to_wait_stays_and_asks_again(
 def test_a_page_that_may_not_listen_yet_tries_again(
     browser: Browser, server: ProjectServer, session: str, page: str
 ) -> None:
-    with browser.open("about:blank") as tab, tab.holding("*/live") as held:
-        tab.hurry()
+    with browser.open("about:blank") as tab, tab.pause_requests("*/live") as held:
+        tab.speed_up_timers()
         tab.go(page)
         tab.call("Fetch.fulfillRequest", requestId=held(), responseCode=429)
         tab.call("Fetch.continueRequest", requestId=held())

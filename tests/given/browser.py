@@ -64,8 +64,8 @@ def open_browser(directory: Path) -> Iterator["Browser"]:
     with TemporaryDirectory(prefix="weft-browser-", ignore_cleanup_errors=True) as scratch:
         env = {"PATH": os.environ["PATH"], "HOME": str(directory), "TMPDIR": scratch, "LANG": "C.UTF-8"}
         command = [found, *FLAGS, f"--user-data-dir={directory / 'profile'}", "about:blank"]
-        with _running(command, env) as address, Wire(address) as wire:
-            yield Browser(wire)
+        with _running(command, env) as address, DevTools(address) as devtools:
+            yield Browser(devtools)
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def _listen(process: subprocess.Popen[str], told: SimpleQueue[str]) -> None:
     told.put("")
 
 
-class Wire:
+class DevTools:
     """The DevTools protocol: commands with their answers, and what is told in between."""
 
     def __init__(self, address: str) -> None:
@@ -109,7 +109,7 @@ class Wire:
         self._half = ""
         self._count = 0
         self._answers: dict[int, dict[str, Any]] = {}
-        self.told: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        self.events: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         self._accepted = False
         self._until(lambda: self._accepted)
 
@@ -159,48 +159,48 @@ class Wire:
         if "id" in said:
             self._answers[said["id"]] = said
         else:
-            about = self.told.setdefault(said.get("sessionId", ""), [])
+            about = self.events.setdefault(said.get("sessionId", ""), [])
             about.append((said["method"], said.get("params", {})))
 
 
 class Browser:
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, devtools: DevTools) -> None:
+        self._devtools = devtools
 
     @contextmanager
     def open(self, url: str) -> Iterator["Tab"]:
         """A tab of its own, which shares nothing with any other."""
-        context = self._wire.call("Target.createBrowserContext")["browserContextId"]
-        target = self._wire.call("Target.createTarget", url="about:blank", browserContextId=context)
-        attached = self._wire.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
-        tab = Tab(self._wire, attached["sessionId"])
+        context = self._devtools.call("Target.createBrowserContext")["browserContextId"]
+        target = self._devtools.call("Target.createTarget", url="about:blank", browserContextId=context)
+        attached = self._devtools.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+        tab = Tab(self._devtools, attached["sessionId"])
         try:
             tab.go(url)
             yield tab
         finally:
-            self._wire.call("Target.disposeBrowserContext", browserContextId=context)
+            self._devtools.call("Target.disposeBrowserContext", browserContextId=context)
 
 
 class Tab:
     """One page that is looked at."""
 
-    def __init__(self, wire: Wire, session: str) -> None:
-        self._wire = wire
+    def __init__(self, devtools: DevTools, session: str) -> None:
+        self._devtools = devtools
         self._session = session
         for domain in ("Page", "Runtime", "Network", "Log", "Audits"):
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        return self._wire.call(method, self._session, **params)
+        return self._devtools.call(method, self._session, **params)
 
     def go(self, url: str) -> None:
         """Open an address, and wait until all of the page is there."""
-        loaded = len(self.told("Page.loadEventFired"))
+        loaded = len(self.events("Page.loadEventFired"))
         failed = self.call("Page.navigate", url=url).get("errorText")
         assert not failed, f"{url}: {failed}"
-        self.wait(lambda: len(self.told("Page.loadEventFired")) > loaded, f"{url} never loaded")
+        self.wait(lambda: len(self.events("Page.loadEventFired")) > loaded, f"{url} never loaded")
 
-    def hurry(self) -> None:
+    def speed_up_timers(self) -> None:
         """From the next page on, what a page does after a while it does in a fiftieth of it."""
         quick = "{const wait = setTimeout; window.setTimeout = (what, ms) => wait(what, ms / 50)}"
         self.call("Page.addScriptToEvaluateOnNewDocument", source=quick)
@@ -224,15 +224,17 @@ class Tab:
         self.wait(holds, f"never true: {expression}")
 
     @contextmanager
-    def holding(self, pattern: str) -> Iterator[Callable[[], str]]:
+    def pause_requests(self, pattern: str) -> Iterator[Callable[[], str]]:
         """Requests that match are held up; each call gives the next of them, to be let through or answered."""
-        held = iter(range(len(self.told("Fetch.requestPaused")), 1 << 30))
+        held = iter(range(len(self.events("Fetch.requestPaused")), 1 << 30))
         self.call("Fetch.enable", patterns=[{"urlPattern": pattern}])
 
         def take() -> str:
             number = next(held)
-            self.wait(lambda: len(self.told("Fetch.requestPaused")) > number, f"nothing asked for {pattern}")
-            id: str = self.told("Fetch.requestPaused")[number]["requestId"]
+            self.wait(
+                lambda: len(self.events("Fetch.requestPaused")) > number, f"nothing asked for {pattern}"
+            )
+            id: str = self.events("Fetch.requestPaused")[number]["requestId"]
             return id
 
         yield take
@@ -243,27 +245,28 @@ class Tab:
         said: str = self.evaluate("document.body.textContent")
         return said
 
-    def told(self, method: str) -> list[dict[str, Any]]:
+    def events(self, method: str) -> list[dict[str, Any]]:
         """What the browser told of one kind since the tab was opened."""
-        return [params for kind, params in self._wire.told.get(self._session, []) if kind == method]
+        return [params for kind, params in self._devtools.events.get(self._session, []) if kind == method]
 
     def requests(self) -> list[str]:
         """All that was asked for, but for what stands in the page itself."""
-        sent = [each["request"]["url"] for each in self.told("Network.requestWillBeSent")]
+        sent = [each["request"]["url"] for each in self.events("Network.requestWillBeSent")]
         return [url for url in sent if not url.startswith("data:")]
 
-    def complaints(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Console messages, errors, and what a policy stopped."""
         said = [
-            str([arg.get("value") for arg in each["args"]]) for each in self.told("Runtime.consoleAPICalled")
+            str([arg.get("value") for arg in each["args"]])
+            for each in self.events("Runtime.consoleAPICalled")
         ]
-        raised = [str(each["exceptionDetails"]) for each in self.told("Runtime.exceptionThrown")]
-        logged = [each["entry"]["text"] for each in self.told("Log.entryAdded")]
+        raised = [str(each["exceptionDetails"]) for each in self.events("Runtime.exceptionThrown")]
+        logged = [each["entry"]["text"] for each in self.events("Log.entryAdded")]
         return [*said, *raised, *logged, *(f"policy: {each}" for each in self.violations())]
 
     def violations(self) -> list[str]:
         """The directives of the content-security policy that stopped something."""
-        issues = [each["issue"] for each in self.told("Audits.issueAdded")]
+        issues = [each["issue"] for each in self.events("Audits.issueAdded")]
         return [
             issue["details"]["contentSecurityPolicyIssueDetails"]["violatedDirective"]
             for issue in issues
@@ -273,5 +276,5 @@ class Tab:
     def wait(self, done: Callable[[], bool], otherwise: str) -> None:
         end = time.monotonic() + SECONDS
         while not done():
-            assert time.monotonic() < end, f"{otherwise}; the page said {self.complaints()}"
-            self._wire.listen(A_MOMENT)
+            assert time.monotonic() < end, f"{otherwise}; the page said {self.problems()}"
+            self._devtools.listen(A_MOMENT)

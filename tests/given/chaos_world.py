@@ -62,7 +62,7 @@ class RequestCheckers:
         self.refused: list[str] = []
         self.asked = 0
 
-    def look(self, request: ModelRequest) -> None:
+    def check(self, request: ModelRequest) -> None:
         """Whether another API would take the request, were it asked instead: two of them, in turn."""
         self.asked += 1
         for number in (self.asked, self.asked + 2):
@@ -70,7 +70,7 @@ class RequestCheckers:
             instead = replace(request, model=WIRES[name].model, parameters=self._parameters[name])
             self._note(f"request {self.asked} over {name}", self._readers[name].problem(instead))
 
-    def look_on(self, engine: Engine, history: Sequence[MessageWithParts]) -> None:
+    def check_next(self, engine: Engine, history: Sequence[MessageWithParts]) -> None:
         """Whether they would take whatever may be asked next, also if the run had died here."""
         if find_newest_prompt(history) is None:
             return
@@ -141,7 +141,7 @@ class World:
         self._gone: set[SessionID] = set()
         self._cuts: Counter[SessionID] = Counter()
         self._waiting: list[PermissionID] = []
-        self.chaos = ChaosModel(Random(seed), SimulatedClock(NOW), readers.look)
+        self.chaos = ChaosModel(Random(seed), SimulatedClock(NOW), readers.check)
 
     async def run(self, turns: int) -> None:
         """So many turns, and then everything is looked at."""
@@ -159,7 +159,7 @@ class World:
             provider=self.chaos,
             model=settings.model,
             small=ServedModel(SMALL, self.chaos),
-            also=(ServedModel(SECOND, self.chaos),),
+            more_models=(ServedModel(SECOND, self.chaos),),
             tools=(INVALID, TASK, *TOOLS),
             agents=(build, SUMMARISER, Agent(name="general", mode="subagent", permission=ALLOW)),
             rules=settings.rules,
@@ -304,7 +304,7 @@ class World:
             self._expect(heard == history, f"told and stored differ in {session.id}")
             self.wrong += out_of_order(history)
             self.wrong += [problem async for problem in miscounted(engine, session, history)]
-            self._readers.look_on(engine, history)
+            self._readers.check_next(engine, history)
             async with engine.store.lease(session.id, "the test"):
                 pass
 

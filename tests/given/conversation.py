@@ -23,14 +23,14 @@ def text(message: str, words: str, number: int = 1, **more: Any) -> TextPart:
     return TextPart(**ids(message, number), text=words, **more)
 
 
-def called(message: str, number: int = 1, tool: str = "read") -> ToolPart:
+def tool_part(message: str, number: int = 1, tool: str = "read") -> ToolPart:
     state = CompletedState(
         input={"x": 1}, output="out", title="t", metadata={}, time=CallTime(start=1, end=2)
     )
     return ToolPart(**ids(message, number), call_id=f"call_{number}", tool=tool, state=state)
 
 
-def asked(id: str, at: int, *parts: AnyPart) -> MessageWithParts:
+def user_message(id: str, at: int, *parts: AnyPart) -> MessageWithParts:
     info = UserMessage(
         id=MessageID(id),
         session_id=SESSION,
@@ -41,7 +41,7 @@ def asked(id: str, at: int, *parts: AnyPart) -> MessageWithParts:
     return MessageWithParts(info=info, parts=parts or (text(id, f"prompt {id}"),))
 
 
-def answered(
+def assistant_message(
     id: str,
     at: int,
     to: str,

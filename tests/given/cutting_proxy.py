@@ -15,20 +15,20 @@ class CuttingProxy:
     enough, before it is whole."""
 
     def __init__(self, url: str, *, cuts: int, seed: int = 1) -> None:
-        self.left = cuts
-        self.streams = 0
-        self.answers = 0
+        self.cuts_left = cuts
+        self.cut_streams = 0
+        self.cut_answers = 0
         self.url = ""
         self._to = urlsplit(url)
         self._random = Random(seed)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(self._travel(reader, writer))
+        task = asyncio.ensure_future(self._forward(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def turn(self, url: str) -> None:
+    async def redirect(self, url: str) -> None:
         """Lead to another server from now on; all connections are cut."""
         self._to = urlsplit(url)
         await self.close()
@@ -38,12 +38,12 @@ class CuttingProxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _travel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there_reader, there = await asyncio.open_connection(self._to.hostname, self._to.port)
         connection = ProxyConnection(self)
-        going = asyncio.ensure_future(connection.there(reader, there))
+        going = asyncio.ensure_future(connection.forward_request(reader, there))
         try:
-            await connection.back(there_reader, writer)
+            await connection.forward_response(there_reader, writer)
         except ConnectionError:
             pass  # the client has hung up
         finally:
@@ -52,19 +52,19 @@ class CuttingProxy:
             for end in (there, writer):
                 end.transport.abort()
 
-    def lasts(self, request: bytes) -> int | None:
+    def bytes_before_cut(self, request: bytes) -> int | None:
         """After how many bytes of its answer this one is cut; None if it is not."""
-        if not self.left or not (request.startswith(STREAM) or self._random.random() < 1 / 2):
+        if not self.cuts_left or not (request.startswith(STREAM) or self._random.random() < 1 / 2):
             return None
         return self._random.randint(300, 6000)
 
     def cut(self, *, stream: bool) -> bool:
         """Whether there is still one to be cut."""
-        if not self.left:
+        if not self.cuts_left:
             return False
-        self.left -= 1
-        self.streams += stream
-        self.answers += not stream
+        self.cuts_left -= 1
+        self.cut_streams += stream
+        self.cut_answers += not stream
         return True
 
 
@@ -72,24 +72,28 @@ class ProxyConnection:
     """One connection, with one request after the other."""
 
     def __init__(self, proxy: CuttingProxy) -> None:
-        self._road = proxy
-        self._lasts: int | None = None
+        self._proxy = proxy
+        self._bytes_left: int | None = None
         self._stream = False
 
-    async def there(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def forward_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(PIECE):
             if data.startswith((b"GET ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ")):
-                self._lasts, self._stream = self._road.lasts(data), data.startswith(STREAM)
+                self._bytes_left, self._stream = self._proxy.bytes_before_cut(data), data.startswith(STREAM)
             writer.write(data)
             await writer.drain()
 
-    async def back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def forward_response(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(PIECE):
-            if self._lasts is not None and len(data) > self._lasts and self._road.cut(stream=self._stream):
-                writer.write(data[: self._lasts])
+            if (
+                self._bytes_left is not None
+                and len(data) > self._bytes_left
+                and self._proxy.cut(stream=self._stream)
+            ):
+                writer.write(data[: self._bytes_left])
                 await writer.drain()
                 return
-            self._lasts = None if self._lasts is None else self._lasts - len(data)
+            self._bytes_left = None if self._bytes_left is None else self._bytes_left - len(data)
             writer.write(data)
             await writer.drain()
 

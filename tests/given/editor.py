@@ -82,18 +82,18 @@ class Editor:
 
     def __init__(self, choose: Choose = allow) -> None:
         self.choose = choose
-        self.told: list[tuple[str, Any]] = []
-        self.asked: list[tuple[str, Any, list[Any]]] = []
+        self.received: list[tuple[str, Any]] = []
+        self.permission_requests: list[tuple[str, Any, list[Any]]] = []
         self.forms: list[Any] = []
-        self.fill_in: dict[str, Any] | None = None
-        self.news = asyncio.Event()
-        self.waiting = asyncio.Event()
+        self.form_answer: dict[str, Any] | None = None
+        self.update_arrived = asyncio.Event()
+        self.permission_asked = asyncio.Event()
         self.hold: asyncio.Event | None = None
         self.agent: Any = None
         self.buffers: dict[str, str] = {}
         self.read: list[tuple[str, str]] = []
         self.written: list[tuple[str, str, str]] = []
-        self.cannot_write = False
+        self.read_only = False
         self.terminals: dict[str, Terminal] = {}
         self.opened: list[tuple[str, str, list[str]]] = []
         self.released: list[str] = []
@@ -102,12 +102,12 @@ class Editor:
         pass
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
-        self.told.append((session_id, update))
-        self.news.set()
+        self.received.append((session_id, update))
+        self.update_arrived.set()
 
     async def request_permission(self, session_id: str, tool_call: Any, options: list[Any], **_: Any) -> Any:
-        self.asked.append((session_id, tool_call, options))
-        self.waiting.set()
+        self.permission_requests.append((session_id, tool_call, options))
+        self.permission_asked.set()
         if self.hold is not None:
             await self.hold.wait()
         chosen = self.choose(tool_call, options)
@@ -117,9 +117,9 @@ class Editor:
 
     async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
         self.forms.append((message, mode))
-        if self.fill_in is None:
+        if self.form_answer is None:
             return {"action": "decline"}
-        return {"action": "accept", "content": self.fill_in}
+        return {"action": "accept", "content": self.form_answer}
 
     # --- what it has open ---
 
@@ -131,7 +131,7 @@ class Editor:
         return ReadTextFileResponse(content=text)
 
     async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> Any:
-        if self.cannot_write:
+        if self.read_only:
             raise RequestError.internal_error({"why": "read-only"})
         self.written.append((session_id, path, content))
         self.buffers.pop(path, None)
@@ -166,7 +166,9 @@ class Editor:
     # --- what it saw ---
 
     def updates(self, kind: str, session: str | None = None) -> list[Any]:
-        return [update for id, update in self.told if update.session_update == kind and session in (None, id)]
+        return [
+            update for id, update in self.received if update.session_update == kind and session in (None, id)
+        ]
 
     def words(self, kind: str = "agent_message_chunk") -> str:
         return "".join(update.content.text for update in self.updates(kind))
@@ -174,7 +176,7 @@ class Editor:
     def calls(self) -> dict[str, dict[str, Any]]:
         """The calls as they stand after all that was told of them."""
         found: dict[str, dict[str, Any]] = {}
-        for _, update in self.told:
+        for _, update in self.received:
             if isinstance(update, ToolCallStart | ToolCallProgress):
                 said = update.model_dump(exclude_none=True, exclude={"session_update"})
                 found.setdefault(update.tool_call_id, {}).update(said)
@@ -184,13 +186,13 @@ class Editor:
         [found] = [call for call in self.calls().values() if call["kind"] == kind]
         return found
 
-    async def until(self, kind: str) -> None:
+    async def wait_for_update(self, kind: str) -> None:
         """Until it was told something of this kind."""
         while not self.updates(kind):
-            self.news.clear()
-            await self.news.wait()
+            self.update_arrived.clear()
+            await self.update_arrived.wait()
 
-    async def say(self, session: str, *words: str) -> Any:
+    async def prompt(self, session: str, *words: str) -> Any:
         return await self.agent.prompt(session_id=session, prompt=[text_block(each) for each in words])
 
 
@@ -203,7 +205,7 @@ class EditorConnection:
         self.agent = editor.agent
         self.notes = notes
 
-    async def new(self, **more: Any) -> str:
+    async def new_session(self, **more: Any) -> str:
         made = await self.agent.new_session(cwd=str(self.project), **{"mcp_servers": [], **more})
         id: str = made.session_id
         return id
@@ -254,7 +256,7 @@ async def open_editor(
     provider: Provider | None = None,
     editor: Editor | None = None,
     config: dict[str, Any] | None = None,
-    able: ClientCapabilities | None = None,
+    capabilities: ClientCapabilities | None = None,
 ) -> AsyncIterator[EditorConnection]:
     project = tmp_path / "project"
     if not project.exists():
@@ -263,7 +265,7 @@ async def open_editor(
     async with open_pipe(tmp_path, provider or script, config=config, notes=notes) as (reader, writer):
         agent = connect_to_agent(editor, writer, reader, use_unstable_protocol=True)
         editor.agent = agent
-        await agent.initialize(protocol_version=PROTOCOL_VERSION, client_capabilities=able)
+        await agent.initialize(protocol_version=PROTOCOL_VERSION, client_capabilities=capabilities)
         try:
             yield EditorConnection(project, editor, notes)
         finally:

@@ -70,12 +70,12 @@ async def open_engine(
     provider: Provider | None = None,
     agents: tuple[Agent, ...] = (),
     small: ServedModel | None = None,
-    also: tuple[ServedModel, ...] = (),
+    more_models: tuple[ServedModel, ...] = (),
     auto: bool = True,
-    quick: bool = False,
+    skip_waits: bool = False,
     **settings: Any,
 ) -> AsyncIterator[Engine]:
-    clock = clock or (InstantClock(NOW) if quick else HandClock(NOW))
+    clock = clock or (InstantClock(NOW) if skip_waits else HandClock(NOW))
     store = store or MemoryStore()
     scripted = ScriptedProvider(script, clock)
     home = os.environ["HOME"]
@@ -92,7 +92,7 @@ async def open_engine(
     )
     named = ModelRef(provider_id=model.provider_id, model_id=model.id)
     models = Registry(
-        [ServedModel(model, provider or scripted), *([small] if small else []), *also],
+        [ServedModel(model, provider or scripted), *([small] if small else []), *more_models],
         default=named,
         small=ModelRef(provider_id=small.model.provider_id, model_id=small.model.id) if small else None,
     )
@@ -109,5 +109,5 @@ class InstantClock(HandClock):
         await asyncio.sleep(0)
 
 
-def say(words: str, **more: Any) -> PromptInput:
+def text_prompt(words: str, **more: Any) -> PromptInput:
     return PromptInput(parts=(TextInput(text=words),), **more)

@@ -16,7 +16,7 @@ class FakeHooks:
 
     def __init__(self, said: Mapping[str, Say]) -> None:
         self._said = said
-        self.told: list[tuple[str, Any, Any]] = []
+        self.calls: list[tuple[str, Any, Any]] = []
 
     def any(self, hook: Hook[Any, Any]) -> bool:
         return hook.name in self._said
@@ -24,7 +24,7 @@ class FakeHooks:
     async def ask(self, hook: Hook[Told, Now], told: Told, now: Now) -> Now:
         assert isinstance(told, hook.told)
         assert isinstance(now, hook.now)
-        self.told.append((hook.name, told, now))
+        self.calls.append((hook.name, told, now))
         try:
             given = self._said[hook.name](told, now)
         except BlockedError:
@@ -33,7 +33,7 @@ class FakeHooks:
         return now if given is None else given
 
     def names(self) -> list[str]:
-        return [name for name, _, _ in self.told]
+        return [name for name, _, _ in self.calls]
 
 
 def block(reason: str) -> Say:

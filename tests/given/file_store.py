@@ -7,7 +7,7 @@ from weft.host.files import Disk
 from weft.store.files.store import FileStore
 
 
-async def opened(root: Path, disk: Disk | None = None) -> FileStore:
+async def open_file_store(root: Path, disk: Disk | None = None) -> FileStore:
     store = FileStore(str(root), disk=disk)
     await store.prepare(lambda _: None)
     return store
@@ -22,6 +22,6 @@ def list_documents(root: Path) -> set[str]:
     return {name for name in files(root) if not name.startswith(".weft/")}
 
 
-def age(path: Path) -> None:
+def make_old(path: Path) -> None:
     """Make a file as old as one that is safe to remember."""
     os.utime(path, (1, 1))

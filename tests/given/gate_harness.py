@@ -54,7 +54,7 @@ class GateHarness(Struct, frozen=True, kw_only=True):
         }
         return PermissionRequest(**usual | more)
 
-    async def asked(self, count: int = 1) -> list[PermissionID]:
+    async def wait_for_requests(self, count: int = 1) -> list[PermissionID]:
         """The ids of what has been asked, once so many have been."""
         while True:
             found = [event.request.id for event in self.events if isinstance(event, PermissionAsked)]

@@ -97,7 +97,7 @@ def serve_project(
     tmp_path: Path,
     script: Sequence[Sequence[AnyMove]] = ANSWERS,
     *,
-    door: AccessPolicy | None = None,
+    access: AccessPolicy | None = None,
     config: dict[str, Any] | None = None,
     routes: dict[str, bool] | None = None,
     project: Path | None = None,
@@ -125,7 +125,7 @@ def serve_project(
             )
         ),
         here=str(at),
-        access=door or AccessPolicy(password=None),
+        access=access or AccessPolicy(password=None),
         name="boot",
         note=notes.append,
         now=SystemClock().now,

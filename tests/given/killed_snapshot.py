@@ -70,11 +70,11 @@ async def work(tmp: Path, what: str, times: int) -> None:
             await asyncio.sleep(times / 1000)
             die()
         if what == "beside":
-            own = harness.sits(SessionID(f"ses_{os.getpid()}"))
+            own = harness.for_session(SessionID(f"ses_{os.getpid()}"))
             for number in range(times):
-                await own.writes(f"{os.getpid()}.txt", str(number))
-                await own.runs(lambda: write(harness.root / f"{os.getpid()}-c.txt", os.urandom(8)))
-                await own.ends_its_step()
+                await own.write_file(f"{os.getpid()}.txt", str(number))
+                await own.run_command(lambda: write(harness.root / f"{os.getpid()}-c.txt", os.urandom(8)))
+                await own.end_step()
             print(len(own.patches), flush=True)
             return
         if what in ("tool", "both"):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from given.undo_harness import UndoHarness, Use, bash, open_undo_harness, writes
+from given.undo_harness import ToolUse, UndoHarness, call_bash, call_write, open_undo_harness
 from weft.bus import Bus
 from weft.journal import Journal
 from weft.model.ids import MessageID, SessionID
@@ -41,19 +41,22 @@ class KillingJournal(Journal):
 
 
 async def work(harness: UndoHarness, how: str) -> None:
-    await harness.begins()
+    await harness.create_session()
     print(harness.session, flush=True)
-    await harness.does(bash("echo first > first.txt"))
+    await harness.run_step(call_bash("echo first > first.txt"))
     ending = f"kill -9 {os.getpid()}"
     if how == "child":
         task = {"description": "Weave on", "prompt": "Go.", "subagent_type": "general"}
-        await harness.works([Use(tool="task", input=task)], [bash(f"echo child > a.txt; {ending}")])
+        await harness.run_turn(
+            [ToolUse(tool="task", input=task)], [call_bash(f"echo child > a.txt; {ending}")]
+        )
     if how == "command":
-        await harness.does(bash(f"echo agent > a.txt; {ending}"))
+        await harness.run_step(call_bash(f"echo agent > a.txt; {ending}"))
     else:
         written = "until [ -e new.txt ]; do sleep 0.01; done"
-        await harness.does(
-            writes(harness.root / "new.txt", "agent\n"), bash(f"{written}; echo more > b.txt; {ending}")
+        await harness.run_step(
+            call_write(harness.root / "new.txt", "agent\n"),
+            call_bash(f"{written}; echo more > b.txt; {ending}"),
         )
 
 

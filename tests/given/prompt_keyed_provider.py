@@ -30,7 +30,7 @@ class PromptKeyedProvider:
             played.append(moves(request) if callable(moves) else moves)
         return self._parts[words].stream(request)
 
-    def asked(self, words: str) -> list[ModelRequest]:
+    def requests_for(self, words: str) -> list[ModelRequest]:
         """The requests of one conversation."""
         return self._parts[words].requests
 

@@ -11,7 +11,7 @@ from fake.converse import ConverseDialect
 from fake.gemini import GeminiDialect
 from fake.openai import OpenAIChatDialect
 from fake.responses import ResponsesDialect
-from given.engine import open_engine, say
+from given.engine import open_engine, text_prompt
 from given.model_requests import GEMINI_3, GPT_5
 from given.models import CLAUDE, GPT, ON_BEDROCK
 from weft.context.system import Briefing, Environment
@@ -113,5 +113,5 @@ async def greeting(wire: Wire) -> ReceivedRequest:
     ):
         stand.play([Say(text="hello")])
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        await engine.api.prompt(session, say("hello"))
+        await engine.api.prompt(session, text_prompt("hello"))
         return stand.server.requests[0]

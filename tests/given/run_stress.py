@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from given.store_stress import answered, child
+from given.store_stress import fork_child, wait_for_answer
 from given.unfinished import list_unfinished
 from weft.errors import SessionBusyError
 from weft.host.clock import SystemClock
@@ -191,10 +191,10 @@ def kill_repeatedly(directory: str, kills: int, seed: int) -> dict[str, Any]:
     slowest, oldest, cut = 0.0, 0.0, 0
     for kill in range(kills):
         if kill % KILLS_A_SESSION == 0:
-            session = answered(*child(partial(begin, directory)))
+            session = wait_for_answer(*fork_child(partial(begin, directory)))
         log = f"{directory}.seen.{kill}"
         Path(log).unlink(missing_ok=True)
-        pid, reading = child(partial(work_forever, directory, session, seed * 10_000 + kill, log))
+        pid, reading = fork_child(partial(work_forever, directory, session, seed * 10_000 + kill, log))
         while not lines_of(log):
             if os.waitpid(pid, os.WNOHANG) != (0, 0):
                 return {"kill": kill, "died": os.read(reading, 10_000).decode()}
@@ -204,7 +204,7 @@ def kill_repeatedly(directory: str, kills: int, seed: int) -> dict[str, Any]:
         os.kill(pid, signal.SIGKILL)
         os.close(reading)
         os.waitpid(pid, 0)
-        found = answered(*child(partial(look, directory, session, lines_of(log), killed)))
+        found = wait_for_answer(*fork_child(partial(look, directory, session, lines_of(log), killed)))
         if not isinstance(found, dict):
             return {"kill": kill, "found": found}
         slowest, oldest = max(slowest, found.pop("opening_ms")), max(oldest, lost_ms := found.pop("lost_ms"))
@@ -297,13 +297,13 @@ def text_of(message: MessageWithParts) -> str:
 
 
 def prompt_in_parallel(directory: str, prompts: int, processes: int) -> dict[str, Any]:
-    session = answered(*child(partial(begin, directory)))
+    session = wait_for_answer(*fork_child(partial(begin, directory)))
     asking = [
-        child(partial(prompt_concurrently, directory, session, who, prompts // processes))
+        fork_child(partial(prompt_concurrently, directory, session, who, prompts // processes))
         for who in range(processes)
     ]
-    asked = [answered(*each) for each in asking]
-    found = answered(*child(partial(read_outcome, directory, session)))
+    asked = [wait_for_answer(*each) for each in asking]
+    found = wait_for_answer(*fork_child(partial(read_outcome, directory, session)))
     return {
         "asked": asked,
         "found": found,

@@ -20,7 +20,7 @@ from weft.server.application import build_app
 from weft.server.http_server import HttpServer, ServerSetup
 from weft.server.routes.table import list_routes
 
-Open = Callable[[str], AbstractAsyncContextManager[Api]]
+OpenDirectory = Callable[[str], AbstractAsyncContextManager[Api]]
 
 
 class ServedEngine(Struct, frozen=True, kw_only=True):
@@ -33,13 +33,13 @@ class ServedEngine(Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def open_server(
-    open: Open, *, name: str = "boot", port: int = 0, door: AccessPolicy | None = None
+    open: OpenDirectory, *, name: str = "boot", port: int = 0, access: AccessPolicy | None = None
 ) -> AsyncIterator[str]:
     """A server until the end of the block; gives its address."""
     setup = ServerSetup(
         open=open,
         here="/nowhere",
-        access=door or AccessPolicy(password=None),
+        access=access or AccessPolicy(password=None),
         name=name,
         note=print,
         now=SystemClock().now,
@@ -60,7 +60,7 @@ async def open_server(
             await serving
 
 
-def always_open(engine: Engine) -> Open:
+def always_open(engine: Engine) -> OpenDirectory:
     """The same house for whoever opens the directory: it is not closed with it."""
 
     @asynccontextmanager
@@ -72,11 +72,11 @@ def always_open(engine: Engine) -> Open:
 
 @asynccontextmanager
 async def open_served_engine(
-    *script: Sequence[AnyMove], terms: ConnectionOptions | None = None, **more: Any
+    *script: Sequence[AnyMove], options: ConnectionOptions | None = None, **more: Any
 ) -> AsyncIterator[ServedEngine]:
     async with (
         open_engine(*script, **{"clock": SystemClock(), **more}) as engine,
         open_server(always_open(engine)) as url,
-        open_remote(url, terms or ConnectionOptions(), env={}) as api,
+        open_remote(url, options or ConnectionOptions(), env={}) as api,
     ):
         yield ServedEngine(url=url, engine=engine, api=api)

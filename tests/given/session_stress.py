@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from given.store_stress import answered, child
+from given.store_stress import fork_child, wait_for_answer
 from weft.local.offline import OfflineSessions, open_offline_sessions
 from weft.model.event import MessageUpdated, PartUpdated, SessionCreated
 from weft.model.ids import SessionID
@@ -27,13 +27,13 @@ from weft.testing.ids import seeded_mint
 from weft.testing.store_values import NOW, session
 
 SOURCE = SessionID("ses_1e10b972bffeAbCdEfGhIjKlMn")
-BELOW = SessionID("ses_1e10b972bffdAbCdEfGhIjKlMn")
+CHILD = SessionID("ses_1e10b972bffdAbCdEfGhIjKlMn")
 
 
-async def plant(store: Store, messages: int) -> None:
+async def create_sessions(store: Store, messages: int) -> None:
     """A session of so many messages with a part each, and a child with one."""
     mint = seeded_mint(lambda: NOW)
-    for id, many in ((SOURCE, messages), (BELOW, 1)):
+    for id, many in ((SOURCE, messages), (CHILD, 1)):
         info = session(id, project="global")
         events: list[Any] = [SessionCreated(info=info)]
         for number in range(many):
@@ -41,26 +41,26 @@ async def plant(store: Store, messages: int) -> None:
             part = TextPart(id=mint.part(), session_id=id, message_id=said.id, text=f"word {number}")
             events += [MessageUpdated(info=said), PartUpdated(part=part)]
         await store.apply(*events)
-    await store.edit(BELOW, lambda it: replace(it, parent_id=SOURCE))
+    await store.edit(CHILD, lambda it: replace(it, parent_id=SOURCE))
 
 
 def opened(root: str) -> Any:
     return open_offline_sessions(os.path.dirname(root), os.environ, store=f"file:{root}")
 
 
-async def planted(root: str, messages: int) -> None:
+async def create_store(root: str, messages: int) -> None:
     async with opened(root) as offline:
-        await plant(offline.store, messages)
+        await create_sessions(offline.store, messages)
 
 
 async def change_forever(root: str) -> None:
     """Fork the session, then throw it away with its child and bring both back, over and over."""
     async with opened(root) as offline:
         while True:
-            await once(offline)
+            await run_round(offline)
 
 
-async def once(offline: OfflineSessions) -> None:
+async def run_round(offline: OfflineSessions) -> None:
     source = await offline.store.get_session(SOURCE)
     made = await fork(await offline.maker(), offline.store, source)
     await remove(offline.remover(), made.id, trash=False)
@@ -77,15 +77,15 @@ async def look(root: str, messages: int) -> dict[str, Any]:
         bundles = await store.list_trash()
         for id in found:
             many = [len(each.parts) for each in await store.list_messages(id)]
-            if many != [1] * (1 if id == BELOW else messages):
+            if many != [1] * (1 if id == CHILD else messages):
                 wrong.append(f"{id} has {len(many)} messages, {sum(many)} parts")
-        if (SOURCE in found) != (BELOW in found) or (SOURCE in found) == bool(bundles):
+        if (SOURCE in found) != (CHILD in found) or (SOURCE in found) == bool(bundles):
             wrong.append(f"half a family: {sorted(found)}, {len(bundles)} bundles")
         for bundle in bundles:
             await offline.journal.restore(bundle.id)
         state = "gone" if bundles else "forked" if len(found) > 2 else "alone"
         for id in found:
-            if id not in (SOURCE, BELOW):
+            if id not in (SOURCE, CHILD):
                 await remove(offline.remover(), id, trash=False)
         damage = [str(each) for each in await store.damage()]
         strays = len(os.listdir(f"{root}/message")) - 2 + len(os.listdir(f"{root}/part")) - messages - 1
@@ -95,14 +95,14 @@ async def look(root: str, messages: int) -> dict[str, Any]:
 
 def kill_repeatedly(root: str, messages: int, kills: int, longest_ms: int) -> dict[str, Any]:
     random, states = Random(messages), {"gone": 0, "forked": 0, "alone": 0}
-    answered(*child(partial(planted, root, messages)))
+    wait_for_answer(*fork_child(partial(create_store, root, messages)))
     for kill in range(kills):
-        pid, reading = child(partial(change_forever, root))
+        pid, reading = fork_child(partial(change_forever, root))
         time.sleep(random.uniform(0, longest_ms / 1000))
         os.kill(pid, signal.SIGKILL)
         os.close(reading)
         os.waitpid(pid, 0)
-        found = answered(*child(partial(look, root, messages)))
+        found = wait_for_answer(*fork_child(partial(look, root, messages)))
         if not isinstance(found, dict) or found["wrong"]:
             return {"kill": kill, "found": found}
         states[found["state"]] += 1

@@ -28,15 +28,15 @@ class ShareServer(Struct):
     `drop_trouble` where it is taken back; `made` counts what was ever made."""
 
     url: str
-    there: dict[str, HostedShare] = {}
-    asked: list[tuple[str, str]] = []
+    shares: dict[str, HostedShare] = {}
+    requests: list[tuple[str, str]] = []
     bodies: list[str] = []
-    logins: list[str] = []
-    trouble: list[int] = []
-    sync_trouble: list[int] = []
-    drop_trouble: list[int] = []
-    came: threading.Condition = msgspec.field(default_factory=threading.Condition)
-    made: int = 0
+    authorizations: list[str] = []
+    next_statuses: list[int] = []
+    next_sync_statuses: list[int] = []
+    next_delete_statuses: list[int] = []
+    arrived: threading.Condition = msgspec.field(default_factory=threading.Condition)
+    created: int = 0
     pages: str = "/share/"
 
     async def wait_for_batches(self, id: str, count: int) -> None:
@@ -44,10 +44,10 @@ class ShareServer(Struct):
         await asyncio.to_thread(self._wait, id, count)
 
     def _wait(self, id: str, count: int) -> None:
-        with self.came:
-            assert self.came.wait_for(lambda: len(self.there[id].batches) >= count, timeout=60)
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: len(self.shares[id].batches) >= count, timeout=60)
 
-    def words(self) -> str:
+    def all_text(self) -> str:
         """All that ever left, as one text."""
         return "\n".join(self.bodies)
 
@@ -73,10 +73,10 @@ def open_share_server() -> Iterator[ShareServer]:
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             raw = self.rfile.read(int(self.headers.get("content-length") or 0))
-            shares.asked.append((self.command, self.path))
-            shares.logins.append(self.headers.get("authorization") or "")
-            if shares.trouble:
-                self.reply(shares.trouble.pop(0), {"error": "not now"})
+            shares.requests.append((self.command, self.path))
+            shares.authorizations.append(self.headers.get("authorization") or "")
+            if shares.next_statuses:
+                self.reply(shares.next_statuses.pop(0), {"error": "not now"})
                 return
             assert self.headers["content-type"] == "application/json"
             shares.bodies.append(raw.decode())
@@ -93,37 +93,37 @@ def open_share_server() -> Iterator[ShareServer]:
 
         def make(self, body: dict[str, Any]) -> None:
             assert set(body) <= {"sessionID", "expires"}, body
-            shares.made += 1
-            id, secret = f"shr{shares.made}", f"the-secret-{shares.made}"
-            shares.there[id] = HostedShare(body["sessionID"], secret)
+            shares.created += 1
+            id, secret = f"shr{shares.created}", f"the-secret-{shares.created}"
+            shares.shares[id] = HostedShare(body["sessionID"], secret)
             self.reply(200, {"id": id, "url": f"{shares.url}{shares.pages}{id}", "secret": secret})
 
         def sync(self, id: str, body: dict[str, Any]) -> None:
             assert set(body) == {"secret", "data"}, set(body)
-            if shares.sync_trouble:
-                self.reply(shares.sync_trouble.pop(0), {})
+            if shares.next_sync_statuses:
+                self.reply(shares.next_sync_statuses.pop(0), {})
                 return
-            hosted = shares.there.get(id)
+            hosted = shares.shares.get(id)
             if hosted is None or hosted.secret != body["secret"]:
                 self.reply(404, {})
                 return
             keys = [key_of(item) for item in body["data"]]
             assert len(keys) == len(set(keys)), "an item comes once in a batch"
-            with shares.came:
+            with shares.arrived:
                 hosted.items.update(zip(keys, (item["data"] for item in body["data"]), strict=True))
                 hosted.batches.append(body["data"])
-                shares.came.notify_all()
+                shares.arrived.notify_all()
             self.reply(200, {})
 
         def drop(self, id: str, body: dict[str, Any]) -> None:
-            if shares.drop_trouble:
-                self.reply(shares.drop_trouble.pop(0), {})
+            if shares.next_delete_statuses:
+                self.reply(shares.next_delete_statuses.pop(0), {})
                 return
-            hosted = shares.there.get(id)
+            hosted = shares.shares.get(id)
             if hosted is None or body != {"secret": hosted.secret}:
                 self.reply(404, {})
                 return
-            del shares.there[id]
+            del shares.shares[id]
             self.reply(200, {})
 
         def reply(self, status: int, value: Any) -> None:

@@ -8,8 +8,8 @@ from weft.host.files import Disk
 class SmallDisk(Disk):
     """Counts the bytes of what it wrote and has not removed. What does not fit in its `room` is refused."""
 
-    def __init__(self, room: int) -> None:
-        self.room = room
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
         self._sizes: dict[str, int] = {}
 
     @property
@@ -17,7 +17,7 @@ class SmallDisk(Disk):
         return sum(self._sizes.values())
 
     def _put(self, path: str, size: int) -> None:
-        if self.used - self._sizes.get(path, 0) + size > self.room:
+        if self.used - self._sizes.get(path, 0) + size > self.capacity:
             raise OSError(errno.ENOSPC, "No space left on device", path)
         self._sizes[path] = size
 

@@ -28,7 +28,7 @@ from weft.testing.store_values import NOW, PROJECT, session
 FIRST, CHILD, OTHER = "ses_first", "ses_child", "ses_other"
 
 
-async def opened(root: Path) -> FileStore:
+async def open_file_store(root: Path) -> FileStore:
     store = FileStore(str(root))
     await store.prepare(lambda _: None)
     return store
@@ -91,15 +91,15 @@ def contents(root: Path) -> dict[str, bytes]:
     return {path: (root / path).read_bytes() for path in documents(root)}
 
 
-def age(root: Path) -> None:
+def make_old(root: Path) -> None:
     """Make every file as old as one that cannot be half written."""
     for path in root.rglob("*"):
         os.utime(path, (1, 1))
 
 
-async def readable(root: Path, ids: tuple[str, ...] = (FIRST, CHILD, OTHER)) -> set[str]:
+async def list_readable(root: Path, ids: tuple[str, ...] = (FIRST, CHILD, OTHER)) -> set[str]:
     """The documents that a store gives back, by their path below the root."""
-    store = await opened(root)
+    store = await open_file_store(root)
     found = {f"project/{project.id}.json" for project in await store.list_projects()}
     for each in await store.list_sessions():
         found.add(f"session/{each.project_id}/{each.id}.json")

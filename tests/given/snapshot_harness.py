@@ -59,18 +59,18 @@ class SnapshotHarness:
         self.session = session
         self.patches: list[Patch] = []
 
-    def sits(self, session: SessionID) -> "SnapshotHarness":
+    def for_session(self, session: SessionID) -> "SnapshotHarness":
         """The same directory, another session."""
         return SnapshotHarness(self.root, self.snapshots, session)
 
-    async def writes(self, name: str, text: str | bytes) -> None:
+    async def write_file(self, name: str, text: str | bytes) -> None:
         """By a tool that says which file."""
         path = self.root / name
         async with self.snapshots.watch(self.session, [str(path)]):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(text if isinstance(text, bytes) else text.encode())
 
-    async def runs(self, act: Callable[[], object] | str) -> None:
+    async def run_command(self, act: Callable[[], object] | str) -> None:
         """By a command, which may do anything."""
         async with self.snapshots.watch(self.session):
             if isinstance(act, str):
@@ -78,18 +78,18 @@ class SnapshotHarness:
             else:
                 act()
 
-    async def ends_its_step(self) -> tuple[Patch, ...]:
+    async def end_step(self) -> tuple[Patch, ...]:
         found = await self.snapshots.take(self.session)
         await self.snapshots.stored(self.session)
         self.patches += found
         return found
 
     async def plan(self, *files: str) -> RestorePlan:
-        await self.ends_its_step()
+        await self.end_step()
         named = tuple(str(self.root / file) for file in files) or None
         return RestorePlan(session=self.session, patches=tuple(self.patches), files=named)
 
-    async def undoes(self, *files: str) -> Restoration:
+    async def undo(self, *files: str) -> Restoration:
         """Preview and deed say the same."""
         plan = await self.plan(*files)
         told = await self.snapshots.preview(plan)
@@ -97,11 +97,11 @@ class SnapshotHarness:
         assert told.fates == done.fates
         return done
 
-    async def redoes(self, done: Restoration) -> Restoration:
+    async def redo(self, done: Restoration) -> Restoration:
         patches = (done.undo,) if done.undo is not None else ()
         return await self.snapshots.restore(RestorePlan(session=self.session, patches=patches))
 
-    def told(self, done: Restoration) -> dict[str, str]:
+    def fates(self, done: Restoration) -> dict[str, str]:
         return {str(Path(each.file).relative_to(self.root)): each.fate for each in done.fates}
 
     def reason(self, done: Restoration, name: str) -> str:

@@ -42,7 +42,7 @@ LONGEST = 0.03
 # --- children ---
 
 
-def child(work: Callable[[], Coroutine[Any, Any, Any]]) -> tuple[int, int]:
+def fork_child(work: Callable[[], Coroutine[Any, Any, Any]]) -> tuple[int, int]:
     """Fork one that does this and answers by what it gives. Its process id, and where to read the answer."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -59,7 +59,7 @@ def child(work: Callable[[], Coroutine[Any, Any, Any]]) -> tuple[int, int]:
         os._exit(0)
 
 
-def answered(pid: int, reading: int) -> Any:
+def wait_for_answer(pid: int, reading: int) -> Any:
     with os.fdopen(reading, "rb") as pipe:
         said = pipe.read()
     os.waitpid(pid, 0)
@@ -139,7 +139,7 @@ def kill_repeatedly(root: str, seed: int, kills: int) -> dict[str, Any]:
     acknowledged = f"{os.path.dirname(root)}/acknowledged"
     for kill in range(kills):
         open(acknowledged, "wb").close()
-        pid, reading = child(partial(write_forever, root, seed, last + 1, acknowledged))
+        pid, reading = fork_child(partial(write_forever, root, seed, last + 1, acknowledged))
         while last_acknowledged(acknowledged, last) == last:  # until it writes
             if os.waitpid(pid, os.WNOHANG) != (0, 0):
                 return {"kill": kill, "died": os.read(reading, 10_000).decode()}
@@ -148,7 +148,7 @@ def kill_repeatedly(root: str, seed: int, kills: int) -> dict[str, Any]:
         os.close(reading)
         os.waitpid(pid, 0)
         last = last_acknowledged(acknowledged, last)
-        found = answered(*child(partial(check, root, seed, last, anew=kill % 2 == 0)))
+        found = wait_for_answer(*fork_child(partial(check, root, seed, last, anew=kill % 2 == 0)))
         noted += found.pop("noted", 0) > 0
         if found not in ({"state": state, "left": [], "kept": True} for state in states):
             return {"kill": kill, "last": last, "found": found}
@@ -217,15 +217,15 @@ async def read_outcome(root: str, writers: int) -> dict[str, Any]:
 
 def write_in_parallel(root: str, writers: int, times: int) -> dict[str, Any]:
     stop = f"{os.path.dirname(root)}/stop"
-    answered(*child(partial(FileStore(root).apply, SessionCreated(info=session()))))
-    reading = [child(partial(read_concurrently, root, stop)) for _ in range(2)]
-    writing = [child(partial(write_concurrently, root, who, times)) for who in range(writers)]
-    wrote = [answered(*each) for each in writing]
+    wait_for_answer(*fork_child(partial(FileStore(root).apply, SessionCreated(info=session()))))
+    reading = [fork_child(partial(read_concurrently, root, stop)) for _ in range(2)]
+    writing = [fork_child(partial(write_concurrently, root, who, times)) for who in range(writers)]
+    wrote = [wait_for_answer(*each) for each in writing]
     open(stop, "wb").close()
     return {
         "wrote": wrote,
-        "read": [answered(*each) for each in reading],
-        "found": answered(*child(partial(read_outcome, root, writers))),
+        "read": [wait_for_answer(*each) for each in reading],
+        "found": wait_for_answer(*fork_child(partial(read_outcome, root, writers))),
     }
 
 

@@ -20,7 +20,7 @@ class RecordedTelemetry:
         self._exporter = InMemorySpanExporter()
         self._reader = InMemoryMetricReader()
         self._points: list[tuple[str, Any]] = []
-        self.outlets = Exporters(spans=self._exporter, metrics=self._reader)
+        self.exporters = Exporters(spans=self._exporter, metrics=self._reader)
 
     def collect(self) -> None:
         data = self._reader.get_metrics_data()
@@ -37,14 +37,14 @@ class RecordedTelemetry:
     def spans(self) -> list[ReadableSpan]:
         return list(self._exporter.get_finished_spans())
 
-    def named(self, name: str) -> list[ReadableSpan]:
+    def spans_named(self, name: str) -> list[ReadableSpan]:
         return [span for span in self.spans if span.name == name]
 
-    def one(self, name: str) -> ReadableSpan:
-        [span] = self.named(name)
+    def span(self, name: str) -> ReadableSpan:
+        [span] = self.spans_named(name)
         return span
 
-    def below(self, span: ReadableSpan) -> list[ReadableSpan]:
+    def children(self, span: ReadableSpan) -> list[ReadableSpan]:
         found = [each for each in self.spans if each.parent and each.parent.span_id == span.context.span_id]
         return sorted(found, key=lambda each: (each.start_time or 0, each.name))
 
@@ -52,10 +52,10 @@ class RecordedTelemetry:
         """Spans by name, with those below them; of all roots if none is named."""
         if span is None:
             return [self.tree(each) for each in self.spans if each.parent is None]
-        below = [self.tree(each) for each in self.below(span)]
+        below = [self.tree(each) for each in self.children(span)]
         return (span.name, below) if below else span.name
 
-    def measured(self, name: str, **about: str) -> float:
+    def sum_metric(self, name: str, **about: str) -> float:
         """The sum of a counter or a histogram, of the points about this."""
         wanted = {key.replace("__", "."): value for key, value in about.items()}
         points = [
@@ -65,7 +65,7 @@ class RecordedTelemetry:
         ]
         return sum(point.sum if hasattr(point, "sum") else point.value for point in points)
 
-    def everything(self) -> str:
+    def all_text(self) -> str:
         """All that leaves the process, as one text."""
         return "\n".join([*(span.to_json() for span in self.spans), repr(self._points)])
 
@@ -74,7 +74,7 @@ class RecordedTelemetry:
 async def record_telemetry(bus: Bus, *, content: bool = False) -> AsyncIterator[RecordedTelemetry]:
     """What happens on a bus meanwhile is there to be looked at afterwards."""
     seen = RecordedTelemetry()
-    emitter = TelemetryEmitter(seen.outlets)
+    emitter = TelemetryEmitter(seen.exporters)
 
     class Kept:
         """The figures are read before the SDK is shut down."""

@@ -11,7 +11,15 @@ from typing import Any
 from msgspec import Struct
 
 from given.snapshot_harness import git, init_repository, write
-from given.undo_harness import PATCHING_MODEL, UndoHarness, Use, bash, edits, reads, writes
+from given.undo_harness import (
+    PATCHING_MODEL,
+    ToolUse,
+    UndoHarness,
+    call_bash,
+    call_edit,
+    call_read,
+    call_write,
+)
 from weft.model.ids import MessageID
 
 Play = Callable[[UndoHarness], Awaitable[MessageID]]
@@ -79,7 +87,7 @@ def lay_out(root: Path, case: Case) -> None:
 @case("a tool edits a file", undo={"a.txt": "restored"}, redo={"a.txt": "restored"})
 async def tool_edits(harness: UndoHarness) -> MessageID:
     a = harness.root / "a.txt"
-    return await harness.works([reads(a)], [edits(a, "one", "agent")])
+    return await harness.run_turn([call_read(a)], [call_edit(a, "one", "agent")])
 
 
 @case(
@@ -89,7 +97,7 @@ async def tool_edits(harness: UndoHarness) -> MessageID:
 )
 async def tool_edits_untracked(harness: UndoHarness) -> MessageID:
     notes = harness.root / "notes.txt"
-    return await harness.works([reads(notes)], [edits(notes, "mine", "agent")])
+    return await harness.run_turn([call_read(notes)], [call_edit(notes, "mine", "agent")])
 
 
 @case(
@@ -99,7 +107,7 @@ async def tool_edits_untracked(harness: UndoHarness) -> MessageID:
 )
 async def tool_edits_ignored(harness: UndoHarness) -> MessageID:
     log = harness.root / "kept.log"
-    return await harness.works([reads(log)], [edits(log, "ignored", "agent")])
+    return await harness.run_turn([call_read(log)], [call_edit(log, "ignored", "agent")])
 
 
 @case(
@@ -108,7 +116,7 @@ async def tool_edits_ignored(harness: UndoHarness) -> MessageID:
     redo={"x/y/new.txt": "restored"},
 )
 async def tool_creates(harness: UndoHarness) -> MessageID:
-    return await harness.does(writes(harness.root / "x/y/new.txt", "agent\n"))
+    return await harness.run_step(call_write(harness.root / "x/y/new.txt", "agent\n"))
 
 
 @case(
@@ -137,8 +145,8 @@ async def tool_patches(harness: UndoHarness) -> MessageID:
             "*** End Patch",
         )
     )
-    read = [reads(harness.root / "a.txt"), reads(harness.root / "b.txt")]
-    return await harness.works(read, [Use(tool="apply_patch", input={"patchText": text})])
+    read = [call_read(harness.root / "a.txt"), call_read(harness.root / "b.txt")]
+    return await harness.run_turn(read, [ToolUse(tool="apply_patch", input={"patchText": text})])
 
 
 @case(
@@ -147,7 +155,7 @@ async def tool_patches(harness: UndoHarness) -> MessageID:
     redo={"a.txt": "restored", "b.txt": "removed", "new.txt": "restored", "notes.txt": "removed"},
 )
 async def command_works(harness: UndoHarness) -> MessageID:
-    return await harness.does(bash("echo agent >> a.txt; rm b.txt notes.txt; echo new > new.txt"))
+    return await harness.run_step(call_bash("echo agent >> a.txt; rm b.txt notes.txt; echo new > new.txt"))
 
 
 @case(
@@ -166,12 +174,12 @@ async def command_works(harness: UndoHarness) -> MessageID:
     },
 )
 async def command_renames(harness: UndoHarness) -> MessageID:
-    return await harness.does(bash("mv a.txt z.txt; mv deep shallow"))
+    return await harness.run_step(call_bash("mv a.txt z.txt; mv deep shallow"))
 
 
 @case("a command overwrites a binary file", undo={"pic.bin": "restored"}, redo={"pic.bin": "restored"})
 async def command_binary(harness: UndoHarness) -> MessageID:
-    return await harness.does(bash(r"printf '\001\377\000new' > pic.bin"))
+    return await harness.run_step(call_bash(r"printf '\001\377\000new' > pic.bin"))
 
 
 @case(
@@ -180,7 +188,7 @@ async def command_binary(harness: UndoHarness) -> MessageID:
     redo={"a.txt": "restored", "run.sh": "restored"},
 )
 async def command_modes(harness: UndoHarness) -> MessageID:
-    return await harness.does(bash("chmod +x a.txt; chmod -x run.sh"))
+    return await harness.run_step(call_bash("chmod +x a.txt; chmod -x run.sh"))
 
 
 @case(
@@ -191,7 +199,7 @@ async def command_modes(harness: UndoHarness) -> MessageID:
 )
 async def tool_edits_private(harness: UndoHarness) -> MessageID:
     a = harness.root / "a.txt"
-    return await harness.works([reads(a)], [edits(a, "one", "agent")])
+    return await harness.run_turn([call_read(a)], [call_edit(a, "one", "agent")])
 
 
 @case(
@@ -200,8 +208,8 @@ async def tool_edits_private(harness: UndoHarness) -> MessageID:
     redo={"link": "restored", "a.txt": "restored", "new-link": "restored"},
 )
 async def command_links(harness: UndoHarness) -> MessageID:
-    return await harness.does(
-        bash("ln -sfn b.txt link; ln -s deep new-link; rm a.txt; ln -s /etc/hosts a.txt")
+    return await harness.run_step(
+        call_bash("ln -sfn b.txt link; ln -s deep new-link; rm a.txt; ln -s /etc/hosts a.txt")
     )
 
 
@@ -211,7 +219,7 @@ async def command_links(harness: UndoHarness) -> MessageID:
     redo={"a.txt": "removed", "a.txt/in": "restored"},
 )
 async def command_swaps(harness: UndoHarness) -> MessageID:
-    return await harness.does(bash("rm a.txt; mkdir a.txt; echo in > a.txt/in"))
+    return await harness.run_step(call_bash("rm a.txt; mkdir a.txt; echo in > a.txt/in"))
 
 
 @case(
@@ -221,8 +229,9 @@ async def command_swaps(harness: UndoHarness) -> MessageID:
 )
 async def crlf(harness: UndoHarness) -> MessageID:
     lines = harness.root / "lines.txt"
-    return await harness.works(
-        [reads(lines)], [edits(lines, "carriage", "agent"), bash("echo more >> b.txt; git checkout -q b.txt")]
+    return await harness.run_turn(
+        [call_read(lines)],
+        [call_edit(lines, "carriage", "agent"), call_bash("echo more >> b.txt; git checkout -q b.txt")],
     )
 
 
@@ -237,7 +246,7 @@ async def crlf(harness: UndoHarness) -> MessageID:
     ),
 )
 async def lfs(harness: UndoHarness) -> MessageID:
-    return await harness.does(bash(r"printf 'agent\r\n\000' > big.psd"))
+    return await harness.run_step(call_bash(r"printf 'agent\r\n\000' > big.psd"))
 
 
 ODD = ("übung.txt", 'quo"te.txt', "tab\there.txt", "new\nline.txt", " space .txt", "-n", ":(glob)*")
@@ -250,8 +259,8 @@ ODD = ("übung.txt", 'quo"te.txt', "tab\there.txt", "new\nline.txt", " space .tx
     lay=lambda root: [write(root / name, f"{name}\n") for name in ODD],
 )
 async def odd_names(harness: UndoHarness) -> MessageID:
-    return await harness.does(
-        bash(
+    return await harness.run_step(
+        call_bash(
             'for f in *; do grep -q "^" "./$f" && case "$f" in '
             + _odd_pattern()
             + ' echo agent >> "./$f";; esac; done; echo new > ganz-neü.txt'
@@ -270,8 +279,8 @@ def _odd_pattern() -> str:
     below="deep",
 )
 async def from_below(harness: UndoHarness) -> MessageID:
-    return await harness.works(
-        [reads("../a.txt")], [edits("../a.txt", "one", "agent"), bash("echo agent > ../b.txt")]
+    return await harness.run_turn(
+        [call_read("../a.txt")], [call_edit("../a.txt", "one", "agent"), call_bash("echo agent > ../b.txt")]
     )
 
 
@@ -283,7 +292,9 @@ async def from_below(harness: UndoHarness) -> MessageID:
 )
 async def no_git(harness: UndoHarness) -> MessageID:
     a = harness.root / "a.txt"
-    return await harness.works([reads(a)], [edits(a, "one", "agent"), bash("rm b.txt; echo new > new.txt")])
+    return await harness.run_turn(
+        [call_read(a)], [call_edit(a, "one", "agent"), call_bash("rm b.txt; echo new > new.txt")]
+    )
 
 
 @case(
@@ -292,12 +303,12 @@ async def no_git(harness: UndoHarness) -> MessageID:
     redo={"b.txt": "removed"},
 )
 async def at_once(harness: UndoHarness) -> MessageID:
-    return await harness.does(bash("rm b.txt"))
+    return await harness.run_step(call_bash("rm b.txt"))
 
 
 @case("a turn that changes nothing")
 async def nothing(harness: UndoHarness) -> MessageID:
-    return await harness.does(reads(harness.root / "a.txt"), bash("true"))
+    return await harness.run_step(call_read(harness.root / "a.txt"), call_bash("true"))
 
 
 @case(
@@ -307,8 +318,8 @@ async def nothing(harness: UndoHarness) -> MessageID:
     then="the commit stays: undo does not touch the repository",
 )
 async def commits(harness: UndoHarness) -> MessageID:
-    return await harness.does(
-        bash("echo agent >> a.txt; git -c user.name=A -c user.email=a@example.test commit -qam agent")
+    return await harness.run_step(
+        call_bash("echo agent >> a.txt; git -c user.name=A -c user.email=a@example.test commit -qam agent")
     )
 
 
@@ -323,7 +334,7 @@ async def commits(harness: UndoHarness) -> MessageID:
 )
 async def edited_after(harness: UndoHarness) -> MessageID:
     a = harness.root / "a.txt"
-    prompt = await harness.works([reads(a)], [edits(a, "one", "agent")])
+    prompt = await harness.run_turn([call_read(a)], [call_edit(a, "one", "agent")])
     write(a, "agent\ntwo\nme\n")
     return prompt
 
@@ -335,7 +346,7 @@ async def edited_after(harness: UndoHarness) -> MessageID:
     redo={"b.txt": "restored"},
 )
 async def edited_one_after(harness: UndoHarness) -> MessageID:
-    prompt = await harness.does(bash("echo agent > a.txt; echo agent > b.txt"))
+    prompt = await harness.run_step(call_bash("echo agent > a.txt; echo agent > b.txt"))
     write(harness.root / "a.txt", "mine alone\n")
     return prompt
 
@@ -346,7 +357,7 @@ async def edited_one_after(harness: UndoHarness) -> MessageID:
     mine={"a.txt": None},
 )
 async def deleted_after(harness: UndoHarness) -> MessageID:
-    prompt = await harness.does(bash("echo agent > a.txt"))
+    prompt = await harness.run_step(call_bash("echo agent > a.txt"))
     (harness.root / "a.txt").unlink()
     return prompt
 
@@ -357,7 +368,7 @@ async def deleted_after(harness: UndoHarness) -> MessageID:
     mine={"new.txt": b"agent\nme\n"},
 )
 async def continued(harness: UndoHarness) -> MessageID:
-    prompt = await harness.does(writes(harness.root / "new.txt", "agent\n"))
+    prompt = await harness.run_step(call_write(harness.root / "new.txt", "agent\n"))
     write(harness.root / "new.txt", "agent\nme\n")
     return prompt
 
@@ -370,10 +381,10 @@ async def continued(harness: UndoHarness) -> MessageID:
 )
 async def beside_thinking(harness: UndoHarness) -> MessageID:
     a, b = harness.root / "a.txt", harness.root / "b.txt"
-    return await harness.works(
-        [reads(a)],
-        [lambda: write(b, "me\n"), edits(a, "one", "agent")],
-        [bash("echo new > new.txt")],
+    return await harness.run_turn(
+        [call_read(a)],
+        [lambda: write(b, "me\n"), call_edit(a, "one", "agent")],
+        [call_bash("echo new > new.txt")],
     )
 
 
@@ -385,7 +396,7 @@ async def beside_thinking(harness: UndoHarness) -> MessageID:
 )
 async def beside_tool(harness: UndoHarness) -> MessageID:
     a, b = harness.root / "a.txt", harness.root / "b.txt"
-    return await harness.works([reads(a)], [edits(a, "one", "agent"), lambda: write(b, "me\n")])
+    return await harness.run_turn([call_read(a)], [call_edit(a, "one", "agent"), lambda: write(b, "me\n")])
 
 
 @case(
@@ -397,10 +408,10 @@ async def beside_tool(harness: UndoHarness) -> MessageID:
 )
 async def between(harness: UndoHarness) -> MessageID:
     a = harness.root / "a.txt"
-    return await harness.works(
-        [bash("echo agent > a.txt")],
-        [lambda: write(a, "me\n"), reads(a)],
-        [edits(a, "me", "agent again")],
+    return await harness.run_turn(
+        [call_bash("echo agent > a.txt")],
+        [lambda: write(a, "me\n"), call_read(a)],
+        [call_edit(a, "me", "agent again")],
     )
 
 
@@ -411,7 +422,7 @@ async def between(harness: UndoHarness) -> MessageID:
     redo={"x/new.txt": "restored"},
 )
 async def inside(harness: UndoHarness) -> MessageID:
-    prompt = await harness.does(writes(harness.root / "x/new.txt", "agent\n"))
+    prompt = await harness.run_step(call_write(harness.root / "x/new.txt", "agent\n"))
     write(harness.root / "x/mine.txt", "me\n")
     return prompt
 
@@ -425,7 +436,7 @@ async def inside(harness: UndoHarness) -> MessageID:
     then="the index is as it was",
 )
 async def staged(harness: UndoHarness) -> MessageID:
-    return await harness.does(bash("echo agent > a.txt"))
+    return await harness.run_step(call_bash("echo agent > a.txt"))
 
 
 # --- what cannot be taken back, and is said to be ---
@@ -447,7 +458,7 @@ def _add_submodule(root: Path) -> None:
     lay=_add_submodule,
 )
 async def submodule(harness: UndoHarness) -> MessageID:
-    return await harness.does(bash("echo agent > sub/inner.txt"))
+    return await harness.run_step(call_bash("echo agent > sub/inner.txt"))
 
 
 @case(
@@ -458,7 +469,7 @@ async def submodule(harness: UndoHarness) -> MessageID:
     lay=lambda root: (write(root / "within/w.txt", "w\n"), init_repository(root / "within")),
 )
 async def nested(harness: UndoHarness) -> MessageID:
-    return await harness.does(bash("echo agent > within/w.txt; echo agent > a.txt"))
+    return await harness.run_step(call_bash("echo agent > within/w.txt; echo agent > a.txt"))
 
 
 @case(
@@ -469,7 +480,7 @@ async def nested(harness: UndoHarness) -> MessageID:
 )
 async def nested_by_tool(harness: UndoHarness) -> MessageID:
     w = harness.root / "within/w.txt"
-    return await harness.works([reads(w)], [edits(w, "w", "agent")])
+    return await harness.run_turn([call_read(w)], [call_edit(w, "w", "agent")])
 
 
 HUGE = b"x" * 2000
@@ -484,7 +495,7 @@ HUGE = b"x" * 2000
     config={"experimental": {"weft": {"snapshots": {"maxFileBytes": 1000}}}},
 )
 async def huge(harness: UndoHarness) -> MessageID:
-    return await harness.does(bash("echo agent > huge.bin; echo agent > a.txt"))
+    return await harness.run_step(call_bash("echo agent > huge.bin; echo agent > a.txt"))
 
 
 @case(
@@ -493,7 +504,7 @@ async def huge(harness: UndoHarness) -> MessageID:
     then="it is not seen, and not said: what is ignored is kept for tools alone",
 )
 async def ignored_by_command(harness: UndoHarness) -> MessageID:
-    return await harness.does(bash("echo agent > build/out.log"))
+    return await harness.run_step(call_bash("echo agent > build/out.log"))
 
 
 @case(
@@ -503,8 +514,8 @@ async def ignored_by_command(harness: UndoHarness) -> MessageID:
 )
 async def ignored_by_both(harness: UndoHarness) -> MessageID:
     log = harness.root / "kept.log"
-    return await harness.works(
-        [reads(log)], [edits(log, "ignored", "agent")], [bash("echo more >> kept.log")]
+    return await harness.run_turn(
+        [call_read(log)], [call_edit(log, "ignored", "agent")], [call_bash("echo more >> kept.log")]
     )
 
 
@@ -525,8 +536,8 @@ async def beside_command(harness: UndoHarness) -> MessageID:
 
     sitting = Thread(target=person)
     sitting.start()
-    prompt = await harness.does(
-        bash(f"echo agent > a.txt; touch '{ready}'; until [ -e '{done}' ]; do sleep 0.01; done")
+    prompt = await harness.run_step(
+        call_bash(f"echo agent > a.txt; touch '{ready}'; until [ -e '{done}' ]; do sleep 0.01; done")
     )
     sitting.join()
     return prompt

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from given.engine import say
+from given.engine import text_prompt
 from weft.local.api import LocalApi
 from weft.local.open import OpenOptions, open_directory
 from weft.model.diff import FileFate
@@ -28,31 +28,31 @@ MODEL = make_scripted_model("loom")
 PATCHING_MODEL = make_scripted_model("gpt-loom")  # offered patches, as OpenAI's models are
 
 
-class Use(Struct, frozen=True, kw_only=True):
+class ToolUse(Struct, frozen=True, kw_only=True):
     """The agent calls a tool."""
 
     tool: str
     input: dict[str, Any]
 
 
-Act = Callable[[], object]
-Action = Use | Act
+PersonAction = Callable[[], object]
+Action = ToolUse | PersonAction
 
 
-def bash(command: str) -> Use:
-    return Use(tool="bash", input={"command": command, "description": "Does it"})
+def call_bash(command: str) -> ToolUse:
+    return ToolUse(tool="bash", input={"command": command, "description": "Does it"})
 
 
-def writes(path: Path | str, text: str) -> Use:
-    return Use(tool="write", input={"filePath": str(path), "content": text})
+def call_write(path: Path | str, text: str) -> ToolUse:
+    return ToolUse(tool="write", input={"filePath": str(path), "content": text})
 
 
-def reads(path: Path | str) -> Use:
-    return Use(tool="read", input={"filePath": str(path)})
+def call_read(path: Path | str) -> ToolUse:
+    return ToolUse(tool="read", input={"filePath": str(path)})
 
 
-def edits(path: Path | str, old: str, new: str) -> Use:
-    return Use(tool="edit", input={"filePath": str(path), "oldString": old, "newString": new})
+def call_edit(path: Path | str, old: str, new: str) -> ToolUse:
+    return ToolUse(tool="edit", input={"filePath": str(path), "oldString": old, "newString": new})
 
 
 class ActionProvider:
@@ -65,20 +65,20 @@ class ActionProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         del request
-        deeds = self.answers.pop(0) if self.answers else ()
+        actions = self.answers.pop(0) if self.answers else ()
         yield Started()
-        for deed in deeds:
-            if isinstance(deed, Use):
+        for action in actions:
+            if isinstance(action, ToolUse):
                 self._made += 1
-                raw = msgspec.json.encode(deed.input).decode()
-                yield ToolCall(call_id=f"call_{self._made}", tool=deed.tool, raw=raw)
+                raw = msgspec.json.encode(action.input).decode()
+                yield ToolCall(call_id=f"call_{self._made}", tool=action.tool, raw=raw)
             else:
-                deed()
-        if not deeds:
+                action()
+        if not actions:
             yield TextStart(id="words")
             yield TextDelta(id="words", text="Done.")
             yield TextEnd(id="words")
-        yield Finished(reason="tool-calls" if deeds else "stop", usage=Usage())
+        yield Finished(reason="tool-calls" if actions else "stop", usage=Usage())
 
     async def aclose(self) -> None:
         pass
@@ -87,29 +87,29 @@ class ActionProvider:
 class UndoHarness:
     """The agent's and the person's way to the files in `root`."""
 
-    def __init__(self, root: Path, api: LocalApi, puppet: ActionProvider) -> None:
+    def __init__(self, root: Path, api: LocalApi, provider: ActionProvider) -> None:
         self.root = root
         self.api = api
-        self._puppet = puppet
+        self._puppet = provider
         self.session = SessionID("")
 
-    async def begins(self) -> SessionID:
+    async def create_session(self) -> SessionID:
         self.session = (await self.api.create_session(SessionInput(title="Weaving"))).id
         return self.session
 
-    async def works(self, *answers: Sequence[Action]) -> MessageID:
+    async def run_turn(self, *answers: Sequence[Action]) -> MessageID:
         """The agent is prompted, and answers so; gives the prompt. Then it says that it is done."""
         if not self.session:
-            await self.begins()
+            await self.create_session()
         self._puppet.answers = [*answers, ()]
-        answer = await self.api.prompt(self.session, say("Weave."))
+        answer = await self.api.prompt(self.session, text_prompt("Weave."))
         prompts = [each.info for each in await self.history() if isinstance(each.info, UserMessage)]
         assert getattr(answer.info, "error", None) is None, answer
         return prompts[-1].id
 
-    async def does(self, *deeds: Action) -> MessageID:
+    async def run_step(self, *actions: Action) -> MessageID:
         """All in one answer."""
-        return await self.works(deeds)
+        return await self.run_turn(actions)
 
     async def history(self) -> list[MessageWithParts]:
         return await self.api.list_messages(self.session)
@@ -119,20 +119,20 @@ class UndoHarness:
             part for message in await self.history() for part in message.parts if isinstance(part, PatchPart)
         ]
 
-    async def undoes(self, to: MessageID) -> dict[str, str]:
+    async def undo(self, to: MessageID) -> dict[str, str]:
         """What was said of each file. Asked first, it says the same and changes nothing."""
         told = await self.api.revert(self.session, to, dry_run=True)
         done = await self.api.revert(self.session, to)
         assert told.files == done.files
-        return self.told(done)
+        return self.fates(done)
 
-    async def redoes(self) -> dict[str, str]:
+    async def redo(self) -> dict[str, str]:
         told = await self.api.unrevert(self.session, dry_run=True)
         done = await self.api.unrevert(self.session)
         assert told.files == done.files
-        return self.told(done)
+        return self.fates(done)
 
-    def told(self, done: RevertResult) -> dict[str, str]:
+    def fates(self, done: RevertResult) -> dict[str, str]:
         return {os.path.relpath(each.file, self.root): each.fate for each in done.files}
 
     def reason(self, done: RevertResult, name: str) -> str:
@@ -150,15 +150,15 @@ async def open_undo_harness(
     config: dict[str, Any] | None = None,
     store: str | None = None,
 ) -> AsyncIterator[UndoHarness]:
-    puppet, real = ActionProvider(), _made(root)
+    provider, real = ActionProvider(), _made(root)
     opening = OpenOptions(
         directory=str(directory or root),
         env={**os.environ, "OPENCODE_CONFIG_CONTENT": json.dumps({**CONFIG, **(config or {})})},
-        models=(ServedModel(MODEL, puppet), ServedModel(PATCHING_MODEL, puppet)),
+        models=(ServedModel(MODEL, provider), ServedModel(PATCHING_MODEL, provider)),
         store=store,
     )
     async with open_directory(opening) as api:
-        yield UndoHarness(real, api, puppet)
+        yield UndoHarness(real, api, provider)
 
 
 def _made(root: Path) -> Path:

@@ -23,19 +23,19 @@ class WebRequest(NamedTuple):
 
 class Web(NamedTuple):
     url: str
-    asked: list[WebRequest]
+    requests: list[WebRequest]
 
 
 @contextmanager
 def open_web(pages: Mapping[str, Answer]) -> Iterator[Web]:
     """Serves `pages` by path, whatever the method; any other path is a 404."""
-    asked: list[WebRequest] = []
+    requests: list[WebRequest] = []
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             length = int(self.headers.get("content-length") or 0)
             headers = {name.lower(): value for name, value in self.headers.items()}
-            asked.append(WebRequest(self.command, self.path, headers, self.rfile.read(length)))
+            requests.append(WebRequest(self.command, self.path, headers, self.rfile.read(length)))
             page = pages.get(self.path, Answer(b"no such page", 404, "text/plain"))
             self.send_response(page.status)
             self.send_header("content-type", page.kind)
@@ -55,7 +55,7 @@ def open_web(pages: Mapping[str, Answer]) -> Iterator[Web]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield Web(f"http://127.0.0.1:{server.server_port}", asked)
+        yield Web(f"http://127.0.0.1:{server.server_port}", requests)
     finally:
         server.shutdown()
         thread.join()

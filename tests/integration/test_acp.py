@@ -22,8 +22,8 @@ GOOD_SERVER = McpServerStdio(name="good", command=sys.executable, args=[str(GOOD
 async def test_a_prompt_is_told_as_it_goes_and_ends_with_its_reason(tmp_path: Path) -> None:
     script = [Think(text="let me see"), Say(text="I look."), READ], [Say(text="It says hello.")]
     async with open_editor(tmp_path, *script) as connection:
-        session = await connection.new()
-        answer = await connection.editor.say(session, "what does it say?")
+        session = await connection.new_session()
+        answer = await connection.editor.prompt(session, "what does it say?")
         assert answer.stop_reason == "end_turn"
         assert answer.usage.total_tokens > 0
         assert connection.editor.words() == "I look.It says hello."
@@ -35,15 +35,15 @@ async def test_a_prompt_is_told_as_it_goes_and_ends_with_its_reason(tmp_path: Pa
         used = connection.editor.updates("usage_update")[-1]
         assert (used.size, used.cost.currency) == (200_000, "USD")
         assert used.cost.amount > 0
-        assert {id for id, _ in connection.editor.told} == {session}
+        assert {id for id, _ in connection.editor.received} == {session}
         assert connection.notes == []
 
 
 async def test_an_edit_is_asked_for_with_its_diff_and_shown_whole_once_made(tmp_path: Path) -> None:
     async with open_editor(tmp_path, [READ], [EDIT], [Say(text="Done.")], config=ASK) as connection:
-        session = await connection.new()
-        assert (await connection.editor.say(session, "greet me")).stop_reason == "end_turn"
-        [(asked_in, asked, options)] = connection.editor.asked
+        session = await connection.new_session()
+        assert (await connection.editor.prompt(session, "greet me")).stop_reason == "end_turn"
+        [(asked_in, asked, options)] = connection.editor.permission_requests
         path = str(connection.project / "hello.txt")
         assert (asked_in, asked.tool_call_id) == (session, connection.editor.call("edit")["tool_call_id"])
         assert [(each.path, each.old_text, each.new_text) for each in asked.content] == [
@@ -69,7 +69,7 @@ async def test_what_is_rejected_or_dismissed_is_not_done(tmp_path: Path) -> None
         async with open_editor(
             at, [READ], [EDIT], [Say(text="never")], editor=editor, config=ASK
         ) as connection:
-            assert (await editor.say(await connection.new(), "greet me")).stop_reason == "end_turn"
+            assert (await editor.prompt(await connection.new_session(), "greet me")).stop_reason == "end_turn"
             assert editor.call("edit")["status"] == "failed"
             assert (connection.project / "hello.txt").read_text() == "hello there\n"
 
@@ -79,8 +79,8 @@ async def test_what_is_always_allowed_is_asked_once(tmp_path: Path) -> None:
     editor = Editor(lambda _, __: "always")
     script = [READ], [EDIT], [again], [Say(text="Done.")]
     async with open_editor(tmp_path, *script, editor=editor, config=ASK) as connection:
-        await editor.say(await connection.new(), "greet us")
-        assert len(editor.asked) == 1
+        await editor.prompt(await connection.new_session(), "greet us")
+        assert len(editor.permission_requests) == 1
         assert (connection.project / "hello.txt").read_text() == "hello all\n"
 
 
@@ -88,7 +88,7 @@ async def test_a_file_that_is_written_over_is_shown_with_what_it_held(tmp_path: 
     over = UseTool(tool="write", input={"filePath": "hello.txt", "content": "new\n"})
     made = UseTool(tool="write", input={"filePath": "made.txt", "content": "made\n"})
     async with open_editor(tmp_path, [READ], [over], [made], [Say(text="Done.")]) as connection:
-        await connection.editor.say(await connection.new(), "write")
+        await connection.editor.prompt(await connection.new_session(), "write")
         diffs = [call["content"] for call in connection.editor.calls().values() if call["kind"] == "edit"]
         assert [(each.get("old_text"), each["new_text"]) for [each] in diffs] == [
             ("hello there\n", "new\n"),
@@ -104,8 +104,8 @@ async def test_a_session_is_loaded_as_it_was_told_in_another_process(tmp_path: P
         [Say(text="So.")],
     )
     async with open_editor(tmp_path, *script) as connection:
-        session = await connection.new()
-        await connection.editor.say(session, "look at it")
+        session = await connection.new_session()
+        await connection.editor.prompt(session, "look at it")
         first = connection.editor
     assert [(each.content, each.status) for each in first.updates("plan")[-1].entries] == [
         ("greet", "in_progress")
@@ -123,7 +123,7 @@ async def test_a_session_is_loaded_as_it_was_told_in_another_process(tmp_path: P
         )
         assert again.calls() == first.calls()
         assert again.updates("plan")[-1] == first.updates("plan")[-1]
-        assert (await again.say(session, "and?")).stop_reason == "end_turn"
+        assert (await again.prompt(session, "and?")).stop_reason == "end_turn"
         assert again.words() == first.words() + "Again."
 
 
@@ -131,16 +131,16 @@ async def test_a_session_is_listed_resumed_forked_and_closed(tmp_path: Path) -> 
     async with open_editor(
         tmp_path, [Say(text="One.")], [Say(text="Two.")], [Say(text="Three.")]
     ) as connection:
-        session, cwd = await connection.new(), str(connection.project)
-        await connection.editor.say(session, "count")
+        session, cwd = await connection.new_session(), str(connection.project)
+        await connection.editor.prompt(session, "count")
         [listed] = (await connection.agent.list_sessions(cwd=cwd)).sessions
         assert (listed.session_id, listed.cwd) == (session, cwd)
         await connection.agent.close_session(session_id=session)
-        assert (await refused(connection.editor.say(session, "on"))).code == -32002
+        assert (await refused(connection.editor.prompt(session, "on"))).code == -32002
         await connection.agent.resume_session(session_id=session, cwd=cwd, mcp_servers=[])
-        await connection.editor.say(session, "on")
+        await connection.editor.prompt(session, "on")
         forked = await connection.agent.fork_session(session_id=session, cwd=cwd, mcp_servers=[])
-        await connection.editor.say(forked.session_id, "on")
+        await connection.editor.prompt(forked.session_id, "on")
         assert connection.editor.words() == "One.Two.Three."
         assert len((await connection.agent.list_sessions()).sessions) == 2
 
@@ -150,13 +150,13 @@ async def test_a_prompt_is_cancelled_while_the_editor_asks_and_the_next_one_goes
     editor.hold = asyncio.Event()
     script = [READ], [EDIT], [Say(text="Well then.")]
     async with open_editor(tmp_path, *script, editor=editor, config=ASK) as connection:
-        session = await connection.new()
-        prompting = asyncio.ensure_future(editor.say(session, "greet me"))
-        await editor.waiting.wait()
+        session = await connection.new_session()
+        prompting = asyncio.ensure_future(editor.prompt(session, "greet me"))
+        await editor.permission_asked.wait()
         await connection.agent.cancel(session_id=session)
         assert (await prompting).stop_reason == "cancelled"
         assert editor.call("edit")["status"] == "failed"
-        assert (await editor.say(session, "never mind")).stop_reason == "end_turn"
+        assert (await editor.prompt(session, "never mind")).stop_reason == "end_turn"
         assert (connection.project / "hello.txt").read_text() == "hello there\n"
 
 
@@ -164,12 +164,12 @@ async def test_one_prompt_at_a_time_and_one_right_after_a_cancel_waits_for_its_e
     async with open_editor(
         tmp_path, [Say(text="Well."), Wait(seconds=600)], [Say(text="Here.")]
     ) as connection:
-        session = await connection.new()
-        first = asyncio.ensure_future(connection.editor.say(session, "one"))
-        await connection.editor.until("agent_message_chunk")
-        assert (await refused(connection.editor.say(session, "two"))).code == -32600
+        session = await connection.new_session()
+        first = asyncio.ensure_future(connection.editor.prompt(session, "one"))
+        await connection.editor.wait_for_update("agent_message_chunk")
+        assert (await refused(connection.editor.prompt(session, "two"))).code == -32600
         await connection.agent.cancel(session_id=session)
-        third = asyncio.ensure_future(connection.editor.say(session, "three"))
+        third = asyncio.ensure_future(connection.editor.prompt(session, "three"))
         assert (await first).stop_reason == "cancelled"
         assert (await third).stop_reason == "end_turn"
         assert connection.editor.words() == "Well.Here."
@@ -184,7 +184,7 @@ async def test_the_mode_is_the_agent_that_answers(tmp_path: Path) -> None:
         assert made.modes.current_mode_id == "build"
         assert {"build", "plan"} <= {mode.id for mode in made.modes.available_modes}
         await connection.agent.set_session_mode(session_id=session, mode_id="plan")
-        await connection.editor.say(session, "plan it")
+        await connection.editor.prompt(session, "plan it")
         loaded = await connection.agent.load_session(
             cwd=str(connection.project), session_id=session, mcp_servers=[]
         )
@@ -202,7 +202,7 @@ async def test_the_model_is_chosen_among_those_there_are(tmp_path: Path) -> None
         choose = connection.agent.set_config_option
         chosen = await choose(session_id=session, config_id="model", value="scripted/test")
         assert chosen.config_options[1].current_value == "scripted/test"
-        await connection.editor.say(session, "hello")
+        await connection.editor.prompt(session, "hello")
         chosen = await choose(session_id=session, config_id="mode", value="plan")
         assert chosen.config_options[0].current_value == "plan"
         wrong = await refused(choose(session_id=session, config_id="model", value="scripted/tset"))
@@ -215,15 +215,15 @@ async def test_a_slash_command_is_run_and_a_path_is_not_one(tmp_path: Path) -> N
     config = {"command": {"greet": {"template": "Say hello to $ARGUMENTS", "description": "greet somebody"}}}
     script = [Say(text="Hello, ada.")], [Say(text="A path.")], [Say(text="In short: hello.")]
     async with open_editor(tmp_path, *script, config=config) as connection:
-        session = await connection.new()
-        await connection.editor.say(session, "/greet ada")
+        session = await connection.new_session()
+        await connection.editor.prompt(session, "/greet ada")
         listed = connection.editor.updates("available_commands_update")[0].available_commands
         assert {"greet", "init", "compact"} <= {each.name for each in listed}
         assert next(each for each in listed if each.name == "greet").input.root.hint == "$ARGUMENTS"
-        await connection.editor.say(session, "/usr/bin is what?")
-        assert (await connection.editor.say(session, "/compact")).stop_reason == "end_turn"
+        await connection.editor.prompt(session, "/usr/bin is what?")
+        assert (await connection.editor.prompt(session, "/compact")).stop_reason == "end_turn"
         assert "In short: hello." in connection.editor.words("agent_thought_chunk")
-        connection.editor.told.clear()
+        connection.editor.received.clear()
         await connection.agent.load_session(cwd=str(connection.project), session_id=session, mcp_servers=[])
         assert connection.editor.words("user_message_chunk") == "Say hello to ada/usr/bin is what?"
 
@@ -248,8 +248,8 @@ QUESTION = UseTool(
 async def test_a_question_is_a_choice_in_every_editor(tmp_path: Path) -> None:
     editor = Editor(lambda _, __: "1")
     async with open_editor(tmp_path, [QUESTION], [Say(text="Hey it is.")], editor=editor) as connection:
-        await editor.say(await connection.new(), "ask me")
-        [(_, call, options)] = editor.asked
+        await editor.prompt(await connection.new_session(), "ask me")
+        [(_, call, options)] = editor.permission_requests
         assert (call.title, [each.name for each in options]) == (
             "Which greeting?",
             ["Hello", "Hey", "Dismiss"],
@@ -262,37 +262,41 @@ async def test_a_question_is_a_form_where_there_are_forms(tmp_path: Path) -> Non
         [({"answer0": "Hello"}, "Hello"), ({"answer0": "Hello", "own0": "Good day"}, "Good day")]
     ):
         editor, at = Editor(), tmp_path / str(number)
-        editor.fill_in = filled
-        async with open_editor(at, [QUESTION], [Say(text="So.")], editor=editor, able=FORMS) as connection:
-            await editor.say(await connection.new(), "ask me")
+        editor.form_answer = filled
+        async with open_editor(
+            at, [QUESTION], [Say(text="So.")], editor=editor, capabilities=FORMS
+        ) as connection:
+            await editor.prompt(await connection.new_session(), "ask me")
             [(_, form)] = editor.forms
             assert list(form.requested_schema.properties) == ["answer0", "own0"]
             assert f'"Which greeting?"="{said}"' in editor.call("other")["content"][0]["content"]["text"]
-            assert editor.asked == []
+            assert editor.permission_requests == []
 
 
 async def test_a_question_is_about_the_call_that_the_editor_was_told_of(tmp_path: Path) -> None:
-    for number, able in enumerate((None, FORMS)):
+    for number, capabilities in enumerate((None, FORMS)):
         editor = Editor(lambda _, __: "0")
-        editor.fill_in = {"answer0": "hello"}
+        editor.form_answer = {"answer0": "hello"}
         at = tmp_path / str(number)
-        async with open_editor(at, [QUESTION], [Say(text="Done.")], editor=editor, able=able) as connection:
-            await editor.say(await connection.new(), "ask me")
-            asked = [call.tool_call_id for _, call, _ in editor.asked]
+        async with open_editor(
+            at, [QUESTION], [Say(text="Done.")], editor=editor, capabilities=capabilities
+        ) as connection:
+            await editor.prompt(await connection.new_session(), "ask me")
+            asked = [call.tool_call_id for _, call, _ in editor.permission_requests]
             asked += [mode.tool_call_id for _, mode in editor.forms]
             assert asked == [editor.call("other")["tool_call_id"]]
 
 
 async def test_a_session_is_deleted_whether_it_is_open_or_not(tmp_path: Path) -> None:
     async with open_editor(tmp_path, [Say(text="Hi.")]) as connection:
-        first, second = await connection.new(), await connection.new()
-        await connection.editor.say(first, "hello")
+        first, second = await connection.new_session(), await connection.new_session()
+        await connection.editor.prompt(first, "hello")
         await connection.agent.close_session(session_id=second)
         for session in (first, second):
             assert await connection.agent._conn.send_request("session/delete", {"sessionId": session}) == {}
         listed = await connection.agent.list_sessions(cwd=str(connection.project))
         assert listed.sessions == []
-        assert (await refused(connection.editor.say(first, "again"))).code == -32002
+        assert (await refused(connection.editor.prompt(first, "again"))).code == -32002
         gone = await refused(connection.agent._conn.send_request("session/delete", {"sessionId": first}))
         assert gone.code == -32002
         odd = await refused(connection.agent._conn.send_request("session/delete", {}))
@@ -302,8 +306,10 @@ async def test_a_session_is_deleted_whether_it_is_open_or_not(tmp_path: Path) ->
 
 
 async def test_a_question_that_is_dismissed_ends_the_run(tmp_path: Path) -> None:
-    async with open_editor(tmp_path, [QUESTION], [Say(text="never")], able=FORMS) as connection:
-        assert (await connection.editor.say(await connection.new(), "ask me")).stop_reason == "end_turn"
+    async with open_editor(tmp_path, [QUESTION], [Say(text="never")], capabilities=FORMS) as connection:
+        assert (
+            await connection.editor.prompt(await connection.new_session(), "ask me")
+        ).stop_reason == "end_turn"
         assert connection.editor.call("other")["status"] == "failed"
         assert connection.editor.words() == ""
 
@@ -318,12 +324,12 @@ async def test_what_a_child_wants_is_asked_in_the_session_that_sent_it(tmp_path:
     }
     provider = PromptKeyedProvider(scripts, SystemClock())
     async with open_editor(tmp_path, provider=provider, config=ASK) as connection:
-        session = await connection.new()
-        await connection.editor.say(session, "greet me")
-        [(asked_in, asked, _)] = connection.editor.asked
+        session = await connection.new_session()
+        await connection.editor.prompt(session, "greet me")
+        [(asked_in, asked, _)] = connection.editor.permission_requests
         assert (asked_in, asked.title) == (session, "edit hello.txt")
         assert "-hello there" in asked.content[0].content.text
-        assert {id for id, _ in connection.editor.told} == {session}
+        assert {id for id, _ in connection.editor.received} == {session}
         assert connection.editor.words() == "Done."
         [task_call] = connection.editor.calls().values()
         assert (task_call["kind"], task_call["status"]) == ("think", "completed")
@@ -333,18 +339,18 @@ async def test_what_a_child_wants_is_asked_in_the_session_that_sent_it(tmp_path:
 async def test_why_it_ended_is_said_in_the_words_of_the_protocol(tmp_path: Path) -> None:
     script = [Say(text="Much"), End(reason="length")], [Say(text="No."), End(reason="content-filter")]
     async with open_editor(tmp_path, *script) as connection:
-        session = await connection.new()
-        assert (await connection.editor.say(session, "much")).stop_reason == "max_tokens"
-        assert (await connection.editor.say(session, "bad")).stop_reason == "refusal"
+        session = await connection.new_session()
+        assert (await connection.editor.prompt(session, "much")).stop_reason == "max_tokens"
+        assert (await connection.editor.prompt(session, "bad")).stop_reason == "refusal"
 
 
 async def test_a_failure_is_an_error_with_its_words_and_the_next_prompt_goes_on(tmp_path: Path) -> None:
     script = [Fail(message="the API is out of order", status=400)], [Say(text="Better.")]
     async with open_editor(tmp_path, *script) as connection:
-        session = await connection.new()
-        failed = await refused(connection.editor.say(session, "hello"))
+        session = await connection.new_session()
+        failed = await refused(connection.editor.prompt(session, "hello"))
         assert (failed.code, str(failed)) == (-32603, "the API is out of order")
-        assert (await connection.editor.say(session, "again")).stop_reason == "end_turn"
+        assert (await connection.editor.prompt(session, "again")).stop_reason == "end_turn"
 
 
 async def test_what_cannot_be_meant_is_refused_by_name(tmp_path: Path) -> None:
@@ -355,7 +361,7 @@ async def test_what_cannot_be_meant_is_refused_by_name(tmp_path: Path) -> None:
         beside = await refused(new(cwd=str(connection.project), mcp_servers=[], additional_directories=["/"]))
         assert (beside.code, "more than one directory" in str(beside)) == (-32602, True)
         unknown = "ses_000000000000aaaaaaaaaaaaaa"
-        assert (await refused(connection.editor.say(unknown, "hello"))).code == -32002
+        assert (await refused(connection.editor.prompt(unknown, "hello"))).code == -32002
         load = connection.agent.load_session
         assert (
             await refused(load(cwd=str(connection.project), session_id=unknown, mcp_servers=[]))
@@ -375,8 +381,8 @@ async def test_servers_that_an_editor_brings_are_asked_and_those_in_trouble_name
     provider = PromptKeyedProvider({"look": [[Say(text="I see.")]]}, SystemClock())
     patient = {"experimental": {"weft": {"mcp": {"wait": 60}}}}
     async with open_editor(tmp_path, provider=provider, config=patient) as connection:
-        session = await connection.new(mcp_servers=[GOOD_SERVER, bad, far])
-        await connection.editor.say(session, "look")
+        session = await connection.new_session(mcp_servers=[GOOD_SERVER, bad, far])
+        await connection.editor.prompt(session, "look")
         [request] = [each for each in provider.requests if each.tools]
         assert "good_add" in {tool.name for tool in request.tools}
         told = connection.editor.words("agent_thought_chunk")
@@ -388,7 +394,7 @@ async def test_servers_that_an_editor_brings_are_asked_and_those_in_trouble_name
 async def test_what_is_long_is_cut_short(tmp_path: Path) -> None:
     long = UseTool(tool="bash", input={"command": "seq 1 40000", "description": "count " * 400})
     async with open_editor(tmp_path, [long], [Say(text="Counted.")]) as connection:
-        await connection.editor.say(await connection.new(), "count")
+        await connection.editor.prompt(await connection.new_session(), "count")
         call = connection.editor.call("execute")
         assert call["title"] == "seq 1 40000"
         assert len(call["content"][0]["content"]["text"]) <= 32_000
@@ -399,20 +405,20 @@ async def test_an_editor_that_hangs_up_leaves_a_settled_session(tmp_path: Path) 
     editor = Editor()
     editor.hold = asyncio.Event()
     async with open_editor(tmp_path, [READ], [EDIT], editor=editor, config=ASK) as connection:
-        session = await connection.new()
-        prompting = asyncio.ensure_future(editor.say(session, "greet me"))
-        await editor.waiting.wait()
+        session = await connection.new_session()
+        prompting = asyncio.ensure_future(editor.prompt(session, "greet me"))
+        await editor.permission_asked.wait()
     assert isinstance((await asyncio.gather(prompting, return_exceptions=True))[0], ConnectionError)
     async with open_editor(tmp_path, [Say(text="Back.")], config=ASK) as connection:
         await connection.agent.load_session(cwd=str(connection.project), session_id=session, mcp_servers=[])
         assert connection.editor.call("edit")["status"] == "failed"
-        assert (await connection.editor.say(session, "again")).stop_reason == "end_turn"
+        assert (await connection.editor.prompt(session, "again")).stop_reason == "end_turn"
 
 
 async def test_what_an_editor_has_open_is_put_before_the_model(tmp_path: Path) -> None:
     provider = PromptKeyedProvider({"look": [[Say(text="I see.")]]}, SystemClock())
     async with open_editor(tmp_path, provider=provider) as connection:
-        session = await connection.new()
+        session = await connection.new_session()
         link = {
             "type": "resource_link",
             "name": "hello.txt",

@@ -37,22 +37,22 @@ def result(editor: Editor, kind: str) -> str:
 
 
 async def test_what_is_typed_and_not_saved_is_read(tmp_path: Path) -> None:
-    async with open_editor(tmp_path, [READ], [Say(text="So.")], able=FILES) as connection:
+    async with open_editor(tmp_path, [READ], [Say(text="So.")], capabilities=FILES) as connection:
         path = str(connection.project / "hello.txt")
         connection.editor.buffers[path] = UNSAVED
-        session = await connection.new()
-        await connection.editor.say(session, "what does it say?")
+        session = await connection.new_session()
+        await connection.editor.prompt(session, "what does it say?")
         assert "00001| typed, not saved" in result(connection.editor, "read")
         assert set(connection.editor.read) == {(session, path)}
         assert connection.editor.written == []
 
 
 async def test_an_edit_builds_on_it_and_undo_gives_it_back(tmp_path: Path) -> None:
-    async with open_editor(tmp_path, [READ], [EDIT], [Say(text="Done.")], able=FILES) as connection:
+    async with open_editor(tmp_path, [READ], [EDIT], [Say(text="Done.")], capabilities=FILES) as connection:
         path = connection.project / "hello.txt"
         connection.editor.buffers[str(path)] = UNSAVED
-        session = await connection.new()
-        await connection.editor.say(session, "change it")
+        session = await connection.new_session()
+        await connection.editor.prompt(session, "change it")
         assert path.read_text() == "changed, not saved\n"
         # First the person's own words are saved, as theirs; then they are changed.
         assert connection.editor.written == [
@@ -66,12 +66,12 @@ async def test_an_edit_builds_on_it_and_undo_gives_it_back(tmp_path: Path) -> No
 async def test_so_does_a_patch(tmp_path: Path) -> None:
     patching = {"model": "scripted/gpt-test"}
     async with open_editor(
-        tmp_path, [READ], [PATCH], [Say(text="Done.")], able=FILES, config=patching
+        tmp_path, [READ], [PATCH], [Say(text="Done.")], capabilities=FILES, config=patching
     ) as connection:
         path = connection.project / "hello.txt"
         connection.editor.buffers[str(path)] = UNSAVED
-        session = await connection.new()
-        await connection.editor.say(session, "patch it")
+        session = await connection.new_session()
+        await connection.editor.prompt(session, "patch it")
         assert path.read_text() == "patched\n"
         assert connection.editor.written == [(session, str(path), UNSAVED), (session, str(path), "patched\n")]
     await undo(tmp_path, session)
@@ -83,7 +83,7 @@ async def test_what_is_typed_after_it_was_read_is_not_written_over(tmp_path: Pat
         editor = Editor()
         script = [READ], [call], [Say(text="Sorry.")]
         async with open_editor(
-            tmp_path / str(number), *script, editor=editor, able=FILES, config=ASK
+            tmp_path / str(number), *script, editor=editor, capabilities=FILES, config=ASK
         ) as connection:
             path = connection.project / "hello.txt"
             path.write_text("typed\n")
@@ -93,7 +93,7 @@ async def test_what_is_typed_after_it_was_read_is_not_written_over(tmp_path: Pat
                 return "once"
 
             editor.choose = type_on
-            await editor.say(await connection.new(), "write over it")
+            await editor.prompt(await connection.new_session(), "write over it")
             assert (path.read_text(), editor.buffers) == ("typed\n", {str(path): "typed on\n"})
             assert "has been changed in the editor since it was last read" in result(editor, "edit")
 
@@ -103,12 +103,12 @@ ASK = {"permission": {"edit": "ask"}}
 
 async def test_what_the_editor_cannot_save_is_not_touched(tmp_path: Path) -> None:
     editor = Editor()
-    editor.cannot_write = True
+    editor.read_only = True
     script = [READ], [EDIT], [Say(text="Sorry.")]
-    async with open_editor(tmp_path, *script, editor=editor, able=FILES) as connection:
+    async with open_editor(tmp_path, *script, editor=editor, capabilities=FILES) as connection:
         path = connection.project / "hello.txt"
         editor.buffers[str(path)] = UNSAVED
-        await editor.say(await connection.new(), "change it")
+        await editor.prompt(await connection.new_session(), "change it")
         assert (path.read_text(), editor.buffers) == ("hello there\n", {str(path): UNSAVED})
         assert "the editor could not save them" in result(editor, "edit")
 
@@ -116,13 +116,15 @@ async def test_what_the_editor_cannot_save_is_not_touched(tmp_path: Path) -> Non
 async def test_a_new_file_is_written_through_the_editor_and_else_on_disk(tmp_path: Path) -> None:
     for number, cannot in enumerate((False, True)):
         editor, at = Editor(), tmp_path / str(number)
-        editor.cannot_write = cannot
-        async with open_editor(at, [NEW], [Say(text="Done.")], editor=editor, able=FILES) as connection:
+        editor.read_only = cannot
+        async with open_editor(
+            at, [NEW], [Say(text="Done.")], editor=editor, capabilities=FILES
+        ) as connection:
             path = connection.project / "deep" / "new.txt"
             if not cannot:
                 path.parent.mkdir()
-            session = await connection.new()
-            await editor.say(session, "make it")
+            session = await connection.new_session()
+            await editor.prompt(session, "make it")
             assert path.read_text() == "new\n"
             assert editor.written == ([] if cannot else [(session, str(path), "new\n")])
 
@@ -130,18 +132,18 @@ async def test_a_new_file_is_written_through_the_editor_and_else_on_disk(tmp_pat
 async def test_bytes_that_are_not_text_are_left_to_the_disk(tmp_path: Path) -> None:
     over = UseTool(tool="edit", input={"filePath": "odd.txt", "oldString": "one", "newString": "two"})
     read = UseTool(tool="read", input={"filePath": "odd.txt"})
-    async with open_editor(tmp_path, [read], [over], [Say(text="Done.")], able=FILES) as connection:
+    async with open_editor(tmp_path, [read], [over], [Say(text="Done.")], capabilities=FILES) as connection:
         path = connection.project / "odd.txt"
         path.write_bytes(b"one \xff\n")
         connection.editor.buffers[str(path)] = "one \ufffd\n"
-        await connection.editor.say(await connection.new(), "change it")
+        await connection.editor.prompt(await connection.new_session(), "change it")
         assert path.read_bytes() == b"two \xff\n"
         assert connection.editor.written == []
 
 
 async def test_an_editor_that_offers_no_files_is_asked_for_none(tmp_path: Path) -> None:
     only = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=False, write_text_file=False))
-    async with open_editor(tmp_path, [READ], [OVER], [Say(text="Done.")], able=only) as connection:
-        await connection.editor.say(await connection.new(), "write")
+    async with open_editor(tmp_path, [READ], [OVER], [Say(text="Done.")], capabilities=only) as connection:
+        await connection.editor.prompt(await connection.new_session(), "write")
         assert (connection.editor.read, connection.editor.written) == ([], [])
         assert (connection.project / "hello.txt").read_text() == "all new\n"

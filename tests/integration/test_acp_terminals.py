@@ -29,9 +29,9 @@ async def test_a_command_runs_in_a_terminal_that_the_call_shows(
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
     said = "echo one; pwd; echo key=$ANTHROPIC_API_KEY; exit 3"
-    async with open_editor(tmp_path, [bash(said)], [Say(text="Done.")], able=TERMINALS) as connection:
-        session = await connection.new()
-        await connection.editor.say(session, "run it")
+    async with open_editor(tmp_path, [bash(said)], [Say(text="Done.")], capabilities=TERMINALS) as connection:
+        session = await connection.new_session()
+        await connection.editor.prompt(session, "run it")
         [(asked_in, command, _)] = connection.editor.opened
         assert (asked_in, command) == (session, "env")
         call = connection.editor.call("execute")
@@ -40,18 +40,18 @@ async def test_a_command_runs_in_a_terminal_that_the_call_shows(
             [{"type": "terminal", "terminal_id": "term_0"}],
         )
         assert connection.editor.released == ["term_0"]
-        connection.editor.told.clear()
+        connection.editor.received.clear()
         [text] = await output_of(connection, session)
         assert text == f"one\n{connection.project}\nkey=\n(exit code 3)"
 
 
 async def test_one_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
     slow = bash("echo begun; sleep 600 & sleep 600", timeout=500)
-    async with open_editor(tmp_path, [slow], [Say(text="Slow.")], able=TERMINALS) as connection:
-        session = await connection.new()
-        await connection.editor.say(session, "run it")
+    async with open_editor(tmp_path, [slow], [Say(text="Slow.")], capabilities=TERMINALS) as connection:
+        session = await connection.new_session()
+        await connection.editor.prompt(session, "run it")
         assert processes_in(connection.project) == []
-        connection.editor.told.clear()
+        connection.editor.received.clear()
         [text] = await output_of(connection, session)
         assert text.startswith("begun\n")
         assert "exceeding timeout 500 ms" in text
@@ -59,19 +59,19 @@ async def test_one_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Pa
 
 async def test_what_a_command_leaves_running_is_ended(tmp_path: Path) -> None:
     leaves = bash("sleep 600 >/dev/null 2>&1 & echo left")
-    async with open_editor(tmp_path, [leaves], [Say(text="Done.")], able=TERMINALS) as connection:
-        session = await connection.new()
-        await connection.editor.say(session, "run it")
+    async with open_editor(tmp_path, [leaves], [Say(text="Done.")], capabilities=TERMINALS) as connection:
+        session = await connection.new_session()
+        await connection.editor.prompt(session, "run it")
         assert processes_in(connection.project) == []
-        connection.editor.told.clear()
+        connection.editor.received.clear()
         [text] = await output_of(connection, session)
         assert "1 background process(es) still running were ended" in text
 
 
 async def test_cancelling_ends_it(tmp_path: Path) -> None:
-    async with open_editor(tmp_path, [bash("echo begun; sleep 600")], able=TERMINALS) as connection:
-        session = await connection.new()
-        prompting = asyncio.ensure_future(connection.editor.say(session, "run it"))
+    async with open_editor(tmp_path, [bash("echo begun; sleep 600")], capabilities=TERMINALS) as connection:
+        session = await connection.new_session()
+        prompting = asyncio.ensure_future(connection.editor.prompt(session, "run it"))
         while not any(each.said for each in connection.editor.terminals.values()):  # noqa: ASYNC110  a process wakes nobody
             await asyncio.sleep(0.01)
         await connection.agent.cancel(session_id=session)
@@ -81,6 +81,6 @@ async def test_cancelling_ends_it(tmp_path: Path) -> None:
 
 async def test_an_editor_that_gives_no_terminal_keeps_no_command_from_running(tmp_path: Path) -> None:
     async with open_editor(tmp_path, [bash("echo hello")], [Say(text="Done.")]) as connection:
-        await connection.editor.say(await connection.new(), "run it")
+        await connection.editor.prompt(await connection.new_session(), "run it")
         assert connection.editor.opened == []
         assert connection.editor.call("execute")["content"][0]["content"]["text"] == "hello\n"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from given.engine import ECHO, Engine, open_engine, say
+from given.engine import ECHO, Engine, open_engine, text_prompt
 from given.gate_harness import make_caller, make_gate_harness, run_alongside
-from given.undo_harness import bash, open_undo_harness
+from given.undo_harness import call_bash, open_undo_harness
 from weft.errors import ConflictError, RejectedError
 from weft.local.permissions import PermissionSettings, open_decision_log
 from weft.model.event import PermissionAsked, PermissionReplied, QuestionAsked, QuestionRejected
@@ -47,7 +47,7 @@ async def opened(
         yield engine
 
 
-async def told(engine: Engine, *kinds: type) -> list[Any]:
+async def wait_for_events(engine: Engine, *kinds: type) -> list[Any]:
     """The first event of each kind, once all have been told."""
     found: dict[type, Any] = {}
     async for each in engine.api.events(after=0):
@@ -62,8 +62,8 @@ async def left_asking(directory: Path) -> tuple[SessionID, PermissionRequest]:
     """A session whose run was waiting for an answer when its process ended."""
     async with opened(directory, CALL, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        running = asyncio.ensure_future(engine.api.prompt(session, say("go")))
-        [asked] = await told(engine, PermissionAsked)
+        running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
+        [asked] = await wait_for_events(engine, PermissionAsked)
         assert await engine.api.list_permissions() == [asked.request]
     await running
     return session, asked.request
@@ -87,8 +87,8 @@ async def test_it_is_listed_after_a_restart_and_the_call_was_not_made(tmp_path: 
 async def test_it_is_asked_again_by_the_same_name_when_the_session_goes_on(tmp_path: Path) -> None:
     session, request = await left_asking(tmp_path)
     async with opened(tmp_path, CALL, DONE, seed=2) as engine:
-        async with run_alongside(engine.api.prompt(session, say("go on"))) as [running]:
-            [asked] = await told(engine, PermissionAsked)
+        async with run_alongside(engine.api.prompt(session, text_prompt("go on"))) as [running]:
+            [asked] = await wait_for_events(engine, PermissionAsked)
             assert asked.request.id == request.id
             assert asked.request.tool != request.tool
             await engine.api.reply_permission(request.id, "once")
@@ -105,7 +105,7 @@ async def test_an_answer_given_in_between_is_used_once(tmp_path: Path) -> None:
         with pytest.raises(ConflictError):
             await engine.api.reply_permission(request.id, "reject")
     async with opened(tmp_path, CALL, CALL, DONE, seed=3, answered=False) as engine:
-        await engine.api.prompt(session, say("go on"))
+        await engine.api.prompt(session, text_prompt("go on"))
         parts = [part for message in await engine.api.list_messages(session) for part in message.parts]
         states = [type(part.state) for part in parts if isinstance(part, ToolPart)]
         assert states == [ErrorState, CompletedState, ErrorState]
@@ -116,7 +116,7 @@ async def test_a_no_given_in_between_is_used_with_its_words(tmp_path: Path) -> N
     async with opened(tmp_path, seed=2) as engine:
         await engine.api.reply_permission(request.id, "reject", message="use ls")
     async with opened(tmp_path, CALL, DONE, seed=3, answered=False) as engine:
-        await engine.api.prompt(session, say("go on"))
+        await engine.api.prompt(session, text_prompt("go on"))
         state = await call_of(engine, session)
         assert isinstance(state, ErrorState)
         assert state.error.endswith("with the following feedback: use ls")
@@ -128,14 +128,14 @@ async def test_an_answer_to_one_thing_is_not_used_for_another(tmp_path: Path) ->
         await engine.api.reply_permission(request.id, "once")
     other = [UseTool(tool="echo", input={"words": "*"})]
     async with opened(tmp_path, other, DONE, seed=3, answered=False) as engine:
-        await engine.api.prompt(session, say("go on"))
+        await engine.api.prompt(session, text_prompt("go on"))
         assert isinstance(await call_of(engine, session), ErrorState)
 
 
 async def test_what_the_next_run_does_not_ask_again_is_asked_no_more(tmp_path: Path) -> None:
     session, _ = await left_asking(tmp_path)
     async with opened(tmp_path, DONE, seed=2) as engine:
-        await engine.api.prompt(session, say("never mind"))
+        await engine.api.prompt(session, text_prompt("never mind"))
         assert await engine.api.list_permissions() == []
 
 
@@ -144,7 +144,7 @@ async def test_what_is_refused_because_nobody_is_there_can_be_allowed_and_gone_o
 ) -> None:
     async with opened(tmp_path, CALL, DONE, answered=False) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         [request] = await engine.api.list_permissions()
         state = await call_of(engine, session)
         assert isinstance(state, ErrorState)
@@ -152,7 +152,7 @@ async def test_what_is_refused_because_nobody_is_there_can_be_allowed_and_gone_o
         assert len(engine.provider.requests) == 1
     async with opened(tmp_path, CALL, DONE, answered=False, seed=2) as engine:
         await engine.api.reply_permission(request.id, "once")
-        await engine.api.prompt(session, say("go on"))
+        await engine.api.prompt(session, text_prompt("go on"))
         assert isinstance(await call_of(engine, session), CompletedState)
     assert (
         find_break(open_decision_log(str(tmp_path / "permission"), engine.api.runtime.place.project.id))[1]
@@ -163,11 +163,11 @@ async def test_what_is_refused_because_nobody_is_there_can_be_allowed_and_gone_o
 async def test_an_aborted_run_leaves_no_question(tmp_path: Path) -> None:
     async with opened(tmp_path, CALL, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        running = asyncio.ensure_future(engine.api.prompt(session, say("go")))
-        [asked] = await told(engine, PermissionAsked)
+        running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
+        [asked] = await wait_for_events(engine, PermissionAsked)
         assert await engine.api.abort(session)
         await running
-        [replied] = await told(engine, PermissionReplied)
+        [replied] = await wait_for_events(engine, PermissionReplied)
         assert (replied.request_id, replied.reply) == (asked.request.id, "reject")
         assert await engine.api.list_permissions() == []
 
@@ -183,7 +183,7 @@ async def test_an_answer_from_another_process_reaches_the_one_that_waits(tmp_pat
     here, there = make_gate_harness(str(tmp_path)), make_gate_harness(str(tmp_path), answered=False)
     request = here.request("ls")
     async with run_alongside(here.gate.let_pass(request, make_caller())) as [passing]:
-        await here.asked()
+        await here.wait_for_requests()
         assert [each.id for each in await there.gate.pending()] == [request.id]
         await there.gate.reply(request.id, "once")
         await here.clock.somebody_sleeps(1)
@@ -191,7 +191,7 @@ async def test_an_answer_from_another_process_reaches_the_one_that_waits(tmp_pat
         await passing
     refused = here.request("rm")
     async with run_alongside(here.gate.let_pass(refused, make_caller())) as [passing]:
-        await here.asked(2)
+        await here.wait_for_requests(2)
         await there.gate.reply(refused.id, "reject")
         await here.clock.somebody_sleeps(1)
         here.clock.turn(1000)
@@ -204,7 +204,7 @@ async def test_a_grant_from_another_process_is_used_by_the_next_call(tmp_path: P
     here, there = make_gate_harness(str(tmp_path)), make_gate_harness(str(tmp_path))
     request = here.request("ls")
     async with run_alongside(here.gate.let_pass(request, make_caller())) as [passing]:
-        await here.asked()
+        await here.wait_for_requests()
         await here.gate.reply(request.id, "always")
         await passing
     await there.gate.let_pass(there.request("ls"), make_caller())
@@ -216,8 +216,8 @@ async def test_a_grant_from_another_process_is_used_by_the_next_call(tmp_path: P
 async def test_a_question_is_asked_and_answered(tmp_path: Path) -> None:
     async with opened(tmp_path, ASKS, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        async with run_alongside(engine.api.prompt(session, say("go"))) as [running]:
-            [asked] = await told(engine, QuestionAsked)
+        async with run_alongside(engine.api.prompt(session, text_prompt("go"))) as [running]:
+            [asked] = await wait_for_events(engine, QuestionAsked)
             assert await engine.api.list_questions() == [asked.request]
             await engine.api.reply_question(asked.request.id, (("Yes", "with milk"),))
             await running
@@ -234,8 +234,8 @@ async def test_a_question_is_asked_and_answered(tmp_path: Path) -> None:
 async def test_a_question_that_is_dismissed_ends_the_run(tmp_path: Path) -> None:
     async with opened(tmp_path, ASKS, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        async with run_alongside(engine.api.prompt(session, say("go"))) as [running]:
-            [asked] = await told(engine, QuestionAsked)
+        async with run_alongside(engine.api.prompt(session, text_prompt("go"))) as [running]:
+            [asked] = await wait_for_events(engine, QuestionAsked)
             await engine.api.reject_question(asked.request.id)
             await running
         state = await call_of(engine, session)
@@ -249,13 +249,13 @@ async def test_a_question_that_is_dismissed_ends_the_run(tmp_path: Path) -> None
 async def test_a_question_outlives_its_process_and_its_answer_is_used(tmp_path: Path) -> None:
     async with opened(tmp_path, ASKS, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        running = asyncio.ensure_future(engine.api.prompt(session, say("go")))
-        [asked] = await told(engine, QuestionAsked)
+        running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
+        [asked] = await wait_for_events(engine, QuestionAsked)
     await running
     async with opened(tmp_path, ASKS, DONE, seed=2) as engine:
         assert await engine.api.list_questions() == [asked.request]
         await engine.api.reply_question(asked.request.id, (("Yes",),))
-        await engine.api.prompt(session, say("go on"))
+        await engine.api.prompt(session, text_prompt("go on"))
         state = await call_of(engine, session)
         assert isinstance(state, CompletedState)
         assert state.metadata["answers"] == [["Yes"]]
@@ -265,7 +265,7 @@ async def test_a_question_outlives_its_process_and_its_answer_is_used(tmp_path: 
 async def test_a_question_that_nobody_can_answer_is_told_so_and_the_work_goes_on(tmp_path: Path) -> None:
     async with opened(tmp_path, ASKS, DONE, answered=False) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         state = await call_of(engine, session)
         assert isinstance(state, CompletedState)
         assert state.output == UNATTENDED
@@ -276,11 +276,11 @@ async def test_a_question_that_nobody_can_answer_is_told_so_and_the_work_goes_on
 async def test_a_question_of_an_aborted_run_is_withdrawn(tmp_path: Path) -> None:
     async with opened(tmp_path, ASKS, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        running = asyncio.ensure_future(engine.api.prompt(session, say("go")))
-        [asked] = await told(engine, QuestionAsked)
+        running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
+        [asked] = await wait_for_events(engine, QuestionAsked)
         await engine.api.abort(session)
         await running
-        [rejected] = await told(engine, QuestionRejected)
+        [rejected] = await wait_for_events(engine, QuestionRejected)
         assert rejected.request_id == asked.request.id
         assert await engine.api.list_questions() == []
 
@@ -288,7 +288,7 @@ async def test_a_question_of_an_aborted_run_is_withdrawn(tmp_path: Path) -> None
 async def test_a_run_goes_on_after_a_refusal_if_the_configuration_says_so(tmp_path: Path) -> None:
     config = {"permission": {"bash": "ask"}, "experimental": {"continue_loop_on_deny": True}}
     async with open_undo_harness(tmp_path / "project", config=config) as harness:
-        await harness.works([bash("true")])
+        await harness.run_turn([call_bash("true")])
         _, refused, last = await harness.history()
 
     [call] = [part for part in refused.parts if isinstance(part, ToolPart)]

@@ -14,7 +14,7 @@ from fake.converse import ConverseDialect
 from fake.gemini import GeminiDialect
 from fake.openai import OpenAIChatDialect
 from fake.responses import ResponsesDialect
-from given.engine import Engine, open_engine, say
+from given.engine import Engine, open_engine, text_prompt
 from given.model_requests import GEMINI_3, GPT_5
 from given.models import CLAUDE, GPT, ON_BEDROCK
 from weft.model.catalog import Model
@@ -73,7 +73,7 @@ async def open_session(name: str) -> AsyncIterator[tuple[Engine, ServerStand]]:
     async with (
         asyncio.timeout(PATIENCE),
         open_stand(wire.dialect(), wire.make, wire.model) as stand,
-        open_engine(model=wire.model, provider=stand.within(SOON), quick=True) as engine,
+        open_engine(model=wire.model, provider=stand.within(SOON), skip_waits=True) as engine,
     ):
         yield engine, stand
 
@@ -120,12 +120,12 @@ async def fail_and_go_on(name: str, fault: Callable[[FakeServer], None]) -> str:
         for _ in range(6):
             fault(stand.server)
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        failed = (await engine.api.prompt(session, say("go"))).info
+        failed = (await engine.api.prompt(session, text_prompt("go"))).info
         assert isinstance(failed, AssistantMessage)
         assert isinstance(failed.error, ApiFailure), failed.error
         stand.server.forget()
         stand.play([Say(text="fine")])
-        answer = await engine.api.prompt(session, say("again"))
+        answer = await engine.api.prompt(session, text_prompt("again"))
         assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["fine"]
         return failed.error.data.message
 
@@ -143,7 +143,7 @@ async def test_a_failure_names_the_address_that_was_asked_and_nothing_secret_in_
     async with open_session(name) as (engine, stand):
         stand.server.refuse(400, "no")
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        failed = (await engine.api.prompt(session, say("go"))).info
+        failed = (await engine.api.prompt(session, text_prompt("go"))).info
         assert isinstance(failed, AssistantMessage)
         assert isinstance(failed.error, ApiFailure)
         asked = stand.server.requests[-1].path.partition("?")[0]
@@ -160,7 +160,7 @@ async def test_two_ends_are_one(name: str) -> None:
         frames = stand.server.dialect.frames([Say(text="one two")])
         stand.server.send(*frames, *frames)
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        answer = await engine.api.prompt(session, say("go"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
         assert isinstance(answer.info, AssistantMessage)
         assert (answer.info.error, answer.info.finish) == (None, "stop")
         assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["one two"]
@@ -169,15 +169,15 @@ async def test_two_ends_are_one(name: str) -> None:
 @pytest.mark.parametrize("name", WIRES)
 async def test_b32_silence_has_an_end(name: str) -> None:
     wire = WIRES[name]
-    quick = StreamDeadlines(connect=0.5, first_byte=0.05, between=0.05)
+    skip_waits = StreamDeadlines(connect=0.5, first_byte=0.05, between=0.05)
     async with (
         asyncio.timeout(PATIENCE),
         open_stand(wire.dialect(), wire.make, wire.model) as stand,
-        open_engine(model=wire.model, provider=stand.within(quick), quick=True) as engine,
+        open_engine(model=wire.model, provider=stand.within(skip_waits), skip_waits=True) as engine,
     ):
         for _ in range(6):
             silence(stand.server)
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        failed = (await engine.api.prompt(session, say("go"))).info
+        failed = (await engine.api.prompt(session, text_prompt("go"))).info
         assert isinstance(failed, AssistantMessage)
         assert isinstance(failed.error, ApiFailure)

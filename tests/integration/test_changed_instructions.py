@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from given.engine import open_engine, say
+from given.engine import open_engine, text_prompt
 from given.instruction_repository import Repository
 from given.provider_wires import WIRES
 from given.request_prefix import find_prefix_change
@@ -27,13 +27,13 @@ async def sent_while_they_change(name: str, repository: Repository) -> list[byte
     ):
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         stand.play(CALL, [Say(text="one")], CALL, [Say(text="two")], [Say(text="three")], [Say(text="four")])
-        await engine.api.prompt(session, say("first"))
+        await engine.api.prompt(session, text_prompt("first"))
         (repository.near / "AGENTS.md").write_text("Nearer.")
-        await engine.api.prompt(session, say("second"))
+        await engine.api.prompt(session, text_prompt("second"))
         (repository.top / "AGENTS.md").write_text("Farther.")
-        await engine.api.prompt(session, say("third"))
+        await engine.api.prompt(session, text_prompt("third"))
         (repository.top / "AGENTS.md").unlink()
-        await engine.api.prompt(session, say("fourth"))
+        await engine.api.prompt(session, text_prompt("fourth"))
         return [request.raw for request in stand.server.requests]
 
 

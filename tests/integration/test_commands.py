@@ -67,7 +67,7 @@ async def open_project(
             place=replace(PLACE, directory=str(directory), worktree=str(directory)),
             tools=(BASH, READ, LIST, TASK),
             commands=known,
-            quick=True,
+            skip_waits=True,
             **more,
         ) as engine,
     ):

@@ -37,7 +37,7 @@ async def test_after_a_hundred_cuts_a_client_holds_what_the_server_holds() -> No
         talk = await converse(api, (await engine.api.create_session(SessionInput())).id)
         heard, listening = Transcript(), api.events()
         runs = resyncs = 0
-        while proxy.left:
+        while proxy.cuts_left:
             runs += 1
             assert runs < MOST_RUNS
             async for _ in talk.prompt(f"prompt {runs}"):
@@ -56,6 +56,6 @@ async def test_after_a_hundred_cuts_a_client_holds_what_the_server_holds() -> No
         assert sum(isinstance(message.info, UserMessage) for message in there) == runs
         assert len(provider.requests) == len(STEP) * runs
         assert resyncs == 0
-        assert (proxy.streams + proxy.answers, proxy.left) == (CUTS, 0)
-        assert proxy.streams > CUTS // 2
-        assert proxy.answers > 0
+        assert (proxy.cut_streams + proxy.cut_answers, proxy.cuts_left) == (CUTS, 0)
+        assert proxy.cut_streams > CUTS // 2
+        assert proxy.cut_answers > 0

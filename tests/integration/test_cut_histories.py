@@ -12,7 +12,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from given.engine import ECHO, Engine, open_engine, say
+from given.engine import ECHO, Engine, open_engine, text_prompt
 from given.models import CLAUDE
 from given.provider_wires import SUMMARISER, WIRES, RequestChecker, greeting, next_requests
 from weft.model.catalog import Limit, to_ref
@@ -76,13 +76,13 @@ class Held(Struct, frozen=True, kw_only=True):
 
     async def prompt(self, words: str, *answers: Sequence[AnyMove]) -> None:
         self.stand.play(*answers)
-        await self.engine.api.prompt(self.session, say(words))
+        await self.engine.api.prompt(self.session, text_prompt(words))
 
     async def abort_when(self, seen: Callable[[Event], bool], words: str) -> None:
         """Ask, and break the answer off when something was seen."""
         listening = self.engine.api.events()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.engine.api.prompt(self.session, say(words)))
+            tasks.create_task(self.engine.api.prompt(self.session, text_prompt(words)))
             async for told in listening:
                 if seen(told.event):
                     break
@@ -97,7 +97,7 @@ async def open_held(name: str) -> AsyncIterator[Held]:
         asyncio.timeout(PATIENCE),
         open_stand(wire.dialect(), wire.make, model) as stand,
         open_engine(
-            model=model, provider=stand.provider, tools=TOOLS, agents=(SUMMARISER,), quick=True
+            model=model, provider=stand.provider, tools=TOOLS, agents=(SUMMARISER,), skip_waits=True
         ) as engine,
     ):
         session = (await engine.api.create_session(SessionInput(title="t"))).id

@@ -11,13 +11,13 @@ from given.small_tree import (
     CHILD,
     FIRST,
     OTHER,
-    age,
     contents,
     documents,
     fill,
-    opened,
+    list_readable,
+    make_old,
+    open_file_store,
     put_session,
-    readable,
 )
 from weft.host.machine import find_file_system
 from weft.host.now import now
@@ -61,7 +61,7 @@ WAYS = {
 @pytest.fixture
 async def root(tmp_path: Path) -> Path:
     root = tmp_path / "storage"
-    await fill(await opened(root))
+    await fill(await open_file_store(root))
     return root
 
 
@@ -94,13 +94,13 @@ def test_the_list_of_documents_is_that_of_the_tree(root: Path) -> None:
 
 @pytest.mark.parametrize("how", WAYS)
 async def test_each_document_that_is_spoilt_is_named_and_everything_else_loads(root: Path, how: str) -> None:
-    whole, before = await readable(root), contents(root)
+    whole, before = await list_readable(root), contents(root)
     for path in DOCUMENTS:
         (root / path).write_bytes(WAYS[how](before[path]))
-        age(root)
+        make_old(root)
         assert named(examined(root)) == {f"{root}/{path}"}
         hidden = {each for each in whole if path.startswith("message/") and Path(path).stem in each}
-        assert await readable(root) == whole - {path} - hidden
+        assert await list_readable(root) == whole - {path} - hidden
         (root / path).write_bytes(before[path])
     assert examined(root) == []
 
@@ -108,26 +108,26 @@ async def test_each_document_that_is_spoilt_is_named_and_everything_else_loads(r
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("path", [DOCUMENTS[0], *DOCUMENTS[1:10]])
 async def test_what_is_spoilt_is_put_right_and_its_original_kept(root: Path, path: str, how: str) -> None:
-    whole = await readable(root)
+    whole = await list_readable(root)
     spoilt = WAYS[how]((root / path).read_bytes())
     (root / path).write_bytes(spoilt)
-    age(root)
+    make_old(root)
     doctor = FindingRepairer(case(root))
     assert [each.failed for each in doctor.repair(examined(root))] == [""]
     assert (Path(doctor.backup) / path).read_bytes() == spoilt
     assert named(examined(root)) == set()
     taken = {each for each in whole if path.startswith("message/") and Path(path).stem in each} | {path}
-    assert await readable(root) == (whole if path.startswith("session/") else whole - taken)
+    assert await list_readable(root) == (whole if path.startswith("session/") else whole - taken)
 
 
 async def test_a_lost_session_is_named_and_made_anew_from_its_messages(root: Path) -> None:
-    whole, before = await readable(root), contents(root)
+    whole, before = await list_readable(root), contents(root)
     (root / f"session/p1/{OTHER}.json").unlink()
     assert named(examined(root)) == {f"{root}/message/{OTHER}"}
     [cured] = FindingRepairer(case(root)).repair(examined(root))
     assert cured.done == "rebuilt from 2 messages"
-    assert await readable(root) == whole
-    found = await (await opened(root)).get_session(SessionID(OTHER))
+    assert await list_readable(root) == whole
+    found = await (await open_file_store(root)).get_session(SessionID(OTHER))
     assert (found.project_id, found.directory, found.title) == ("p1", "/work", "Recovered: a of msg_other_1")
     assert (found.time.created, found.time.updated) == (NOW + 2, NOW + 4)
     assert {
@@ -145,15 +145,15 @@ async def test_a_lost_session_is_named_and_made_anew_from_its_messages(root: Pat
     ],
 )
 async def test_a_document_that_is_missed_by_others_is_told_of(root: Path, path: str, what: str) -> None:
-    whole = await readable(root)
+    whole = await list_readable(root)
     (root / path).unlink()
     assert what in whats(examined(root))
     hidden = {each for each in whole if path.startswith("message/") and Path(path).stem in each}
-    assert await readable(root) == whole - {path} - hidden
+    assert await list_readable(root) == whole - {path} - hidden
 
 
 async def test_a_child_without_its_parent_is_shown_again_once_it_stands_by_itself(root: Path) -> None:
-    store = await opened(root)
+    store = await open_file_store(root)
     await store.edit(SessionID(CHILD), lambda it: replace(it, parent_id=SessionID("ses_gone")))
     [finding] = examined(root)
     assert (finding.what, named([finding], "warning")) == ("sessions whose parent is gone: 1", {CHILD})
@@ -202,7 +202,7 @@ def repository(path: Path) -> Path:
 
 async def test_sessions_recorded_elsewhere_are_adopted(root: Path, tmp_path: Path) -> None:
     worktree = repository(tmp_path / "repository")
-    store = await opened(root)
+    store = await open_file_store(root)
     home = ProjectID("a" * 40)
     time = ProjectTime(created=NOW, updated=NOW)
     await store.apply(ProjectUpdated(info=Project(id=home, worktree=str(worktree), vcs="git", time=time)))
@@ -227,7 +227,7 @@ async def test_sessions_recorded_elsewhere_are_adopted(root: Path, tmp_path: Pat
 
 
 async def test_a_bundle_in_the_trash_that_lost_its_label_is_told_of(root: Path) -> None:
-    store = await opened(root)
+    store = await open_file_store(root)
     bundle = await store.discard([SessionID(OTHER)], at=NOW)
     assert examined(root) == []
     (root / f".weft/trash/{bundle.id}/bundle.json").unlink()
@@ -314,7 +314,7 @@ def test_the_file_system_is_that_of_the_nearest_mount(tmp_path: Path) -> None:
 
 
 async def test_looking_changes_nothing(root: Path) -> None:
-    store = await opened(root)
+    store = await open_file_store(root)
     await put_session(store, "ses_9")
     await store.apply(SessionUpdated(info=session("ses_9", project="p9")))
     (root / f"session/p1/{OTHER}.json").write_bytes(b"")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.file_store import age, files, list_documents, opened
+from given.file_store import files, list_documents, make_old, open_file_store
 from weft.errors import InvalidIdError, NewerFormatError
 from weft.host.files import Disk, hold_lock
 from weft.model.damage import Damage
@@ -56,7 +56,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def store(root: Path) -> FileStore:
-    return await opened(root)
+    return await open_file_store(root)
 
 
 def modes(root: Path) -> set[tuple[bool, int]]:
@@ -213,10 +213,10 @@ async def test_what_opencode_rewrites_in_place_is_seen_by_the_next_read(root: Pa
 async def test_what_is_remembered_is_read_again_once_it_changed(root: Path, store: FileStore) -> None:
     await store.apply(SessionCreated(info=session(title="one")))
     path = root / "session/p1/ses_1.json"
-    age(path)
+    make_old(path)
     first = await store.get_session(SESSION)
     assert await store.get_session(SESSION) is first
-    await (await opened(root)).apply(SessionUpdated(info=session(title="two")))
+    await (await open_file_store(root)).apply(SessionUpdated(info=session(title="two")))
     assert await store.get_session(SESSION) == session(title="two")
     path.unlink()
     assert await store.list_sessions() == []
@@ -295,7 +295,7 @@ class WatchedDisk(Disk):
 
 async def test_a_prompt_is_on_the_disk_with_its_parts_and_directories(root: Path) -> None:
     disk = WatchedDisk()
-    store = await opened(root, disk)
+    store = await open_file_store(root, disk)
     await store.apply(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "a")))
     wanted = [
         "message/ses_1/msg_1.json",
@@ -310,7 +310,7 @@ async def test_a_prompt_is_on_the_disk_with_its_parts_and_directories(root: Path
 
 async def test_what_a_step_wrote_is_on_the_disk_once_its_message_is_complete(root: Path) -> None:
     disk = WatchedDisk()
-    store = await opened(root, disk)
+    store = await open_file_store(root, disk)
     disk.flushed.clear()
     await store.apply(MessageUpdated(info=answer()), PartUpdated(part=text("prt_1", "", of=ANSWER)))
     await store.apply(growth("prt_1", "a", 0, of=ANSWER))
@@ -337,7 +337,7 @@ async def test_unrelated_sessions_do_not_wait_for_one_another(root: Path, store:
     with hold_lock(f"{root}/.weft/lock/session.ses_1"):
         async with asyncio.timeout(60):
             await store.apply(SessionUpdated(info=session(OTHER, title="free")))
-            await opened(root)
+            await open_file_store(root)
             assert (await store.get_session(OTHER)).title == "free"
         waiting = asyncio.ensure_future(store.apply(SessionUpdated(info=session(title="waits"))))
         await asyncio.wait([waiting], timeout=0.05)
@@ -349,7 +349,7 @@ async def test_unrelated_sessions_do_not_wait_for_one_another(root: Path, store:
 async def test_a_tree_of_a_newer_format_is_refused(root: Path, store: FileStore) -> None:
     (root / "migration").write_text("3")
     with pytest.raises(NewerFormatError):
-        await opened(root)
+        await open_file_store(root)
 
 
 # --- without an event loop ---

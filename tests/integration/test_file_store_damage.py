@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from given.file_store import age, list_documents, opened
+from given.file_store import list_documents, make_old, open_file_store
 from weft.model.event import (
     MessageUpdated,
     PartUpdated,
@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def store(root: Path) -> FileStore:
-    return await opened(root)
+    return await open_file_store(root)
 
 
 BROKEN = {
@@ -64,7 +64,7 @@ async def test_one_broken_file_hides_nothing_else_and_is_named(
     await full(store)
     for name in ("session/p1/ses_2.json", "message/ses_1/msg_2.json", "part/msg_1/prt_b.json"):
         (root / name).write_bytes(BROKEN[how])
-        age(root / name)
+        make_old(root / name)
     assert await store.list_sessions() == [session()]
     parts = text("prt_a", "a"), text("prt_c", "c")
     assert await store.list_messages(SESSION) == [whole(prompt(), *parts)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.file_store import age, opened
+from given.file_store import make_old, open_file_store
 from weft.host.files import hold_lock
 from weft.model.event import MessageRemoved, MessageUpdated, PartUpdated, SessionCreated
 from weft.model.ids import MessageID, SessionID
@@ -37,7 +37,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 async def store(root: Path) -> FileStore:
     """A session of some length, all of it old enough that its stamps tell of every change."""
-    store = await opened(root)
+    store = await open_file_store(root)
     await store.apply(SessionCreated(info=session()))
     for number in range(MANY):
         await store.apply(
@@ -50,7 +50,7 @@ async def store(root: Path) -> FileStore:
 
 def age_all(root: Path) -> None:
     for path in (*root.rglob("*.json"), *root.glob("message/*"), *root.glob("part/*")):
-        age(path)
+        make_old(path)
 
 
 def said(messages: list[MessageWithParts]) -> list[str]:
@@ -192,7 +192,7 @@ async def test_a_message_that_cannot_be_read_is_left_out_until_it_can(store: Fil
     path = root / "message" / SESSION / f"{name(4)}.json"
     sound = path.read_text()
     path.write_text("{")
-    age(path)
+    make_old(path)
     assert name(4) not in [message.info.id for message in read()]
     path.write_text(sound)
     assert name(4) in [message.info.id for message in read()]
@@ -216,7 +216,7 @@ async def test_the_newest_few_are_those_of_all(store: FileStore) -> None:
 async def test_threads_that_read_write_and_push_each_other_out_do_not_trip_over_one_another(
     tmp_path: Path,
 ) -> None:
-    store = await opened(tmp_path / "storage")
+    store = await open_file_store(tmp_path / "storage")
     names = [SessionID(f"ses_{number}") for number in range(4)]
     for id in names:
         await store.apply(

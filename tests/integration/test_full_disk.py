@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.engine import NOW, PLACE, Engine, open_engine, say
+from given.engine import NOW, PLACE, Engine, open_engine, text_prompt
 from given.small_disk import SmallDisk
 from weft.errors import StoreError
 from weft.journal import FLUSH_SECONDS
@@ -47,7 +47,7 @@ async def hear(engine: Engine, told: list[str]) -> None:
 
 
 async def ask(engine: Engine, session: SessionID) -> object:
-    return await outcome(engine.api.prompt(session, say("Speak.")))
+    return await outcome(engine.api.prompt(session, text_prompt("Speak.")))
 
 
 async def outcome(asked: Awaitable[MessageWithParts]) -> object:
@@ -61,12 +61,12 @@ async def outcome(asked: Awaitable[MessageWithParts]) -> object:
 
 
 @contextmanager
-def filled_up(disk: SmallDisk, room: int) -> Iterator[None]:
-    disk.room = disk.used + room
+def filled_up(disk: SmallDisk, capacity: int) -> Iterator[None]:
+    disk.capacity = disk.used + capacity
     try:
         yield
     finally:
-        disk.room = LARGE
+        disk.capacity = LARGE
 
 
 async def test_an_answer_that_does_not_fit_fails_keeps_what_fits_and_is_whole_once_there_is_room(
@@ -83,8 +83,8 @@ async def test_an_answer_that_does_not_fit_fails_keeps_what_fits_and_is_whole_on
             assert WORDS.startswith(kept)
             assert len(kept) > ROOM // 2
             with pytest.raises(StoreError, match="No space left on device"):
-                await engine.api.prompt(session, say("Again."))
-        again = await engine.api.prompt(session, say("Again."))
+                await engine.api.prompt(session, text_prompt("Again."))
+        again = await engine.api.prompt(session, text_prompt("Again."))
         hearing.cancel()
 
     assert text_of(again) == "Here again."
@@ -95,15 +95,15 @@ async def test_an_answer_that_does_not_fit_fails_keeps_what_fits_and_is_whole_on
     assert isinstance(answer.info.error, StorageFailure)
 
 
-@pytest.mark.parametrize("room", [0, 500, 1500, 2500, 3500, 5000, 8000, 20_000])
+@pytest.mark.parametrize("capacity", [0, 500, 1500, 2500, 3500, 5000, 8000, 20_000])
 async def test_wherever_the_room_ends_no_answer_that_was_cut_off_passes_for_a_whole_one(
-    tmp_path: Path, room: int
+    tmp_path: Path, capacity: int
 ) -> None:
     disk, told, root = SmallDisk(LARGE), list[str](), tmp_path / "storage"
     async with open_engine(SPEAKS, SPEAKS, store=FileStore(str(root), disk=disk)) as engine:
         session = (await engine.api.create_session(SessionInput(title="Long"))).id
         hearing = asyncio.ensure_future(hear(engine, told))
-        with filled_up(disk, room):
+        with filled_up(disk, capacity):
             failed = await ask(engine, session)
             assert isinstance(failed, StoreError | StorageFailure)
             messages = await FileStore(str(root)).list_messages(session)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from given.hostile_git import PERSON, VECTORS, HostileGit
-from given.undo_harness import Use, bash, open_undo_harness, reads
+from given.undo_harness import ToolUse, call_bash, call_read, open_undo_harness
 from weft.errors import GitError
 from weft.host.git import Git
 from weft.worktree.git import WorktreeGit
@@ -95,11 +95,13 @@ async def test_nothing_runs_when_files_are_listed_searched_changed_and_taken_bac
         await harness.api.files.list_changed()
         await harness.api.files.find_files("a")
         await harness.api.surroundings.get_vcs()
-        prompt = await harness.works(
-            [bash("echo more >> a.txt")], [Use(tool="glob", input={"pattern": "**/*.txt"})], [reads("b.txt")]
+        prompt = await harness.run_turn(
+            [call_bash("echo more >> a.txt")],
+            [ToolUse(tool="glob", input={"pattern": "**/*.txt"})],
+            [call_read("b.txt")],
         )
         hostile.stir()
-        await harness.undoes(prompt)
+        await harness.undo(prompt)
     assert not hostile.ran()
 
 

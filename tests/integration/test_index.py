@@ -23,17 +23,17 @@ from weft.store.files.reader import FileReader
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> SessionWriter:
+def writer(tmp_path: Path) -> SessionWriter:
     return SessionWriter(tmp_path)
 
 
-def found(written: SessionWriter, words: str, project: ProjectID | None = None) -> list[str]:
-    return [hit.session_id for hit in written.library().search(words, limit=20, project=project)]
+def found(writer: SessionWriter, words: str, project: ProjectID | None = None) -> list[str]:
+    return [hit.session_id for hit in writer.library().search(words, limit=20, project=project)]
 
 
-def everything(written: SessionWriter) -> list[object]:
+def everything(writer: SessionWriter) -> list[object]:
     """All that the index holds, but for the numbers it gave things."""
-    library = written.library()
+    library = writer.library()
     with open_for_reading(*library.file) as database:
         sessions = database.rows("SELECT project, id, document FROM session ORDER BY 1, 2")
         messages = database.rows(
@@ -46,12 +46,12 @@ def everything(written: SessionWriter) -> list[object]:
     return [sessions, messages, calls]
 
 
-def test_a_hit_says_where_the_words_stand(written: SessionWriter) -> None:
-    session = written.session("one", "Weaving")
-    asked = written.prompt(session, "Please mend the Shuttle,\nit is broken")
-    written.answer(session, "Done.")
+def test_a_hit_says_where_the_words_stand(writer: SessionWriter) -> None:
+    session = writer.session("one", "Weaving")
+    asked = writer.prompt(session, "Please mend the Shuttle,\nit is broken")
+    writer.answer(session, "Done.")
 
-    assert written.library().search("shuttle mend", limit=5) == [
+    assert writer.library().search("shuttle mend", limit=5) == [
         Hit(
             session_id=session.id,
             project_id=PROJECT,
@@ -66,71 +66,71 @@ def test_a_hit_says_where_the_words_stand(written: SessionWriter) -> None:
     ]
 
 
-def test_a_title_counts_most_then_what_was_said_then_what_a_tool_printed(written: SessionWriter) -> None:
-    done, said, titled = written.session("done"), written.session("said"), written.session("titled", "A loom")
-    message = written.answer(done, "I looked.")
-    written.call(done, message, "bash", "the loom is here")
-    written.prompt(said, "where is the loom now")
+def test_a_title_counts_most_then_what_was_said_then_what_a_tool_printed(writer: SessionWriter) -> None:
+    done, said, titled = writer.session("done"), writer.session("said"), writer.session("titled", "A loom")
+    message = writer.answer(done, "I looked.")
+    writer.call(done, message, "bash", "the loom is here")
+    writer.prompt(said, "where is the loom now")
 
-    assert found(written, "loom") == [titled.id, said.id, done.id]
-
-
-def test_all_words_must_be_there_as_beginnings_and_phrases_as_they_stand(written: SessionWriter) -> None:
-    both, one = written.session("both"), written.session("one")
-    written.prompt(both, "warp and weft, threads of Zürich")
-    written.prompt(one, "warp alone")
-
-    assert found(written, "warp weft") == [both.id]
-    assert found(written, "thre") == [both.id]
-    assert found(written, "zurich") == [both.id]
-    assert found(written, '"warp and weft"') == [both.id]
-    assert found(written, '"weft and warp"') == []
-    assert set(found(written, "warp")) == {both.id, one.id}
+    assert found(writer, "loom") == [titled.id, said.id, done.id]
 
 
-def test_errors_inputs_and_archived_sessions_of_all_projects_are_found(written: SessionWriter) -> None:
-    elsewhere = written.session(
+def test_all_words_must_be_there_as_beginnings_and_phrases_as_they_stand(writer: SessionWriter) -> None:
+    both, one = writer.session("both"), writer.session("one")
+    writer.prompt(both, "warp and weft, threads of Zürich")
+    writer.prompt(one, "warp alone")
+
+    assert found(writer, "warp weft") == [both.id]
+    assert found(writer, "thre") == [both.id]
+    assert found(writer, "zurich") == [both.id]
+    assert found(writer, '"warp and weft"') == [both.id]
+    assert found(writer, '"weft and warp"') == []
+    assert set(found(writer, "warp")) == {both.id, one.id}
+
+
+def test_errors_inputs_and_archived_sessions_of_all_projects_are_found(writer: SessionWriter) -> None:
+    elsewhere = writer.session(
         "old", project_id=ProjectID("p2"), time=SessionTime(created=START, updated=START, archived=START)
     )
-    message = written.answer(elsewhere, "Trying.")
-    written.call(elsewhere, message, "grep", "permission denied by the warden", failed=True)
+    message = writer.answer(elsewhere, "Trying.")
+    writer.call(elsewhere, message, "grep", "permission denied by the warden", failed=True)
 
-    assert found(written, "warden") == [elsewhere.id]
-    assert found(written, "a.py") == [elsewhere.id]
-    assert found(written, "warden", PROJECT) == []
-    assert written.library().search("warden", limit=5)[0].archived
-
-
-def test_what_changes_is_seen_by_its_stamp_and_what_goes_is_gone(written: SessionWriter) -> None:
-    session, other = written.session("one"), written.session("two")
-    written.prompt(session, "first words")
-    written.prompt(other, "first of the other")
-    assert set(found(written, "first")) == {session.id, other.id}
-
-    written.prompt(session, "second words")
-    written.write(f"session/{PROJECT}/{session.id}", replace(session, title="Renamed"))
-    (written.storage / f"session/{PROJECT}/{other.id}.json").unlink()
-
-    assert found(written, "second") == [session.id]
-    assert found(written, "renamed") == [session.id]
-    assert found(written, "first") == [session.id]
+    assert found(writer, "warden") == [elsewhere.id]
+    assert found(writer, "a.py") == [elsewhere.id]
+    assert found(writer, "warden", PROJECT) == []
+    assert writer.library().search("warden", limit=5)[0].archived
 
 
-def test_an_answer_in_the_making_is_read_again_whatever_the_stamp_says(written: SessionWriter) -> None:
-    session = written.session("one")
-    written.answer(session, "half", time={"created": START + 50})
-    assert found(written, "half") == [session.id]
+def test_what_changes_is_seen_by_its_stamp_and_what_goes_is_gone(writer: SessionWriter) -> None:
+    session, other = writer.session("one"), writer.session("two")
+    writer.prompt(session, "first words")
+    writer.prompt(other, "first of the other")
+    assert set(found(writer, "first")) == {session.id, other.id}
 
-    written.answer(session, "wholly done")
-    assert found(written, "wholly") == [session.id]
+    writer.prompt(session, "second words")
+    writer.write(f"session/{PROJECT}/{session.id}", replace(session, title="Renamed"))
+    (writer.storage / f"session/{PROJECT}/{other.id}.json").unlink()
+
+    assert found(writer, "second") == [session.id]
+    assert found(writer, "renamed") == [session.id]
+    assert found(writer, "first") == [session.id]
+
+
+def test_an_answer_in_the_making_is_read_again_whatever_the_stamp_says(writer: SessionWriter) -> None:
+    session = writer.session("one")
+    writer.answer(session, "half", time={"created": START + 50})
+    assert found(writer, "half") == [session.id]
+
+    writer.answer(session, "wholly done")
+    assert found(writer, "wholly") == [session.id]
 
 
 @pytest.mark.parametrize("how", ["deleted", "emptied", "garbled", "cut", "foreign"])
-def test_a_lost_or_bad_index_is_made_anew(written: SessionWriter, how: str) -> None:
-    session = written.session("one")
-    written.prompt(session, "mend the loom " * 200)
-    assert found(written, "loom") == [session.id]
-    before, path = everything(written), Path(written.library().file.path)
+def test_a_lost_or_bad_index_is_made_anew(writer: SessionWriter, how: str) -> None:
+    session = writer.session("one")
+    writer.prompt(session, "mend the loom " * 200)
+    assert found(writer, "loom") == [session.id]
+    before, path = everything(writer), Path(writer.library().file.path)
     match how:
         case "deleted":
             path.unlink()
@@ -145,45 +145,45 @@ def test_a_lost_or_bad_index_is_made_anew(written: SessionWriter, how: str) -> N
         case _:
             path.write_bytes(b"not a database at all" * 500)
 
-    assert found(written, "loom") == [session.id]
-    assert everything(written) == before
+    assert found(writer, "loom") == [session.id]
+    assert everything(writer) == before
 
 
-def test_where_no_index_can_be_kept_words_are_found_all_the_same(written: SessionWriter) -> None:
-    session = written.session("one")
-    written.prompt(session, "mend the loom")
-    Path(written.cache).write_text("a file where a directory should be")
+def test_where_no_index_can_be_kept_words_are_found_all_the_same(writer: SessionWriter) -> None:
+    session = writer.session("one")
+    writer.prompt(session, "mend the loom")
+    Path(writer.cache).write_text("a file where a directory should be")
     warned: list[IndexFailedError] = []
 
-    hits = written.library(warn=warned.append).search("loom", limit=5)
+    hits = writer.library(warn=warned.append).search("loom", limit=5)
 
     assert [hit.session_id for hit in hits] == [session.id]
     assert len(warned) == 1
 
 
-def test_following_what_happens_gives_the_same_as_reading_everything(written: SessionWriter) -> None:
-    library = written.library()
-    session = written.session("one")
+def test_following_what_happens_gives_the_same_as_reading_everything(writer: SessionWriter) -> None:
+    library = writer.library()
+    session = writer.session("one")
     for number in range(5):
-        asked = written.prompt(session, f"prompt number {number}")
+        asked = writer.prompt(session, f"prompt number {number}")
         library.update_messages(session.id, {asked})
-    answer = written.answer(session, "gone soon", cost="0.1")
-    written.call(session, answer, "bash", "ok")
+    answer = writer.answer(session, "gone soon", cost="0.1")
+    writer.call(session, answer, "bash", "ok")
     library.update_messages(session.id, set())
-    (written.storage / f"message/{session.id}/{answer}.json").unlink()
-    again = written.answer(session, "an answer", cost="0.25")
-    written.call(session, again, "bash", "ok")
+    (writer.storage / f"message/{session.id}/{answer}.json").unlink()
+    again = writer.answer(session, "an answer", cost="0.25")
+    writer.call(session, again, "bash", "ok")
     library.update_messages(session.id, {again})
-    followed = everything(written)
+    followed = everything(writer)
     Path(library.file.path).unlink()
     library.refresh()
 
-    assert everything(written) == followed
+    assert everything(writer) == followed
 
 
-def test_a_long_session_that_has_just_come_is_left_to_the_next_search(written: SessionWriter) -> None:
-    session, library = written.session("one"), written.library()
-    asked = [written.prompt(session, f"prompt number{number}") for number in range(2 * MAX_MESSAGES)]
+def test_a_long_session_that_has_just_come_is_left_to_the_next_search(writer: SessionWriter) -> None:
+    session, library = writer.session("one"), writer.library()
+    asked = [writer.prompt(session, f"prompt number{number}") for number in range(2 * MAX_MESSAGES)]
     library.update_messages(session.id, set(asked[-1:]))
     with open_for_reading(*library.file) as database:
         assert database.rows("SELECT count(*) FROM message") == [(MAX_MESSAGES,)]
@@ -191,45 +191,45 @@ def test_a_long_session_that_has_just_come_is_left_to_the_next_search(written: S
     assert all(library.search(f"number{number}", limit=5) for number in range(2 * MAX_MESSAGES))
 
 
-def test_a_session_that_was_removed_is_forgotten(written: SessionWriter) -> None:
-    session, library = written.session("one"), written.library()
-    written.prompt(session, "mend")
+def test_a_session_that_was_removed_is_forgotten(writer: SessionWriter) -> None:
+    session, library = writer.session("one"), writer.library()
+    writer.prompt(session, "mend")
     library.update_messages(session.id, set())
-    (written.storage / f"session/{PROJECT}/{session.id}.json").unlink()
+    (writer.storage / f"session/{PROJECT}/{session.id}.json").unlink()
     library.update_messages(session.id, set())
 
-    assert everything(written) == [[], [], []]
+    assert everything(writer) == [[], [], []]
 
 
-def test_several_processes_may_index_at_once(written: SessionWriter) -> None:
+def test_several_processes_may_index_at_once(writer: SessionWriter) -> None:
     for number in range(150):
-        session = written.session(f"s{number}")
-        written.prompt(session, f"loom number{number}")
+        session = writer.session(f"s{number}")
+        writer.prompt(session, f"loom number{number}")
     code = (
         "import sys; from weft.store.files.reader import FileReader; from weft.search.library import SessionLibrary;"
         "lib = SessionLibrary(FileReader(sys.argv[1]), sys.argv[2], warn=lambda e: sys.exit(str(e)));"
         "print(len(lib.search('loom', limit=500)))"
     )
-    command = [sys.executable, "-c", code, str(written.storage), written.cache]
+    command = [sys.executable, "-c", code, str(writer.storage), writer.cache]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
 
     assert [process.communicate(timeout=60)[0].strip() for process in running] == ["150"] * 3
     assert [process.returncode for process in running] == [0, 0, 0]
-    assert len(found(written, "number7")) == 11  # 7, 70 to 79, and nothing twice
+    assert len(found(writer, "number7")) == 11  # 7, 70 to 79, and nothing twice
 
 
-def test_figures_are_those_of_the_tree(written: SessionWriter) -> None:
-    one, two = written.session("one"), written.session("two", project_id=ProjectID("p2"))
-    copied = written.prompt(one, "from before a fork")
-    path = written.storage / f"message/{one.id}/{copied}.json"
+def test_figures_are_those_of_the_tree(writer: SessionWriter) -> None:
+    one, two = writer.session("one"), writer.session("two", project_id=ProjectID("p2"))
+    copied = writer.prompt(one, "from before a fork")
+    path = writer.storage / f"message/{one.id}/{copied}.json"
     path.write_bytes(path.read_bytes().replace(str(START + 5).encode(), str(START - 5).encode()))
-    written.prompt(one, "a")
-    first = written.answer(one, "b", cost="0.1")
-    written.call(one, first, "bash", "ok")
-    written.call(one, first, "bash", "no", failed=True)
-    written.call(one, first, "read", "ok")
-    written.answer(one, "c", cost="0.2")
-    written.answer(two, "d", cost="0.000000000000000001", model="n", priced=False)
+    writer.prompt(one, "a")
+    first = writer.answer(one, "b", cost="0.1")
+    writer.call(one, first, "bash", "ok")
+    writer.call(one, first, "bash", "no", failed=True)
+    writer.call(one, first, "read", "ok")
+    writer.answer(one, "c", cost="0.2")
+    writer.answer(two, "d", cost="0.000000000000000001", model="n", priced=False)
 
     used = Spent(cost=Decimal("0.3"), input=200, output=20, reasoning=2, cache_read=100, cache_write=10)
     other = Spent(
@@ -240,7 +240,7 @@ def test_figures_are_those_of_the_tree(written: SessionWriter) -> None:
         input=300, output=30, reasoning=3, cache_read=150, cache_write=15, priced=False,
     )  # fmt: skip
     day = to_statistics_query(0, days=None, project=None).day_of(START)
-    assert written.library().figures(to_statistics_query(START, days=None, project=None)) == Figures(
+    assert writer.library().figures(to_statistics_query(START, days=None, project=None)) == Figures(
         sessions=2,
         messages=4,
         days=1,
@@ -259,43 +259,43 @@ def test_figures_are_those_of_the_tree(written: SessionWriter) -> None:
         median_tokens=(222 + 111) // 2,
     )
     assert (
-        written.library().figures(to_statistics_query(START, days=None, project=ProjectID("p2"))).spent
+        writer.library().figures(to_statistics_query(START, days=None, project=ProjectID("p2"))).spent
         == other
     )
-    assert written.library().figures(to_statistics_query(START + 10**9, days=0, project=None)).messages == 0
+    assert writer.library().figures(to_statistics_query(START + 10**9, days=0, project=None)).messages == 0
 
 
-def test_a_large_project_is_listed_from_its_shelf_as_from_its_files(written: SessionWriter) -> None:
+def test_a_large_project_is_listed_from_its_shelf_as_from_its_files(writer: SessionWriter) -> None:
     for number in range(600):
-        written.session(f"s{number:03}", parent_id=None if number % 7 else "ses_s000")
-    changed = written.session("changed")
-    written.library().refresh()
-    files = SessionWriter(written.storage.parent).tree
-    shelf = next(Path(written.cache).rglob("*.list"))
-    before = {path: path.stat().st_mtime_ns for path in Path(written.cache).rglob("*")}
+        writer.session(f"s{number:03}", parent_id=None if number % 7 else "ses_s000")
+    changed = writer.session("changed")
+    writer.library().refresh()
+    files = SessionWriter(writer.storage.parent).tree
+    shelf = next(Path(writer.cache).rglob("*.list"))
+    before = {path: path.stat().st_mtime_ns for path in Path(writer.cache).rglob("*")}
 
-    assert list_cached_sessions(written.tree, written.cache, PROJECT) == files.list_sessions(PROJECT)
+    assert list_cached_sessions(writer.tree, writer.cache, PROJECT) == files.list_sessions(PROJECT)
 
     # As OpenCode does: written over in place, made, removed; and one of a version that knows more.
-    written.write(f"session/{PROJECT}/{changed.id}", replace(changed, title="Another title"))
-    written.session("new")
-    (written.storage / f"session/{PROJECT}/ses_s010.json").unlink()
-    (written.storage / f"session/{PROJECT}/ses_bad.json").write_text("{")
+    writer.write(f"session/{PROJECT}/{changed.id}", replace(changed, title="Another title"))
+    writer.session("new")
+    (writer.storage / f"session/{PROJECT}/ses_s010.json").unlink()
+    (writer.storage / f"session/{PROJECT}/ses_bad.json").write_text("{")
     strange = replace(changed, id="ses_strange", extra_={"future": 1})
-    written.write(f"session/{PROJECT}/ses_strange", strange)
+    writer.write(f"session/{PROJECT}/ses_strange", strange)
 
-    listed = list_cached_sessions(written.tree, written.cache, PROJECT)
+    listed = list_cached_sessions(writer.tree, writer.cache, PROJECT)
     assert listed == files.list_sessions(PROJECT)
     assert listed is not None
     assert len(listed) == 602
-    assert [damage.where for damage in written.tree.problems()] == [
-        f"{written.storage}/session/{PROJECT}/ses_bad.json"
+    assert [damage.where for damage in writer.tree.problems()] == [
+        f"{writer.storage}/session/{PROJECT}/ses_bad.json"
     ]
-    assert {path: path.stat().st_mtime_ns for path in Path(written.cache).rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in Path(writer.cache).rglob("*")} == before
 
-    written.library().refresh()
+    writer.library().refresh()
     assert list_cached_sessions(
-        FileReader(str(written.storage)), written.cache, PROJECT
+        FileReader(str(writer.storage)), writer.cache, PROJECT
     ) == files.list_sessions(PROJECT)
     shelf.write_bytes(shelf.read_bytes()[:1000])
-    assert list_cached_sessions(written.tree, written.cache, PROJECT) is None
+    assert list_cached_sessions(writer.tree, writer.cache, PROJECT) is None

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from given.engine import open_engine
-from given.session_stress import BELOW, SOURCE, plant
+from given.session_stress import CHILD, SOURCE, create_sessions
 from weft.host.clock import SystemClock
 from weft.store.url import open_store
 
@@ -26,7 +26,7 @@ def count(root: Path) -> Counter[str]:
 async def test_a_thousand_messages_are_forked_removed_and_restored_to_the_last(tmp_path: Path) -> None:
     root = tmp_path / "storage"
     async with open_store(f"file:{root}") as store, open_engine(store=store, clock=SystemClock()) as engine:
-        await plant(store, LONG)
+        await create_sessions(store, LONG)
         whole = {"session": 2, "message": LONG + 1, "part": LONG + 1}
         assert count(root) == whole
 
@@ -38,7 +38,7 @@ async def test_a_thousand_messages_are_forked_removed_and_restored_to_the_last(t
         ]
         assert words[0] == words[1] == [f"word {number}" for number in range(LONG)]
 
-        assert {each.id for each in await engine.api.remove_session(SOURCE)} == {SOURCE, BELOW}
+        assert {each.id for each in await engine.api.remove_session(SOURCE)} == {SOURCE, CHILD}
         assert count(root) == {"session": 1, "message": LONG, "part": LONG}
         await engine.api.remove_session(fork.id, trash=False)
         assert count(root) == {}

@@ -225,7 +225,7 @@ def test_an_answer_reaches_a_run_that_waits_in_another_process(directory: str) -
         harness = make_gate_harness(directory, project=here())
         request = harness.request("git push")
         async with run_alongside(harness.gate.let_pass(request, make_caller())) as [passing]:
-            await harness.asked()
+            await harness.wait_for_requests()
             assert await asyncio.to_thread(run_command, ["permission", "reply", request.id, "once"]) == 0
             await harness.clock.somebody_sleeps(1)
             harness.clock.turn(1000)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.conversation import SESSION, answered, called
-from given.engine import say
+from given.conversation import SESSION, assistant_message, tool_part
+from given.engine import text_prompt
 from given.subtask_engine import open_subtask_engine, start, task_call
 from weft.cli.exit import ExitCode
 from weft.cli.follow import follow
@@ -34,7 +34,7 @@ async def test_a_run_shows_a_line_for_each_call_of_a_child_and_not_its_words(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with open_subtask_engine(SCRIPTS) as engine:
-        code = await follow(engine.api, await start(engine), say("go"), TerminalScreen())
+        code = await follow(engine.api, await start(engine), text_prompt("go"), TerminalScreen())
     out, err = capsys.readouterr()
 
     assert code == ExitCode.DONE
@@ -54,7 +54,7 @@ def test_a_child_that_works_while_its_parent_speaks_does_not_break_the_sentence(
     part = TextPart(id=PartID("prt_1"), **place, text="one ", time=Span(start=1))
     grown = PartGrew(**place, part_id=part.id, field="text", delta="two", offset=4)
     screen.feed(PartUpdated(part=part, delta="one "))
-    screen.feed_below(PartUpdated(part=called("B1")))
+    screen.feed_below(PartUpdated(part=tool_part("B1")))
     screen.feed(grown)
     screen.feed(PartUpdated(part=replace(part, text="one two", time=Span(start=1, end=2))))
     out, err = capsys.readouterr()
@@ -67,7 +67,7 @@ def test_a_summary_made_on_the_way_is_not_taken_for_the_answer(capsys: pytest.Ca
     for id, words, summary in (("A1", "so far", True), ("A2", "the answer", False)):
         place = {"session_id": SESSION, "message_id": MessageID(id)}
         part = TextPart(id=PartID(f"prt_{id}"), **place, text=words, time=Span(start=1))
-        info = replace(answered(id, 1, "U1").info, summary=summary)
+        info = replace(assistant_message(id, 1, "U1").info, summary=summary)
         screen.feed(MessageUpdated(info=info))
         screen.feed(PartUpdated(part=part, delta=words))
         screen.feed(PartUpdated(part=replace(part, time=Span(start=1, end=2))))
@@ -80,7 +80,7 @@ async def test_json_lines_tell_of_a_child_in_the_call_of_its_parent_alone(
 ) -> None:
     async with open_subtask_engine(SCRIPTS) as engine:
         session = await start(engine)
-        await follow(engine.api, session, say("go"), JsonScreen(session, engine.clock))
+        await follow(engine.api, session, text_prompt("go"), JsonScreen(session, engine.clock))
     lines = capsys.readouterr().out.splitlines()
 
     assert sum('"type":"tool_use"' in line for line in lines) == 1
@@ -90,7 +90,7 @@ async def test_json_lines_tell_of_a_child_in_the_call_of_its_parent_alone(
 async def test_a_transcript_names_the_child_that_a_call_was_handed_to(tmp_path: Path) -> None:
     async with open_subtask_engine(SCRIPTS) as engine:
         session = await engine.api.get_session(await start(engine))
-        await engine.api.prompt(session.id, say("go"))
+        await engine.api.prompt(session.id, text_prompt("go"))
         (child,) = await engine.api.list_children(session.id)
         messages = await engine.api.list_messages(session.id)
         with (tmp_path / "plain").open("w") as plain:

@@ -62,7 +62,7 @@ def test_what_was_done_is_in_the_numbers(server: ProjectServer) -> None:
 
 
 def test_numbers_and_readiness_are_for_those_with_the_password(tmp_path: Path) -> None:
-    with serve_project(tmp_path, door=AccessPolicy(password="secret")) as server:
+    with serve_project(tmp_path, access=AccessPolicy(password="secret")) as server:
         for path in ("/weft/metrics", "/weft/ready"):
             assert server.client.get(path).status_code == 401
             assert (
@@ -91,7 +91,7 @@ def test_the_containers_look_at_its_health_is_answered_whatever_the_user_is_call
     container = (Path(__file__).parents[2] / "deploy" / "Containerfile").read_text()
     (line,) = re.findall(r"^HEALTHCHECK .* CMD (\[.+\])$", container, re.MULTILINE)
     program: str = json.loads(line)[-1]
-    with serve_project(tmp_path, door=AccessPolicy(password="s3cret", username="grace")) as server:
+    with serve_project(tmp_path, access=AccessPolicy(password="s3cret", username="grace")) as server:
         asked = program.replace("http://127.0.0.1:4096", server.url)
         for password, code in (("s3cret", 0), ("wrong", 1)):
             told = {"OPENCODE_SERVER_USERNAME": "grace", "OPENCODE_SERVER_PASSWORD": password}

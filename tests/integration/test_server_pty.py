@@ -177,7 +177,7 @@ def test_there_is_an_end_to_terminals(server: ProjectServer) -> None:
 
 def test_a_socket_needs_the_password_or_a_ticket(tmp_path: Path) -> None:
     login = "Basic " + base64.b64encode(b"opencode:s3cret").decode()
-    with serve_project(tmp_path, door=AccessPolicy(password="s3cret")) as server:
+    with serve_project(tmp_path, access=AccessPolicy(password="s3cret")) as server:
         server.client.headers["authorization"] = login
         path = f"/pty/{server.post('/pty', SHELL)['id']}/connect"
         assert status_of(server, path) == 401

@@ -107,7 +107,7 @@ def test_a_session_is_shared_at_a_server_listed_and_taken_back(
 ) -> None:
     code, out, _ = shell.run("share", session, "--to", shares.url, "--expires", "7d", "--yes")
     assert (code, out.strip()) == (0, f"{shares.url}/share/shr1")
-    assert KEY not in shares.words()
+    assert KEY not in shares.all_text()
     code, out, _ = shell.run("share", "list")
     assert (code, session in out, "remote" in out, "in 7d" in out, "secret" in out) == (
         0,
@@ -117,7 +117,7 @@ def test_a_session_is_shared_at_a_server_listed_and_taken_back(
         False,
     )
     code, out, _ = shell.run("unshare", session[:20])
-    assert (code, "is shown no more" in out, shares.there) == (0, True, {})
+    assert (code, "is shown no more" in out, shares.shares) == (0, True, {})
     assert shell.run("share", "list", "--format", "json")[1].strip() == "[]"
     code, _, err = shell.run("unshare", session)
     assert (code, "there is no share" in err) == (2, True)
@@ -127,22 +127,22 @@ def test_a_share_is_taken_back_by_its_own_id_or_forgotten(
     shell: Shell, session: str, shares: ShareServer
 ) -> None:
     shell.run("share", session, "--to", shares.url, "--yes")
-    shares.drop_trouble += [403]
+    shares.next_delete_statuses += [403]
     code, _, err = shell.run("unshare", "shr1")
     assert (code, "is still shown at" in err, "--forget" in err) == (1, True, True)
     code, out, _ = shell.run("unshare", "shr1", "--forget")
-    assert (code, "is forgotten here" in out, list(shares.there)) == (0, True, ["shr1"])
+    assert (code, "is forgotten here" in out, list(shares.shares)) == (0, True, ["shr1"])
 
 
 def test_a_session_that_cannot_be_taken_back_is_not_removed(
     shell: Shell, session: str, shares: ShareServer
 ) -> None:
     shell.run("share", session, "--to", shares.url, "--yes")
-    shares.drop_trouble += [403]
+    shares.next_delete_statuses += [403]
     code, _, err = shell.run("session", "rm", session, "--yes")
     assert (code, "is still shown at" in err) == (1, True)
     assert shell.run("session", "rm", session, "--yes")[0] == 0
-    assert shares.there == {}
+    assert shares.shares == {}
 
 
 async def announce(store: Path, server: ProjectServer) -> None:
@@ -187,7 +187,7 @@ def test_a_run_is_shared_before_it_begins_and_is_there_whole_at_its_end(
     configured(enterprise={"url": shares.url})
     code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello there")
     assert (code, f"~  {shares.url}/share/shr1" in err) == (0, True)
-    assert "hello there" in json.dumps(shares.there["shr1"].items)
+    assert "hello there" in json.dumps(shares.shares["shr1"].items)
 
 
 @pytest.mark.parametrize("words", [(), ("--share",)])
@@ -196,8 +196,8 @@ def test_a_run_that_shares_by_itself_does_so_once(
 ) -> None:
     configured(enterprise={"url": shares.url}, share="auto")
     _, _, err = shell.run("run", *words, "-m", "scripted/demo", "--max-steps", "1", "hello there")
-    assert (shares.made, err.count("/share/shr1")) == (1, 1)
-    assert "hello there" in json.dumps(shares.there["shr1"].items)
+    assert (shares.created, err.count("/share/shr1")) == (1, 1)
+    assert "hello there" in json.dumps(shares.shares["shr1"].items)
 
 
 @pytest.mark.parametrize("off", ["config", "flag"])
@@ -209,7 +209,7 @@ def test_a_run_that_may_not_be_shared_does_not_begin(
         monkeypatch.setenv("OPENCODE_DISABLE_SHARE", "1")
     code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello")
     assert (code, "Sharing is disabled in configuration" in err) == (2, True)
-    assert (server.get("/session"), shares.asked) == ([], [])
+    assert (server.get("/session"), shares.requests) == ([], [])
 
 
 def test_a_project_that_is_not_trusted_shares_nothing(
@@ -220,8 +220,8 @@ def test_a_project_that_is_not_trusted_shares_nothing(
     (server.project / "opencode.json").write_text(json.dumps(said))
     assert shell.run("run", "-m", "scripted/demo", "--max-steps", "1", "hello")[0] == ExitCode.BUDGET
     code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello")
-    assert (code, "no place to share to" in err, shares.asked) == (2, True, [])
+    assert (code, "no place to share to" in err, shares.requests) == (2, True, [])
     (server.project / "opencode.json").write_text(json.dumps({"share": "disabled"}))
     configured(enterprise={"url": shares.url})
     code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello")
-    assert (code, "disabled" in err, shares.asked) == (2, True, [])
+    assert (code, "disabled" in err, shares.requests) == (2, True, [])

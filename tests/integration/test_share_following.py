@@ -13,7 +13,7 @@ async def test_catching_up_does_not_wait_for_what_was_heard_meanwhile(tmp_path: 
     async with (
         asyncio.timeout(60),
         open_store(f"file:{tmp_path}") as store,
-        open_engine(store=store, quick=True) as engine,
+        open_engine(store=store, skip_waits=True) as engine,
     ):
         session = await engine.api.create_session(SessionInput())
         for _ in range(5):

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from given.engine import open_engine, say
+from given.engine import open_engine, text_prompt
 from given.http_server import ProjectServer, prompt, serve_project
 from weft.errors import SharingError
 from weft.model.input import SessionInput
@@ -24,7 +24,9 @@ LOGIN = ("opencode", "pw")
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ProjectServer]:
-    with serve_project(tmp_path, door=AccessPolicy(password="pw", open_to_all="/s/"), pages=PAGES) as server:
+    with serve_project(
+        tmp_path, access=AccessPolicy(password="pw", open_to_all="/s/"), pages=PAGES
+    ) as server:
         server.client.auth = LOGIN
         yield server
 
@@ -232,13 +234,13 @@ async def test_another_weft_shares_here_and_takes_it_back(
 ) -> None:
     address = server.url.replace("http://", f"http://{':'.join(LOGIN)}@")
     async with open_engine(
-        [Say(text="from afar")], sharing=ShareSettings(server=address), quick=True
+        [Say(text="from afar")], sharing=ShareSettings(server=address), skip_waits=True
     ) as afar:
         session = await afar.api.create_session(SessionInput(title="elsewhere"))
         shared = await afar.api.sharing.share(session.id)
         assert shared.share is not None
         path = shared.share.url.removeprefix(PAGES)
-        await afar.api.prompt(session.id, say(f"with {KEY}"))
+        await afar.api.prompt(session.id, text_prompt(f"with {KEY}"))
         await afar.api.sharing.catch_up()
         page = anybody.get(path).text
         assert ("from afar" in page, "elsewhere" in page, KEY in page) == (True, True, False)
@@ -247,7 +249,7 @@ async def test_another_weft_shares_here_and_takes_it_back(
         assert server.client.get(f"/session/{session.id}").status_code == 404
         await afar.api.sharing.unshare(session.id)
         assert {status for status, _ in statuses(anybody, path)} == {404}
-    async with open_engine(sharing=ShareSettings(server=server.url), quick=True) as stranger:
+    async with open_engine(sharing=ShareSettings(server=server.url), skip_waits=True) as stranger:
         session = await stranger.api.create_session(SessionInput())
         with pytest.raises(SharingError, match="refused: status 401") as refused:
             await stranger.api.sharing.share(session.id)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from given.engine import NOW, Engine, InstantClock, open_engine, say
+from given.engine import NOW, Engine, InstantClock, open_engine, text_prompt
 from given.share_server import ShareServer, open_share_server
 from weft.errors import (
     ConflictError,
@@ -45,7 +45,7 @@ def shares() -> Iterator[ShareServer]:
 
 def engine(shares: ShareServer, *script: Any, mode: Any = "manual", **more: Any) -> Any:
     settings = ShareSettings(mode=mode, server=shares.url, host=more.pop("host", ""))
-    return open_engine(*script, sharing=settings, quick=True, **more)
+    return open_engine(*script, sharing=settings, skip_waits=True, **more)
 
 
 async def shared(engine: Engine) -> Session:
@@ -62,9 +62,9 @@ async def everything_told(engine: Engine, after: int = 0) -> str:
 async def test_a_session_is_there_whole_once_it_is_shared(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="an answer")]) as here:
         session = await here.api.create_session(SessionInput(title="warp"))
-        await here.api.prompt(session.id, say("a prompt"))
+        await here.api.prompt(session.id, text_prompt("a prompt"))
         session = await here.api.sharing.share(session.id)
-        [hosted] = shares.there.values()
+        [hosted] = shares.shares.values()
         assert session.share == SessionShare(url=f"{shares.url}/share/shr1")
         assert hosted.session == session.id
         texts = [
@@ -75,14 +75,14 @@ async def test_a_session_is_there_whole_once_it_is_shared(shares: ShareServer) -
         assert texts == ["a prompt", "an answer"]
         assert [model["id"] for model in hosted.items["model"]] == ["test"]
         assert (await here.api.sharing.share(session.id)).share == session.share
-        assert shares.made == 1
+        assert shares.created == 1
 
 
 async def test_what_happens_later_is_sent_once_and_the_last_second_is_not_lost(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="one two three")], clock=HandClock(NOW)) as here:
         session = await shared(here)
-        await here.api.prompt(session.id, say("go"))
-        [hosted] = shares.there.values()
+        await here.api.prompt(session.id, text_prompt("go"))
+        [hosted] = shares.shares.values()
         assert len(hosted.batches) == 1
     assert len(hosted.batches) == 2
     assert "one two three" in json.dumps(hosted.items)
@@ -93,14 +93,14 @@ async def test_while_a_session_runs_what_is_new_is_sent_a_second_later(shares: S
     clock = HandClock(NOW)
     async with engine(shares, [Say(text="first")], [Say(text="second")], clock=clock) as here:
         session = await shared(here)
-        [hosted] = shares.there.values()
-        await here.api.prompt(session.id, say("go"))
+        [hosted] = shares.shares.values()
+        await here.api.prompt(session.id, text_prompt("go"))
         await clock.somebody_sleeps(1.0)
         clock.turn(1000)
         await shares.wait_for_batches("shr1", 2)
         assert "first" in json.dumps(hosted.items)
         sent = len(hosted.batches[1])
-        await here.api.prompt(session.id, say("on"))
+        await here.api.prompt(session.id, text_prompt("on"))
     again = {
         f"{item['type']}/{item['data'].get('id')}" for item in hosted.batches[2] if item["type"] == "part"
     }
@@ -114,8 +114,8 @@ async def test_secrets_are_covered_before_anything_leaves(shares: ShareServer) -
     steps = [[UseTool(tool="echo", input={"words": f"TOKEN={KEY}"})], [Say(text=f"{KEY} as you see")]]
     async with engine(shares, *steps) as here:
         session = await shared(here)
-        await here.api.prompt(session.id, say(f"use {KEY}"))
-    words = shares.words()
+        await here.api.prompt(session.id, text_prompt(f"use {KEY}"))
+    words = shares.all_text()
     assert "[redacted:anthropic-key:1]" in words
     assert KEY[:13] not in words
 
@@ -141,39 +141,39 @@ async def test_half_a_secret_is_not_sent_while_the_other_half_is_being_written(s
     clock = HandClock(NOW)
     async with engine(shares, clock=clock, provider=Halves(clock)) as here:
         session = await shared(here)
-        running = asyncio.ensure_future(here.api.prompt(session.id, say("go")))
+        running = asyncio.ensure_future(here.api.prompt(session.id, text_prompt("go")))
         await clock.somebody_sleeps(100)
         clock.turn(1000)
         await shares.wait_for_batches("shr1", 2)
-        assert "go" in json.dumps(shares.there["shr1"].items)
+        assert "go" in json.dumps(shares.shares["shr1"].items)
         clock.turn(200_000)
         await running
-    assert KEY[:13] not in shares.words()
-    assert "it is [redacted:anthropic-key:1]" in shares.words()
+    assert KEY[:13] not in shares.all_text()
+    assert "it is [redacted:anthropic-key:1]" in shares.all_text()
 
 
 async def test_who_wants_it_shares_secrets_too(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="ok")]) as here:
         session = await here.api.create_session(SessionInput())
-        await here.api.prompt(session.id, say(f"use {KEY}"))
+        await here.api.prompt(session.id, text_prompt(f"use {KEY}"))
         await here.api.sharing.share(session.id, ShareTerms(redact=False))
-    assert KEY in shares.words()
+    assert KEY in shares.all_text()
 
 
 async def test_a_preview_sends_nothing(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="ok")]) as here:
         session = await here.api.create_session(SessionInput())
-        await here.api.prompt(session.id, say(f"use {KEY}"))
+        await here.api.prompt(session.id, text_prompt(f"use {KEY}"))
         preview = await here.api.sharing.preview_share(session.id)
         assert preview.kinds == {"anthropic-key": 1}
         assert KEY not in encode(preview).decode()
-    assert shares.asked == []
+    assert shares.requests == []
 
 
 async def test_the_secret_is_in_no_session_no_event_and_no_export(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="ok")]) as here:
         session = await shared(here)
-        await here.api.prompt(session.id, say("go"))
+        await here.api.prompt(session.id, text_prompt("go"))
         await here.api.sharing.catch_up()
         told = await everything_told(here)
         exported = to_document(await here.api.export_session(session.id)).decode()
@@ -189,13 +189,13 @@ async def test_the_secret_is_in_no_session_no_event_and_no_export(shares: ShareS
 
 
 async def test_opencode_finds_a_record_only_of_the_server_it_would_use_itself(shares: ShareServer) -> None:
-    async with open_engine(sharing=ShareSettings(), quick=True) as here:
+    async with open_engine(sharing=ShareSettings(), skip_waits=True) as here:
         session = await here.api.create_session(SessionInput())
         await here.api.sharing.share(session.id, ShareTerms(to=shares.url))
         assert await here.store.kept(("session_share", session.id)) is None
         assert [each.id for each in await here.api.sharing.list_shares()] == ["shr1"]
         await here.api.sharing.unshare(session.id)
-        assert (shares.there, await here.api.sharing.list_shares()) == ({}, [])
+        assert (shares.shares, await here.api.sharing.list_shares()) == ({}, [])
 
 
 # --- nothing leaves unasked ---
@@ -230,7 +230,7 @@ async def test_what_is_switched_off_is_refused_and_leaves_no_trace(shares: Share
         with pytest.raises(SharingDisabledError):
             await here.api.sharing.share(session.id, ShareTerms(to=shares.url))
         assert (await here.api.get_session(session.id)).share is None
-    assert shares.asked == []
+    assert shares.requests == []
 
 
 async def test_auto_shares_a_session_once_and_never_a_child_a_fork_or_an_import(shares: ShareServer) -> None:
@@ -238,20 +238,20 @@ async def test_auto_shares_a_session_once_and_never_a_child_a_fork_or_an_import(
         session = await here.api.create_session(SessionInput())
         again = await here.api.sharing.share(session.id)  # as `run --share` does
         await here.api.create_session(SessionInput(parent_id=session.id))
-        await here.api.prompt(session.id, say("go"))
+        await here.api.prompt(session.id, text_prompt("go"))
         fork = await here.api.fork_session(session.id)
         parcel = await here.api.export_session(session.id)
         await here.api.sharing.catch_up()
         assert again.share is not None
-        assert (shares.made, fork.share) == (1, None)
+        assert (shares.created, fork.share) == (1, None)
     async with engine(shares, mode="auto") as there:
         received = await there.api.import_session(parcel)
         assert (await there.api.get_session(received.id)).share is None
-    assert shares.made == 1
+    assert shares.created == 1
 
 
 async def test_an_auto_share_that_fails_is_told_and_the_session_goes_on(shares: ShareServer) -> None:
-    shares.trouble += [403]
+    shares.next_statuses += [403]
     async with engine(shares, mode="auto") as here:
         events = here.api.events()
         session = await here.api.create_session(SessionInput())
@@ -271,20 +271,20 @@ async def _first(events: Any, count: int) -> Any:
 
 
 async def test_what_may_go_better_a_moment_later_is_tried_again(shares: ShareServer) -> None:
-    shares.trouble += [503, 429, 500]
+    shares.next_statuses += [503, 429, 500]
     async with engine(shares) as here:
         assert (await shared(here)).share is not None
-    assert [path for _, path in shares.asked] == ["/api/share"] * 4 + ["/api/share/shr1/sync"]
+    assert [path for _, path in shares.requests] == ["/api/share"] * 4 + ["/api/share/shr1/sync"]
 
 
 async def test_trouble_that_lasts_is_an_error_and_leaves_nothing_behind(shares: ShareServer) -> None:
     async with engine(shares) as here:
         session = await here.api.create_session(SessionInput())
-        shares.trouble += [503] * 4
+        shares.next_statuses += [503] * 4
         with pytest.raises(SharingError, match="503"):
             await here.api.sharing.share(session.id)
         assert await here.api.sharing.list_shares() == []
-        shares.trouble += [200]  # an answer that is no share
+        shares.next_statuses += [200]  # an answer that is no share
         with pytest.raises(SharingError, match="something else than a share"):
             await here.api.sharing.share(session.id)
         assert (await here.api.get_session(session.id)).share is None
@@ -294,21 +294,21 @@ async def test_trouble_that_lasts_is_an_error_and_leaves_nothing_behind(shares: 
 async def test_a_share_that_cannot_be_filled_is_taken_back(shares: ShareServer) -> None:
     async with engine(shares) as here:
         session = await here.api.create_session(SessionInput())
-        shares.sync_trouble += [503] * 4
+        shares.next_sync_statuses += [503] * 4
         with pytest.raises(SharingError):
             await here.api.sharing.share(session.id)
-        assert (shares.there, await here.api.sharing.list_shares()) == ({}, [])
+        assert (shares.shares, await here.api.sharing.list_shares()) == ({}, [])
 
 
 async def test_what_could_not_be_sent_is_sent_with_the_next_change(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="first")], [Say(text="second")]) as here:
         session = await shared(here)
-        shares.trouble += [503] * 4
-        await here.api.prompt(session.id, say("go"))
+        shares.next_statuses += [503] * 4
+        await here.api.prompt(session.id, text_prompt("go"))
         await here.api.sharing.catch_up()
-        await here.api.prompt(session.id, say("on"))
+        await here.api.prompt(session.id, text_prompt("on"))
         await here.api.sharing.catch_up()
-        [hosted] = shares.there.values()
+        [hosted] = shares.shares.values()
         said = json.dumps(hosted.items)
         assert ("first" in said, "second" in said) == (True, True)
 
@@ -317,8 +317,8 @@ async def test_a_share_that_is_gone_there_is_gone_here_and_that_is_told(shares: 
     async with engine(shares, [Say(text="ok")]) as here:
         session = await shared(here)
         before = here.api.bus.cursor
-        shares.there.clear()
-        await here.api.prompt(session.id, say("go"))
+        shares.shares.clear()
+        await here.api.prompt(session.id, text_prompt("go"))
         await here.api.sharing.catch_up()
         assert (await here.api.get_session(session.id)).share is None
         assert await here.api.sharing.list_shares() == []
@@ -332,7 +332,7 @@ async def test_unshared_it_is_gone_there_and_here(shares: ShareServer) -> None:
     async with engine(shares) as here:
         session = await shared(here)
         assert (await here.api.sharing.unshare(session.id)).share is None
-        assert (shares.there, await here.api.sharing.list_shares()) == ({}, [])
+        assert (shares.shares, await here.api.sharing.list_shares()) == ({}, [])
         assert await here.store.kept(("session_share", session.id)) is None
         with pytest.raises(NotFoundError):
             await here.api.sharing.unshare(session.id)
@@ -342,7 +342,7 @@ async def test_unshared_it_is_gone_there_and_here(shares: ShareServer) -> None:
 async def test_what_cannot_be_taken_back_stays_listed_and_can_be_forgotten(shares: ShareServer) -> None:
     async with engine(shares) as here:
         session = await shared(here)
-        shares.drop_trouble += [503] * 4
+        shares.next_delete_statuses += [503] * 4
         with pytest.raises(SharingError, match="is still shown at") as refused:
             await here.api.sharing.unshare(session.id)
         assert "--forget" in refused.value.hint
@@ -350,7 +350,7 @@ async def test_what_cannot_be_taken_back_stays_listed_and_can_be_forgotten(share
         assert (await here.api.get_session(session.id)).share is not None
         await here.api.sharing.unshare(session.id, forget=True)
         assert await here.api.sharing.list_shares() == []
-    assert list(shares.there) == ["shr1"]
+    assert list(shares.shares) == ["shr1"]
 
 
 async def test_a_session_is_taken_back_before_it_goes_and_stays_if_that_fails(shares: ShareServer) -> None:
@@ -358,12 +358,12 @@ async def test_a_session_is_taken_back_before_it_goes_and_stays_if_that_fails(sh
         session = await shared(here)
         child = await here.api.create_session(SessionInput(parent_id=session.id))
         await here.api.sharing.share(child.id)
-        shares.drop_trouble += [503] * 4
+        shares.next_delete_statuses += [503] * 4
         with pytest.raises(SharingError, match="is still shown at"):
             await here.api.remove_session(session.id)
         assert len(await here.api.list_sessions()) == 2
         await here.api.remove_session(session.id)
-        assert (shares.there, await here.api.sharing.list_shares()) == ({}, [])
+        assert (shares.shares, await here.api.sharing.list_shares()) == ({}, [])
         back = await here.api.restore_session(session.id)
         assert [each.share for each in back] == [None, None]
 
@@ -375,7 +375,7 @@ async def test_a_share_that_opencode_made_is_listed_and_taken_back(shares: Share
         [listed] = await here.api.sharing.list_shares()
         assert (listed.id, listed.known) == ("shr1", False)
         await here.api.sharing.revoke_share("shr1")
-        assert shares.there == {}
+        assert shares.shares == {}
         assert (await here.api.get_session(session.id)).share is None
 
 
@@ -391,7 +391,7 @@ async def test_what_is_over_is_taken_back_by_whoever_comes_next(shares: ShareSer
     clock.turn(60_000)
     async with engine(shares, clock=clock, store=store) as here:
         await here.api.sharing.catch_up()
-        assert shares.there == {}
+        assert shares.shares == {}
         assert (await here.api.get_session(session.id)).share is None
 
 
@@ -401,7 +401,7 @@ async def test_one_that_is_shared_is_not_shared_elsewhere_too(shares: ShareServe
         await here.api.sharing.share(session.id, ShareTerms(to="server"))
         with pytest.raises(ConflictError, match="is shared already"):
             await here.api.sharing.share(session.id, ShareTerms(to=shares.url))
-    assert shares.asked == []
+    assert shares.requests == []
 
 
 @pytest.mark.parametrize(
@@ -426,14 +426,14 @@ async def test_one_that_is_shared_is_not_quietly_left_on_other_terms(
 
 async def test_words_for_the_door_are_sent_and_never_shown(shares: ShareServer) -> None:
     server = shares.url.replace("http://", "http://ada:pass%20word@")
-    async with open_engine(sharing=ShareSettings(server=server), quick=True) as here:
+    async with open_engine(sharing=ShareSettings(server=server), skip_waits=True) as here:
         session = await shared(here)
         assert "pass" not in encode(await here.api.sharing.list_shares()).decode()
-        shares.drop_trouble += [401]
+        shares.next_delete_statuses += [401]
         with pytest.raises(SharingError) as refused:
             await here.api.sharing.unshare(session.id)
         assert "pass%20word" not in str(refused.value)
-    assert set(shares.logins) == {f"Basic {base64.b64encode(b'ada:pass word').decode()}"}
+    assert set(shares.authorizations) == {f"Basic {base64.b64encode(b'ada:pass word').decode()}"}
 
 
 async def test_a_share_can_be_taken_back_from_the_store_that_its_session_moved_to(
@@ -446,7 +446,7 @@ async def test_a_share_can_be_taken_back_from_the_store_that_its_session_moved_t
     async with engine(shares, store=target) as here:
         assert [each.id for each in await here.api.sharing.list_shares()] == ["shr1"]
         await here.api.sharing.unshare(session.id)
-    assert shares.there == {}
+    assert shares.shares == {}
 
 
 async def test_a_book_that_cannot_be_read_ends_no_run_and_is_told_to_who_asks(shares: ShareServer) -> None:
@@ -454,7 +454,7 @@ async def test_a_book_that_cannot_be_read_ends_no_run_and_is_told_to_who_asks(sh
     await store.keep(RECORDS_KEY, {"shares": "torn"})
     async with engine(shares, [Say(text="ok")], store=store) as here:
         session = await here.api.create_session(SessionInput())
-        await here.api.prompt(session.id, say("go"))
+        await here.api.prompt(session.id, text_prompt("go"))
         with pytest.raises(DocumentError, match=r"sharing/book\.json"):
             await here.api.sharing.list_shares()
         with pytest.raises(DocumentError):

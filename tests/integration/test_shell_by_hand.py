@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.engine import PLACE, Engine, open_engine, say
+from given.engine import PLACE, Engine, open_engine, text_prompt
 from weft.errors import InvalidInputError, NotFoundError, SessionBusyError
 from weft.host.processes import ProcessCommand, run_command
 from weft.model.event import PartUpdated, SessionRested, StatusChanged
@@ -31,7 +31,7 @@ DENY = (Rule(permission="*", pattern="*", action="deny"),)
 @asynccontextmanager
 async def open_in(directory: Path, *script: Any, **more: Any) -> AsyncIterator[tuple[Engine, SessionID]]:
     place = replace(PLACE, directory=str(directory), worktree=str(directory))
-    async with asyncio.timeout(60), open_engine(*script, place=place, quick=True, **more) as engine:
+    async with asyncio.timeout(60), open_engine(*script, place=place, skip_waits=True, **more) as engine:
         yield engine, (await engine.api.create_session(SessionInput())).id
 
 
@@ -98,7 +98,7 @@ async def test_it_stands_in_the_session_and_no_model_is_asked(tmp_path: Path) ->
 async def test_the_model_reads_of_it_with_the_next_prompt(tmp_path: Path) -> None:
     async with open_in(tmp_path, [Say(text="I see.")]) as (engine, session):
         await engine.api.shell(session, ShellInput(command="echo hello; exit 3"))
-        await engine.api.prompt(session, say("why?"))
+        await engine.api.prompt(session, text_prompt("why?"))
         (request,) = engine.provider.requests
         told, called, result, asked = request.messages
 
@@ -140,7 +140,7 @@ async def test_b7_a_prompt_that_comes_in_meanwhile_is_answered_after_it(tmp_path
             engine.api.shell(session, ShellInput(command=f"echo first; cat {gate}"))
         )
         await begun(engine, session, "first")
-        prompting = asyncio.create_task(engine.api.prompt(session, say("are you there?")))
+        prompting = asyncio.create_task(engine.api.prompt(session, text_prompt("are you there?")))
         await stored(engine, "are you there?")
         assert engine.provider.requests == []
         await asyncio.to_thread(gate.write_text, "second\n")

@@ -49,7 +49,9 @@ async def test_a_restoring_killed_at_any_step_is_settled(tmp_path: Path, finish:
     write(root / "mine.txt", "person")
     before = read_tree(root)
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.runs("echo x > a.txt; rm -r d; echo d > d; rm f; mkdir f; echo g > f/g; echo n > n")
+        await harness.run_command(
+            "echo x > a.txt; rm -r d; echo d > d; rm f; mkdir f; echo g > f/g; echo n > n"
+        )
         plan = await harness.plan()
         changed = read_tree(root)
         (tmp_path / "plan.json").write_bytes(msgspec.json.encode(plan))
@@ -69,7 +71,7 @@ async def test_a_restoring_killed_at_any_step_is_settled(tmp_path: Path, finish:
             settled += 1
             if finish:
                 [done] = recovered.finished
-                await harness.redoes(done)
+                await harness.redo(done)
                 assert read_tree(root) == changed
     assert settled > 10
     assert read_tree(root) == before
@@ -80,7 +82,7 @@ async def test_what_the_person_did_after_the_crash_is_not_rolled_back(tmp_path: 
     write(root / "a.txt", "a")
     write(root / "b.txt", "b")
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.runs("echo x > a.txt; echo x > b.txt")
+        await harness.run_command("echo x > a.txt; echo x > b.txt")
         (tmp_path / "plan.json").write_bytes(msgspec.json.encode(await harness.plan()))
         run_killed(tmp_path, "restore", 3)  # one file is restored
         assert (root / "a.txt").read_text() == "a"
@@ -89,7 +91,7 @@ async def test_what_the_person_did_after_the_crash_is_not_rolled_back(tmp_path: 
         recovered = await harness.snapshots.recover(falls)
 
     [told] = recovered.rolled_back
-    assert harness.told(told) == {"a.txt": "kept", "b.txt": "restored"}
+    assert harness.fates(told) == {"a.txt": "kept", "b.txt": "restored"}
     assert (root / "a.txt").read_text() == "person"
     assert (root / "b.txt").read_text() == "x\n"
 
@@ -123,7 +125,7 @@ async def test_what_a_dead_process_was_doing_can_be_undone(
         assert (await harness.snapshots.recover(stands)).patches == recovered.patches
         await harness.snapshots.stored(SESSION)
         harness.patches = [patch]
-        await harness.undoes()
+        await harness.undo()
     async with open_snapshot_harness(tmp_path) as harness:
         assert await harness.snapshots.recover(stands) == RecoveryReport()
     assert read_tree(root) == before
@@ -132,7 +134,7 @@ async def test_what_a_dead_process_was_doing_can_be_undone(
 
 async def test_what_was_taken_and_not_stored_is_told_again(tmp_path: Path) -> None:
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.writes("a.txt", "a")
+        await harness.write_file("a.txt", "a")
         taken = await harness.snapshots.take(SESSION)
     async with open_snapshot_harness(tmp_path) as harness:
         recovered = await harness.snapshots.recover(stands)
@@ -147,8 +149,8 @@ async def test_a_first_look_that_was_killed_is_made_again(tmp_path: Path) -> Non
         run_killed(tmp_path, "look", milliseconds)
     async with open_snapshot_harness(tmp_path) as harness:
         await harness.snapshots.recover(stands)
-        await harness.runs("rm 7.txt")
-        assert harness.told(await harness.undoes()) == {"7.txt": "restored"}
+        await harness.run_command("rm 7.txt")
+        assert harness.fates(await harness.undo()) == {"7.txt": "restored"}
 
 
 async def test_a_living_process_is_not_taken_for_a_dead_one(tmp_path: Path) -> None:
@@ -157,7 +159,7 @@ async def test_a_living_process_is_not_taken_for_a_dead_one(tmp_path: Path) -> N
         async with one.snapshots.watch(SESSION):
             write(one.root / "a.txt", "agent")
             assert await two.snapshots.recover(stands) == RecoveryReport()
-        assert one.told(await one.undoes()) == {"a.txt": "restored"}
+        assert one.fates(await one.undo()) == {"a.txt": "restored"}
 
 
 async def test_processes_side_by_side_do_not_disturb_one_another(tmp_path: Path) -> None:
@@ -166,5 +168,5 @@ async def test_processes_side_by_side_do_not_disturb_one_another(tmp_path: Path)
     beside = [asyncio.to_thread(run_killed, tmp_path, "beside", rounds) for _ in range(3)]
     assert await asyncio.gather(*beside) == [str(rounds)] * 3
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.runs("echo agent > a.txt")
-        assert harness.told(await harness.undoes()) == {"a.txt": "restored"}
+        await harness.run_command("echo agent > a.txt")
+        assert harness.fates(await harness.undo()) == {"a.txt": "restored"}

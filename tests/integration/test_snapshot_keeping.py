@@ -83,7 +83,7 @@ async def test_changes_between_trees_are_told_and_can_be_undone(tmp_path: Path, 
 
         assert patch.files == tuple(str(harness.root / name) for name in ("a.txt", "b.txt", "c d\n.txt"))
         done = await harness.snapshots.restore(RestorePlan(session=SESSION, patches=(patch,)))
-        assert set(harness.told(done).values()) == {"restored", "removed"}
+        assert set(harness.fates(done).values()) == {"restored", "removed"}
         assert (await harness.snapshots.changes(tree)).files == ()
 
 
@@ -117,10 +117,10 @@ async def test_diffs_are_told_file_by_file_and_as_text(tmp_path: Path) -> None:
     write(root / "b.bin", b"\0")
     write(root / "ü.txt", "u\n")
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.runs(
+        await harness.run_command(
             "printf 'one\\n2\\n3\\n' > a.txt; printf '\\000\\001' > b.bin; rm ü.txt; echo n > n.txt"
         )
-        (patch,) = await harness.ends_its_step()
+        (patch,) = await harness.end_step()
         diffs = await harness.snapshots.diff(patch.hash, patch.until)
         text = await harness.snapshots.diff_text(patch.hash, patch.until)
         one = str(harness.root / "a.txt")
@@ -144,11 +144,11 @@ async def test_many_patches_are_folded_into_one(tmp_path: Path) -> None:
     write(root / "a.txt", "0\n")
     async with open_snapshot_harness(tmp_path) as harness:
         for number in range(1, 4):
-            await harness.writes("a.txt", f"{number}\n")
-            await harness.writes("passing.txt", f"{number}")
-            await harness.ends_its_step()
-        await harness.runs("rm passing.txt")
-        await harness.ends_its_step()
+            await harness.write_file("a.txt", f"{number}\n")
+            await harness.write_file("passing.txt", f"{number}")
+            await harness.end_step()
+        await harness.run_command("rm passing.txt")
+        await harness.end_step()
 
         folded = await harness.snapshots.fold(harness.patches)
         diffs = await harness.snapshots.diff(folded.hash, folded.until)
@@ -162,19 +162,19 @@ async def test_many_patches_are_folded_into_one(tmp_path: Path) -> None:
 
 async def undone_work(harness: SnapshotHarness, session: SessionID) -> SnapshotHarness:
     """A session that wrote something nobody else has."""
-    own = harness.sits(session)
-    await own.writes(f"{session}.bin", os.urandom(20_000))
-    await own.ends_its_step()
-    await own.writes(f"{session}.bin", b"")
-    await own.ends_its_step()
+    own = harness.for_session(session)
+    await own.write_file(f"{session}.bin", os.urandom(20_000))
+    await own.end_step()
+    await own.write_file(f"{session}.bin", b"")
+    await own.end_step()
     return own
 
 
 async def test_what_a_session_needs_is_kept_and_the_rest_goes(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.txt", "a\n")
     async with open_snapshot_harness(tmp_path, LARGE) as harness:
-        await harness.runs("echo agent > a.txt")
-        await harness.ends_its_step()
+        await harness.run_command("echo agent > a.txt")
+        await harness.end_step()
         await (await undone_work(harness, OTHER)).snapshots.release(OTHER)
         for number in range(5):
             write(harness.root / "b.bin", os.urandom(30_000 + number))
@@ -190,14 +190,14 @@ async def test_what_a_session_needs_is_kept_and_the_rest_goes(tmp_path: Path) ->
     assert done.after < 40_000
     async with open_snapshot_harness(tmp_path, LARGE) as again:
         again.patches = harness.patches
-        assert again.told(await again.undoes()) == {"a.txt": "restored"}
+        assert again.fates(await again.undo()) == {"a.txt": "restored"}
 
 
 async def test_what_is_young_is_not_swept(tmp_path: Path) -> None:
     async with open_snapshot_harness(tmp_path, LARGE) as harness:
-        await harness.writes("a.bin", os.urandom(9000))
-        await harness.writes("a.bin", b"")
-        await harness.ends_its_step()
+        await harness.write_file("a.bin", os.urandom(9000))
+        await harness.write_file("a.bin", b"")
+        await harness.end_step()
         await harness.snapshots.release(SESSION)
     done = swept(tmp_path, GcOptions(is_alive=everything, now=now()))
     assert done.after == done.before
@@ -237,7 +237,7 @@ async def test_sweeping_while_a_session_works_takes_nothing_it_needs(tmp_path: P
             write(harness.root / "a.txt", "command")
             write(harness.root / "b.txt", "tool")
             assert swept(tmp_path, at_once(is_alive=nothing)).skipped == ""
-        assert harness.told(await harness.undoes()) == {"a.txt": "restored", "b.txt": "restored"}
+        assert harness.fates(await harness.undo()) == {"a.txt": "restored", "b.txt": "restored"}
 
 
 async def test_many_files_are_packed_and_come_back_after_sweeping(tmp_path: Path) -> None:
@@ -245,23 +245,23 @@ async def test_many_files_are_packed_and_come_back_after_sweeping(tmp_path: Path
     for number in range(1200):
         write(root / f"{number}.txt", f"{number}\n")
     async with open_snapshot_harness(tmp_path, LARGE) as harness:
-        await harness.runs("for i in *.txt; do echo x >> $i; done")
-        await harness.ends_its_step()
+        await harness.run_command("for i in *.txt; do echo x >> $i; done")
+        await harness.end_step()
     swept(tmp_path, at_once())
     objects = [path for path in (tmp_path / "data").rglob("objects/??/*") if path.is_file()]
     assert len(objects) < 10
     async with open_snapshot_harness(tmp_path, LARGE) as again:
         again.patches = harness.patches
-        done = await again.undoes()
-    assert set(again.told(done).values()) == {"restored"}
+        done = await again.undo()
+    assert set(again.fates(done).values()) == {"restored"}
     assert (root / "1199.txt").read_text() == "1199\n"
 
 
 async def test_a_directory_that_is_gone_keeps_only_what_its_sessions_need(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.bin", os.urandom(50_000))
     async with open_snapshot_harness(tmp_path, LARGE) as harness:
-        await harness.runs("echo 1 > b.txt")
-        await harness.ends_its_step()
+        await harness.run_command("echo 1 > b.txt")
+        await harness.end_step()
     shutil.rmtree(tmp_path / "loom")
     [done] = collect_all(snapshot_site(tmp_path).base, os.environ, at_once())
     assert done.after < 5000 < done.before

@@ -105,9 +105,9 @@ async def play(where: Path, script: list[Act]) -> None:
             await turn(harness, act, number)
             memory.note(act, before, look(root))
         last = look(root)
-        done = await harness.undoes()
+        done = await harness.undo()
         judge(memory, last, look(root))
-        await harness.redoes(done)
+        await harness.redo(done)
         assert look(root) == last
 
 
@@ -119,7 +119,7 @@ async def turn(harness: SnapshotHarness, act: Act, number: int) -> None:
     async with harness.snapshots.watch(SESSION, files if act.who == "tool" else None):
         do(harness.root, act, number)
     if act.ends:
-        await harness.ends_its_step()
+        await harness.end_step()
 
 
 def judge(memory: Memory, last: State, found: State) -> None:

@@ -63,10 +63,10 @@ async def test_the_persons_repository_is_only_read(tmp_path: Path) -> None:
             write(root / "a.txt", "agent\r\n$Id$\n")
             write(root / "b.txt", "agent\n")
             (root / "untracked.txt").unlink()
-        (patch,) = await harness.ends_its_step()
+        (patch,) = await harness.end_step()
         assert len(await harness.snapshots.diff(patch.hash, patch.until)) == 3
         assert await harness.snapshots.diff_text(patch.hash, patch.until)
-        await harness.undoes()
+        await harness.undo()
 
     assert read_tree(root) == files
     assert fingerprint(root / ".git") == before
@@ -87,8 +87,8 @@ async def test_the_environment_does_not_lead_elsewhere(
     write(tmp_path / "loom" / "a.txt", "a\r\n")
 
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.runs(lambda: write(harness.root / "a.txt", "agent"))
-        await harness.undoes()
+        await harness.run_command(lambda: write(harness.root / "a.txt", "agent"))
+        await harness.undo()
 
     assert (tmp_path / "loom" / "a.txt").read_bytes() == b"a\r\n"
     assert fingerprint(elsewhere) == before
@@ -101,12 +101,12 @@ async def test_what_is_only_borrowed_is_ours_once_it_changed(tmp_path: Path) -> 
     init_repository(root)
 
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.runs("rm *.txt; git checkout -q --orphan other; echo x > 0.txt")
-        await harness.ends_its_step()
+        await harness.run_command("rm *.txt; git checkout -q --orphan other; echo x > 0.txt")
+        await harness.end_step()
         shutil.rmtree(root / ".git")
-        done = await harness.undoes()
+        done = await harness.undo()
 
-    assert set(harness.told(done).values()) == {"restored"}
+    assert set(harness.fates(done).values()) == {"restored"}
     assert (root / "299.txt").read_text() == "299\n" * 50
 
 
@@ -115,13 +115,13 @@ async def test_what_the_repository_forgot_is_stored_at_the_next_opening(tmp_path
     write(root / "a.txt", "from a stash\n")
     init_repository(root)
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.runs("true")
+        await harness.run_command("true")
     shutil.rmtree(root / ".git" / "objects")
     git(root, "init", "-q")
 
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.runs("echo agent > a.txt")
-        assert harness.told(await harness.undoes()) == {"a.txt": "restored"}
+        await harness.run_command("echo agent > a.txt")
+        assert harness.fates(await harness.undo()) == {"a.txt": "restored"}
     assert (root / "a.txt").read_text() == "from a stash\n"
 
 
@@ -137,12 +137,12 @@ async def test_repositories_within_are_not_entered_and_told_of(tmp_path: Path) -
     before = fingerprint(root / "nested" / ".git")
 
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.runs("echo agent > nested/inner.txt; echo agent > a.txt")
-        done = await harness.undoes()
-        assert harness.told(done) == {"a.txt": "restored", "nested": "uncovered"}
+        await harness.run_command("echo agent > nested/inner.txt; echo agent > a.txt")
+        done = await harness.undo()
+        assert harness.fates(done) == {"a.txt": "restored", "nested": "uncovered"}
         assert harness.reason(done, "nested") == "it is a nested repository"
-        await harness.runs("echo agent > module/own.txt")
-        assert harness.told(await harness.undoes())["module"] == "uncovered"
+        await harness.run_command("echo agent > module/own.txt")
+        assert harness.fates(await harness.undo())["module"] == "uncovered"
 
     assert fingerprint(root / "nested" / ".git") == before
     assert (root / "nested" / "inner.txt").read_text() == "agent\n"
@@ -152,8 +152,8 @@ async def test_a_file_in_a_repository_within_that_a_tool_names_is_covered(tmp_pa
     write(tmp_path / "loom" / "nested" / "inner.txt", "inner")
     init_repository(tmp_path / "loom" / "nested")
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.writes("nested/inner.txt", "agent")
-        assert harness.told(await harness.undoes()) == {"nested/inner.txt": "restored"}
+        await harness.write_file("nested/inner.txt", "agent")
+        assert harness.fates(await harness.undo()) == {"nested/inner.txt": "restored"}
     assert (tmp_path / "loom" / "nested" / "inner.txt").read_text() == "inner"
 
 
@@ -164,14 +164,14 @@ async def test_large_files_are_told_of_and_left_alone(tmp_path: Path) -> None:
     write(root / "still.bin", b"y" * 5000)
 
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.runs(
+        await harness.run_command(
             lambda: (write(root / "large.bin", b"z" * 5000), write(root / "grows.txt", b"g" * 2000))
         )
-        await harness.writes("new.bin", b"n" * 2000)
-        await harness.runs("rm large.bin; echo small > grows.txt")
-        done = await harness.undoes()
+        await harness.write_file("new.bin", b"n" * 2000)
+        await harness.run_command("rm large.bin; echo small > grows.txt")
+        done = await harness.undo()
 
-    assert harness.told(done) == {"grows.txt": "uncovered", "large.bin": "uncovered", "new.bin": "uncovered"}
+    assert harness.fates(done) == {"grows.txt": "uncovered", "large.bin": "uncovered", "new.bin": "uncovered"}
     assert harness.reason(done, "large.bin") == "it exceeds the size limit for one file"
     assert (root / "grows.txt").read_text() == "small\n"
 
@@ -179,8 +179,8 @@ async def test_large_files_are_told_of_and_left_alone(tmp_path: Path) -> None:
 async def test_files_outside_are_told_of(tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.writes("../outside.txt", "agent")
-        await harness.writes(".git/config", "agent")
+        await harness.write_file("../outside.txt", "agent")
+        await harness.write_file(".git/config", "agent")
         plan = await harness.plan()
         done = await harness.snapshots.restore(plan)
 
@@ -195,8 +195,8 @@ async def test_a_tool_that_comes_through_a_link_changes_what_the_link_leads_to(t
     write(tmp_path / "loom" / "real" / "a.txt", "a")
     (tmp_path / "loom" / "way").symlink_to("real")
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.writes("way/a.txt", "agent")
-        assert harness.told(await harness.undoes()) == {"real/a.txt": "restored"}
+        await harness.write_file("way/a.txt", "agent")
+        assert harness.fates(await harness.undo()) == {"real/a.txt": "restored"}
     assert (tmp_path / "loom" / "real" / "a.txt").read_text() == "a"
 
 
@@ -206,7 +206,7 @@ async def test_a_missing_snapshot_refuses_and_changes_nothing(tmp_path: Path, lo
     write(root / "a.txt", "a")
     write(root / "b.txt", "b")
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.runs("echo agent > a.txt; echo agent > b.txt; echo new > new.txt")
+        await harness.run_command("echo agent > a.txt; echo agent > b.txt; echo new > new.txt")
         plan = await harness.plan()
         before = read_tree(root)
         if lost == "all":
@@ -218,7 +218,7 @@ async def test_a_missing_snapshot_refuses_and_changes_nothing(tmp_path: Path, lo
         with pytest.raises(SnapshotMissingError, match="nothing was changed"):
             await harness.snapshots.restore(plan)
 
-    assert harness.told(told)["a.txt"] == "missing"
+    assert harness.fates(told)["a.txt"] == "missing"
     assert read_tree(root) == before
 
 
@@ -226,7 +226,7 @@ async def test_a_damaged_object_is_a_missing_one(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.runs("echo agent > a.txt")
+        await harness.run_command("echo agent > a.txt")
         plan = await harness.plan()
         for path in (tmp_path / "data").rglob("objects/??/*"):
             path.write_bytes(path.read_bytes()[:-3])
@@ -240,10 +240,10 @@ async def test_one_file_can_be_restored_though_another_is_missing(tmp_path: Path
     write(root / "a.txt", "a")
     write(root / "b.txt", "b")
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.runs("echo agent > a.txt; echo agent > b.txt")
-        await harness.ends_its_step()
+        await harness.run_command("echo agent > a.txt; echo agent > b.txt")
+        await harness.end_step()
         (tmp_path / "data").rglob("2e65efe2a145dda7ee51d1741299f848e5bf752e"[2:]).__next__().unlink()
-        assert harness.told(await harness.undoes("b.txt")) == {"b.txt": "restored"}
+        assert harness.fates(await harness.undo("b.txt")) == {"b.txt": "restored"}
     assert (root / "b.txt").read_text() == "b"
 
 
@@ -252,7 +252,7 @@ async def test_a_restoring_that_could_not_be_stored_is_rolled_back(tmp_path: Pat
     write(root / "a.txt", "a")
     write(root / "d" / "b.txt", "b")
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.runs("echo agent > a.txt; rm -r d; mkdir n; echo new > n/new.txt")
+        await harness.run_command("echo agent > a.txt; rm -r d; mkdir n; echo new > n/new.txt")
         plan = await harness.plan()
         before = read_tree(root)
 
@@ -264,7 +264,7 @@ async def test_a_restoring_that_could_not_be_stored_is_rolled_back(tmp_path: Pat
         with pytest.raises(ZeroDivisionError):
             await restore_and_fail()
         assert read_tree(root) == before
-        assert harness.told(await harness.undoes()) == {
+        assert harness.fates(await harness.undo()) == {
             "a.txt": "restored",
             "d/b.txt": "restored",
             "n/new.txt": "removed",
@@ -299,11 +299,11 @@ async def test_without_git_what_tools_announce_is_covered(
     monkeypatch.setenv("PATH", str(tmp_path))
     write(tmp_path / "loom" / "a.txt", "a")
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.writes("a.txt", "tool")
-        await harness.runs(lambda: write(harness.root / "b.txt", "command"))
-        done = await harness.undoes()
+        await harness.write_file("a.txt", "tool")
+        await harness.run_command(lambda: write(harness.root / "b.txt", "command"))
+        done = await harness.undo()
 
-    assert harness.told(done) == {".": "uncovered", "a.txt": "restored"}
+    assert harness.fates(done) == {".": "uncovered", "a.txt": "restored"}
     assert "git" in harness.snapshots.coverage().reason
 
 
@@ -311,7 +311,7 @@ async def test_switched_off_nothing_is_kept_and_what_was_kept_can_be_undone(tmp_
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.writes("a.txt", "agent")
+        await harness.write_file("a.txt", "agent")
         plan = await harness.plan()
     async with open_snapshots(snapshot_site(tmp_path), os.environ, off=True) as snapshots:
         assert snapshots.coverage() == Coverage(extent="none", reason="snapshots are switched off")
@@ -341,18 +341,18 @@ async def test_no_more_is_kept_than_there_is_room_for(tmp_path: Path) -> None:
     write(root / "a.txt", os.urandom(500))
     write(root / "b.txt", os.urandom(500))
     async with open_snapshot_harness(tmp_path, SnapshotLimits(max_bytes=700, max_file_bytes=1000)) as harness:
-        await harness.writes("a.txt", "tool")
-        await harness.writes("b.txt", "tool")
-        done = await harness.undoes()
-    assert harness.told(done) == {"a.txt": "restored", "b.txt": "uncovered"}
+        await harness.write_file("a.txt", "tool")
+        await harness.write_file("b.txt", "tool")
+        done = await harness.undo()
+    assert harness.fates(done) == {"a.txt": "restored", "b.txt": "uncovered"}
     assert harness.reason(done, "b.txt") == "the space for snapshots is used up"
 
 
 async def test_a_command_does_not_wait_longer_than_it_is_told_to(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.txt", "a")
     async with open_snapshot_harness(tmp_path, SnapshotLimits(wait_seconds=0.0)) as harness:
-        await harness.runs("echo agent > a.txt")
-        (patch,) = await harness.ends_its_step()
+        await harness.run_command("echo agent > a.txt")
+        (patch,) = await harness.end_step()
     assert patch.files == ()
     [told] = patch.uncovered
     assert told == Uncovered(file=str(harness.root), reason="the first scan of the files took too long")
@@ -374,7 +374,7 @@ async def test_a_cancelled_command_is_still_looked_at(tmp_path: Path) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert harness.told(await harness.undoes()) == {"a.txt": "restored"}
+        assert harness.fates(await harness.undo()) == {"a.txt": "restored"}
 
 
 async def test_leaving_ends_a_first_look_that_is_still_going_on(tmp_path: Path) -> None:
@@ -392,8 +392,8 @@ async def test_unreadable_files_do_not_spoil_the_rest(tmp_path: Path) -> None:
     os.mkfifo(root / "pipe")
     (root / "secret.txt").chmod(0)
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.runs("echo agent > a.txt")
-        assert harness.told(await harness.undoes()) == {"a.txt": "restored"}
+        await harness.run_command("echo agent > a.txt")
+        assert harness.fates(await harness.undo()) == {"a.txt": "restored"}
 
 
 async def test_our_own_data_inside_the_directory_is_not_looked_at(tmp_path: Path) -> None:
@@ -443,6 +443,6 @@ async def test_what_the_person_has_git_ignore_everywhere_is_ignored(
     write(tmp_path / "gitconfig", f"[core]\n\texcludesFile = {tmp_path / 'ignored'}\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
     async with open_snapshot_harness(tmp_path) as harness:
-        await harness.runs("echo 1 > private.txt; echo 2 > a.swp; echo 3 > b.txt")
-        (patch,) = await harness.ends_its_step()
+        await harness.run_command("echo 1 > private.txt; echo 2 > a.swp; echo 3 > b.txt")
+        (patch,) = await harness.end_step()
     assert patch.files == (str(root.resolve() / "b.txt"),)

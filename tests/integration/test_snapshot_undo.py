@@ -78,29 +78,29 @@ async def test_what_a_command_did_is_undone_and_redone_exactly(
     harness: SnapshotHarness, command: str
 ) -> None:
     before = read_tree(harness.root)
-    await harness.runs(command)
+    await harness.run_command(command)
     changed = read_tree(harness.root)
 
-    done = await harness.undoes()
+    done = await harness.undo()
 
     assert read_tree(harness.root) == before
-    assert set(harness.told(done).values()) <= {"restored", "removed"}
-    await harness.redoes(done)
+    assert set(harness.fates(done).values()) <= {"restored", "removed"}
+    await harness.redo(done)
     assert read_tree(harness.root) == changed
 
 
 async def test_what_a_tool_wrote_is_undone_and_redone_exactly(harness: SnapshotHarness) -> None:
     before = read_tree(harness.root)
-    await harness.writes("a.txt", "agent\n")
-    await harness.writes("new/deep/b.txt", b"\r\n\0")
-    await harness.writes("kept.log", "agent\n")
+    await harness.write_file("a.txt", "agent\n")
+    await harness.write_file("new/deep/b.txt", b"\r\n\0")
+    await harness.write_file("kept.log", "agent\n")
     changed = read_tree(harness.root)
 
-    done = await harness.undoes()
+    done = await harness.undo()
 
-    assert harness.told(done) == {"a.txt": "restored", "kept.log": "restored", "new/deep/b.txt": "removed"}
+    assert harness.fates(done) == {"a.txt": "restored", "kept.log": "restored", "new/deep/b.txt": "removed"}
     assert read_tree(harness.root) == before
-    await harness.redoes(done)
+    await harness.redo(done)
     assert read_tree(harness.root) == changed
 
 
@@ -112,11 +112,11 @@ async def test_names_that_are_no_text_are_undone_and_can_be_told(harness: Snapsh
         with open(odd, "wb") as file:
             file.write(b"x")
 
-    await harness.runs(act)
-    (patch,) = await harness.ends_its_step()
+    await harness.run_command(act)
+    (patch,) = await harness.end_step()
 
     assert patch.files == (f"{harness.root}/bad\\xff\\xfename",)
-    done = await harness.undoes()
+    done = await harness.undo()
     assert [(each.file, each.fate) for each in done.fates] == [(patch.files[0], "removed")]
     assert read_tree(harness.root) == before
 
@@ -124,12 +124,12 @@ async def test_names_that_are_no_text_are_undone_and_can_be_told(harness: Snapsh
 async def test_permissions_come_back_when_a_file_was_deleted(harness: SnapshotHarness) -> None:
     (harness.root / "a.txt").chmod(0o600)
     (harness.root / "run.sh").chmod(0o700)
-    await harness.runs("true")
-    await harness.ends_its_step()
+    await harness.run_command("true")
+    await harness.end_step()
     before = read_tree(harness.root)
 
-    await harness.runs("rm a.txt run.sh")
-    await harness.undoes()
+    await harness.run_command("rm a.txt run.sh")
+    await harness.undo()
 
     assert read_tree(harness.root) == before
 
@@ -137,32 +137,32 @@ async def test_permissions_come_back_when_a_file_was_deleted(harness: SnapshotHa
 async def test_a_file_the_agent_edits_keeps_its_permissions(harness: SnapshotHarness) -> None:
     (harness.root / "a.txt").chmod(0o640)
     before = read_tree(harness.root)
-    await harness.writes("a.txt", "agent")
+    await harness.write_file("a.txt", "agent")
     (harness.root / "a.txt").chmod(0o600)
 
-    await harness.undoes()
+    await harness.undo()
 
     assert read_tree(harness.root) == before | {b"a.txt": ("0o600", START["a.txt"])}
 
 
 async def test_an_ignored_file_that_a_tool_touched_is_watched_from_then_on(harness: SnapshotHarness) -> None:
     before = read_tree(harness.root)
-    await harness.writes("kept.log", "tool\n")
-    await harness.runs("echo command >> kept.log")
+    await harness.write_file("kept.log", "tool\n")
+    await harness.run_command("echo command >> kept.log")
 
-    done = await harness.undoes()
+    done = await harness.undo()
 
-    assert harness.told(done) == {"kept.log": "restored"}
+    assert harness.fates(done) == {"kept.log": "restored"}
     assert read_tree(harness.root) == before
 
 
 async def test_an_empty_directory_of_the_person_stays(harness: SnapshotHarness) -> None:
     (harness.root / "mine" / "empty").mkdir(parents=True)
     before = read_tree(harness.root)
-    await harness.runs("echo x > mine/empty/x; mkdir mine/made; echo y > mine/made/y")
-    await harness.writes("mine/empty/z", "z")
+    await harness.run_command("echo x > mine/empty/x; mkdir mine/made; echo y > mine/made/y")
+    await harness.write_file("mine/empty/z", "z")
 
-    await harness.undoes()
+    await harness.undo()
 
     assert read_tree(harness.root) == before
 
@@ -171,16 +171,16 @@ async def test_an_empty_directory_of_the_person_stays(harness: SnapshotHarness) 
 
 
 async def test_what_the_person_changed_afterwards_is_kept_and_told(harness: SnapshotHarness) -> None:
-    await harness.runs("echo agent > a.txt; echo agent > b.bin; echo new > new.txt; rm deep/in/c.txt")
-    await harness.ends_its_step()
+    await harness.run_command("echo agent > a.txt; echo agent > b.bin; echo new > new.txt; rm deep/in/c.txt")
+    await harness.end_step()
     write(harness.root / "a.txt", "person\n")
     write(harness.root / "new.txt", "person\n")
     write(harness.root / "deep/in/c.txt", "person\n")
     write(harness.root / "own.txt", "person\n")
 
-    done = await harness.undoes()
+    done = await harness.undo()
 
-    assert harness.told(done) == {
+    assert harness.fates(done) == {
         "a.txt": "kept",
         "b.bin": "restored",
         "deep/in/c.txt": "kept",
@@ -193,11 +193,11 @@ async def test_what_the_person_changed_afterwards_is_kept_and_told(harness: Snap
 
 
 async def test_what_the_person_changed_before_is_what_comes_back(harness: SnapshotHarness) -> None:
-    await harness.runs("echo first > b.bin")
+    await harness.run_command("echo first > b.bin")
     write(harness.root / "a.txt", "person\n")
-    await harness.runs("echo agent > a.txt")
+    await harness.run_command("echo agent > a.txt")
 
-    await harness.undoes()
+    await harness.undo()
 
     assert (harness.root / "a.txt").read_text() == "person\n"
     assert (harness.root / "b.bin").read_bytes() == START["b.bin"]
@@ -209,96 +209,96 @@ async def test_what_the_person_changed_between_two_changes_is_where_it_ends(
 ) -> None:
     async def agent(text: str) -> None:
         if by == "tool":
-            await harness.writes("a.txt", text)
+            await harness.write_file("a.txt", text)
         else:
-            await harness.runs(lambda: write(harness.root / "a.txt", text))
+            await harness.run_command(lambda: write(harness.root / "a.txt", text))
 
     await agent("agent 1")
     write(harness.root / "a.txt", "person")
     await agent("agent 2")
     await agent("agent 3")
 
-    done = await harness.undoes()
+    done = await harness.undo()
 
     assert (harness.root / "a.txt").read_text() == "person"
     assert harness.fate(done, "a.txt").fate == "restored"
     assert harness.reason(done, "a.txt") == "it is as you left it between two changes of the agent"
-    await harness.redoes(done)
+    await harness.redo(done)
     assert (harness.root / "a.txt").read_text() == "agent 3"
 
 
 async def test_what_the_person_changed_elsewhere_during_the_step_is_not_the_agents(
     harness: SnapshotHarness,
 ) -> None:
-    await harness.writes("a.txt", "agent")
+    await harness.write_file("a.txt", "agent")
     write(harness.root / "b.bin", "person")
     write(harness.root / "mine.txt", "person")
-    await harness.runs("echo agent > run.sh")
+    await harness.run_command("echo agent > run.sh")
 
-    done = await harness.undoes()
+    done = await harness.undo()
 
-    assert harness.told(done) == {"a.txt": "restored", "run.sh": "restored"}
+    assert harness.fates(done) == {"a.txt": "restored", "run.sh": "restored"}
     assert (harness.root / "b.bin").read_text() == (harness.root / "mine.txt").read_text() == "person"
 
 
 async def test_what_the_person_took_back_by_hand_is_unchanged(harness: SnapshotHarness) -> None:
     before = read_tree(harness.root)
-    await harness.runs("echo agent > a.txt; echo agent > new.txt")
-    await harness.ends_its_step()
+    await harness.run_command("echo agent > a.txt; echo agent > new.txt")
+    await harness.end_step()
     write(harness.root / "a.txt", START["a.txt"])
     (harness.root / "new.txt").unlink()
 
-    done = await harness.undoes()
+    done = await harness.undo()
 
-    assert harness.told(done) == {"a.txt": "unchanged", "new.txt": "unchanged"}
+    assert harness.fates(done) == {"a.txt": "unchanged", "new.txt": "unchanged"}
     assert done.undo is None
     assert read_tree(harness.root) == before
 
 
 async def test_what_the_person_changed_between_undo_and_redo_is_kept(harness: SnapshotHarness) -> None:
-    await harness.runs("echo agent > a.txt; echo agent > new.txt; rm b.bin")
-    done = await harness.undoes()
+    await harness.run_command("echo agent > a.txt; echo agent > new.txt; rm b.bin")
+    done = await harness.undo()
     write(harness.root / "a.txt", "person")
     write(harness.root / "new.txt", "person")
 
-    again = await harness.redoes(done)
+    again = await harness.redo(done)
 
-    assert harness.told(again) == {"a.txt": "kept", "b.bin": "removed", "new.txt": "kept"}
+    assert harness.fates(again) == {"a.txt": "kept", "b.bin": "removed", "new.txt": "kept"}
     assert (harness.root / "a.txt").read_text() == (harness.root / "new.txt").read_text() == "person"
 
 
 async def test_a_step_that_changed_nothing_undoes_nothing(harness: SnapshotHarness) -> None:
-    await harness.runs("cat a.txt > /dev/null")
+    await harness.run_command("cat a.txt > /dev/null")
     write(harness.root / "a.txt", "person")
     before = read_tree(harness.root)
 
-    assert await harness.ends_its_step() == ()
-    assert harness.told(await harness.undoes()) == {}
+    assert await harness.end_step() == ()
+    assert harness.fates(await harness.undo()) == {}
     assert read_tree(harness.root) == before
 
 
 async def test_a_file_where_a_persons_file_stands_now_is_not_restored_over_it(
     harness: SnapshotHarness,
 ) -> None:
-    await harness.runs("rm -r deep")
-    await harness.ends_its_step()
+    await harness.run_command("rm -r deep")
+    await harness.end_step()
     write(harness.root / "deep", "person")
 
-    done = await harness.undoes()
+    done = await harness.undo()
 
-    assert harness.told(done) == {"deep/in/c.txt": "kept"}
+    assert harness.fates(done) == {"deep/in/c.txt": "kept"}
     assert harness.reason(done, "deep/in/c.txt") == "something else is in its place"
     assert (harness.root / "deep").read_text() == "person"
 
 
 async def test_a_directory_in_which_the_person_put_something_stays(harness: SnapshotHarness) -> None:
-    await harness.runs("rm a.txt && mkdir a.txt && echo in > a.txt/in")
-    await harness.ends_its_step()
+    await harness.run_command("rm a.txt && mkdir a.txt && echo in > a.txt/in")
+    await harness.end_step()
     write(harness.root / "a.txt/mine", "person")
 
-    done = await harness.undoes()
+    done = await harness.undo()
 
-    assert harness.told(done) == {"a.txt": "kept", "a.txt/in": "removed"}
+    assert harness.fates(done) == {"a.txt": "kept", "a.txt/in": "removed"}
     assert (harness.root / "a.txt/mine").read_text() == "person"
 
 
@@ -306,16 +306,16 @@ async def test_a_directory_that_became_a_link_out_is_not_followed(
     harness: SnapshotHarness, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside" / "in"
-    await harness.runs("echo agent > deep/in/c.txt")
-    await harness.ends_its_step()
+    await harness.run_command("echo agent > deep/in/c.txt")
+    await harness.end_step()
     write(outside / "c.txt", "agent\n")  # as the agent left it, but not there
     git(tmp_path, "init", "-q", "scratch")
     os.rename(harness.root / "deep", tmp_path / "scratch" / "deep")
     (harness.root / "deep").symlink_to(tmp_path / "outside")
 
-    done = await harness.undoes()
+    done = await harness.undo()
 
-    assert harness.told(done) == {"deep/in/c.txt": "kept"}
+    assert harness.fates(done) == {"deep/in/c.txt": "kept"}
     assert (outside / "c.txt").read_text() == "agent\n"
 
 
@@ -323,37 +323,37 @@ async def test_a_directory_that_became_a_link_out_is_not_followed(
 
 
 async def test_single_files_can_be_undone(harness: SnapshotHarness) -> None:
-    await harness.runs("echo agent > a.txt; echo agent > b.bin")
+    await harness.run_command("echo agent > a.txt; echo agent > b.bin")
 
-    done = await harness.undoes("b.bin", "never.txt")
+    done = await harness.undo("b.bin", "never.txt")
 
-    assert harness.told(done) == {"b.bin": "restored", "never.txt": "uncovered"}
+    assert harness.fates(done) == {"b.bin": "restored", "never.txt": "uncovered"}
     assert (harness.root / "a.txt").read_text() == "agent\n"
 
 
 async def test_undoing_one_session_leaves_the_other_alone(harness: SnapshotHarness) -> None:
-    other = harness.sits(OTHER)
+    other = harness.for_session(OTHER)
 
     async with harness.snapshots.watch(harness.session):
         write(harness.root / "a.txt", "command of one")
-        await other.writes("b.bin", "tool of the other")
-        await other.writes("new.txt", "made by the other")
-    done = await harness.undoes()
+        await other.write_file("b.bin", "tool of the other")
+        await other.write_file("new.txt", "made by the other")
+    done = await harness.undo()
 
-    assert harness.told(done) == {"a.txt": "restored"}
+    assert harness.fates(done) == {"a.txt": "restored"}
     assert (harness.root / "b.bin").read_text() == "tool of the other"
     assert (harness.root / "new.txt").read_text() == "made by the other"
-    assert harness.told(await other.undoes()) == {"b.bin": "restored", "new.txt": "removed"}
+    assert harness.fates(await other.undo()) == {"b.bin": "restored", "new.txt": "removed"}
 
 
 async def test_what_two_sessions_may_have_done_is_nobodys_and_told(harness: SnapshotHarness) -> None:
-    other = harness.sits(OTHER)
+    other = harness.for_session(OTHER)
     async with harness.snapshots.watch(harness.session), harness.snapshots.watch(OTHER):
         write(harness.root / "a.txt", "who knows")
 
     for each in (harness, other):
-        done = await each.undoes()
-        assert each.told(done) == {"a.txt": "uncovered"}
+        done = await each.undo()
+        assert each.fates(done) == {"a.txt": "uncovered"}
         assert each.reason(done, "a.txt") == "another session ran a command at the same time"
     assert (harness.root / "a.txt").read_text() == "who knows"
 
@@ -364,25 +364,25 @@ async def test_calls_of_one_session_at_the_same_time_are_all_undone(harness: Sna
         write(harness.root / "a.txt", "command 1")
         async with harness.snapshots.watch(harness.session):
             write(harness.root / "b.bin", "command 2")
-            await harness.writes("a.txt", "tool")
-            await harness.writes("new.txt", "tool")
+            await harness.write_file("a.txt", "tool")
+            await harness.write_file("new.txt", "tool")
         write(harness.root / "new.txt", "command 1")
 
-    done = await harness.undoes()
+    done = await harness.undo()
 
-    assert harness.told(done) == {"a.txt": "restored", "b.bin": "restored", "new.txt": "removed"}
+    assert harness.fates(done) == {"a.txt": "restored", "b.bin": "restored", "new.txt": "removed"}
     assert read_tree(harness.root) == before
 
 
 async def test_many_steps_are_undone_at_once(harness: SnapshotHarness) -> None:
     before = read_tree(harness.root)
     for number in range(5):
-        await harness.runs(f"echo {number} > a.txt; mkdir -p d{number}; echo {number} > d{number}/f")
-        await harness.writes("run.sh", f"{number}")
-        await harness.ends_its_step()
-    await harness.runs("rm -r d1 d2")
+        await harness.run_command(f"echo {number} > a.txt; mkdir -p d{number}; echo {number} > d{number}/f")
+        await harness.write_file("run.sh", f"{number}")
+        await harness.end_step()
+    await harness.run_command("rm -r d1 d2")
 
-    done = await harness.undoes()
+    done = await harness.undo()
 
-    assert set(harness.told(done).values()) == {"restored", "removed", "unchanged"}
+    assert set(harness.fates(done).values()) == {"restored", "removed", "unchanged"}
     assert read_tree(harness.root) == before

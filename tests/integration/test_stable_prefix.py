@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from given.engine import ECHO, Engine, open_engine, say
+from given.engine import ECHO, Engine, open_engine, text_prompt
 from given.plugins import Project
 from given.plugins import prompt as ask_plugins
 from given.provider_wires import SUMMARISER, WIRES
@@ -25,7 +25,7 @@ PICTURE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAA
 def prompt(number: int) -> PromptInput:
     """Words; with every seventh, a picture."""
     if number % 7:
-        return say(f"prompt {number} – naïve “quotes” \\ and\ttabs")
+        return text_prompt(f"prompt {number} – naïve “quotes” \\ and\ttabs")
     picture = FileInput(mime="image/png", filename=f"{number}.png", url=PICTURE)
     return PromptInput(parts=(TextInput(text=f"see {number}"), picture))
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from given.engine import ALLOW, NOW, open_engine, say
+from given.engine import ALLOW, NOW, open_engine, text_prompt
 from weft.host.tasks import open_tasks
 from weft.local.permissions import PermissionSettings
 from weft.model.event import PermissionAsked, PublishedEvent, SessionRested, StatusChanged
@@ -43,7 +43,7 @@ async def test_a_run_that_waits_for_an_answer_is_busy_and_says_for_what() -> Non
     ):
         session = (await engine.api.create_session(SessionInput(title="T"))).id
         listening, watching = engine.api.events(), engine.api.events()
-        tasks.create_task(engine.api.prompt(session, say("go")))
+        tasks.create_task(engine.api.prompt(session, text_prompt("go")))
         async for told in listening:
             if isinstance(told.event, PermissionAsked):
                 asked = told.event.request.id
@@ -67,7 +67,7 @@ async def test_an_aborted_run_waits_for_nothing_any_more() -> None:
     ):
         session = (await engine.api.create_session(SessionInput(title="T"))).id
         listening = engine.api.events()
-        tasks.create_task(engine.api.prompt(session, say("go")))
+        tasks.create_task(engine.api.prompt(session, text_prompt("go")))
         async for told in listening:
             if isinstance(told.event, PermissionAsked):
                 break
@@ -82,7 +82,7 @@ async def test_trying_again_is_a_status_and_then_it_is_busy_again() -> None:
     async with asyncio.timeout(60), open_engine(*script, clock=clock) as engine, open_tasks() as tasks:
         session = (await engine.api.create_session(SessionInput(title="T"))).id
         listening = engine.api.events()
-        tasks.create_task(engine.api.prompt(session, say("go")))
+        tasks.create_task(engine.api.prompt(session, text_prompt("go")))
         await clock.somebody_sleeps(2)
         trying = await engine.api.get_status(session)
         clock.turn(3_000)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.small_tree import CHILD, FIRST, OTHER, contents, documents, fill, opened
+from given.small_tree import CHILD, FIRST, OTHER, contents, documents, fill, open_file_store
 from weft.cli.arguments import parse_age, parse_size
 from weft.cli.main import run_command
 from weft.cli.output import format_size
@@ -29,7 +29,7 @@ Out = pytest.CaptureFixture[str]
 @pytest.fixture
 async def root() -> Path:
     root = Path(paths_from(os.environ).storage)
-    await fill(await opened(root))
+    await fill(await open_file_store(root))
     return root
 
 
@@ -116,7 +116,7 @@ def test_migrate_prints_a_table_and_refuses_what_cannot_be_meant(
 
 
 async def pin(root: Path, id: str) -> None:
-    store = await opened(root)
+    store = await open_file_store(root)
     await store.edit(SessionID(id), lambda it: replace(it, weft=WeftSessionData(pinned=True)))
 
 
@@ -171,7 +171,7 @@ def test_doctor_ends_with_one_until_it_was_let_to_work(root: Path, capsys: Out) 
 
 async def repository(root: Path, path: Path) -> ProjectID:
     """A project with a checkout, a session of it filed under `global`, and one under an id that drifted."""
-    store = await opened(root)
+    store = await open_file_store(root)
     home = ProjectID("a" * 40)
     time = ProjectTime(created=NOW, updated=NOW)
     await store.apply(ProjectUpdated(info=Project(id=home, worktree=str(path), vcs="git", time=time)))

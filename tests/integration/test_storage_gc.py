@@ -14,13 +14,13 @@ from given.small_tree import (
     CHILD,
     FIRST,
     OTHER,
-    age,
     contents,
     documents,
     fill,
-    opened,
+    list_readable,
+    make_old,
+    open_file_store,
     put_session,
-    readable,
 )
 from weft.host.now import now
 from weft.model.diff import FileDiff, is_capped
@@ -48,7 +48,7 @@ SOON = 60_000
 @pytest.fixture
 async def root(tmp_path: Path) -> Path:
     root = tmp_path / "storage"
-    await fill(await opened(root))
+    await fill(await open_file_store(root))
     return root
 
 
@@ -97,7 +97,7 @@ def test_parts_of_a_removed_message_go_and_those_of_its_neighbour_stay(root: Pat
 
 def test_what_is_young_is_left_alone(root: Path) -> None:
     orphan_everything_of(root, OTHER)
-    age(
+    make_old(
         root
     )  # the files say that they are old; that they came here just now the directory entries know better
     assert found(root, before=now() - SOON) == []
@@ -131,7 +131,7 @@ def test_what_comes_back_before_the_sweep_is_not_swept(root: Path) -> None:
 
 
 async def test_locks_temps_notes_and_growth_of_the_dead_go(root: Path) -> None:
-    store = await opened(root)
+    store = await open_file_store(root)
     await put_session(store, "ses_1")
     await store.apply(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "so")))
     await store.apply(growth("prt_1", " far", 2))
@@ -172,7 +172,7 @@ async def test_spilled_outputs_go_when_old_and_named_by_no_part(root: Path, tmp_
     named, unnamed = (f"tool_{letter * 26}" for letter in "ab")
     for name in (named, unnamed, "notes.txt"):
         (outputs / name).write_text("long")
-    store = await opened(root)
+    store = await open_file_store(root)
     await store.apply(
         PartUpdated(part=text("prt_9", f"saved to: {outputs}/{named}", of="msg_first_1", session=FIRST))
     )
@@ -185,7 +185,7 @@ async def test_spilled_outputs_go_when_old_and_named_by_no_part(root: Path, tmp_
 
 
 async def test_large_summaries_are_shrunk_and_their_originals_kept(root: Path) -> None:
-    store = await opened(root)
+    store = await open_file_store(root)
     big = FileDiff(file="log", before="", after="line\n" * 100_000, additions=100_000, deletions=0)
     info = UserMessage(
         id=MessageID("msg_first_1"),
@@ -275,7 +275,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("template") / "storage"
 
     async def make() -> None:
-        await fill(await opened(root))
+        await fill(await open_file_store(root))
 
     asyncio.run(make())
     return root
@@ -306,7 +306,7 @@ def test_nothing_that_anything_leads_to_is_ever_swept(
 
 
 async def test_after_a_sweep_everything_else_can_still_be_read(root: Path) -> None:
-    before = await readable(root)
+    before = await list_readable(root)
     lost = orphan_everything_of(root, OTHER)
     swept(root)
-    assert await readable(root) == before - lost - {f"session/p1/{OTHER}.json"}
+    assert await list_readable(root) == before - lost - {f"session/p1/{OTHER}.json"}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from given.small_tree import CHILD, FIRST, OTHER, contents, fill, opened, put_session
+from given.small_tree import CHILD, FIRST, OTHER, contents, fill, open_file_store, put_session
 from weft.errors import StoreError
 from weft.host.now import now
 from weft.maintenance.migrate import Migration, digest_session, migrate, read_parcel
@@ -65,7 +65,7 @@ async def filled(store: Store) -> Store:
 
 
 async def test_a_tree_and_a_store_verify_alike(root: Path) -> None:
-    store = await opened(root)
+    store = await open_file_store(root)
     await filled(store)
     through_store = await verify_store(store, now=now())
     of_tree = verified(root)
@@ -78,7 +78,7 @@ async def test_a_tree_and_a_store_verify_alike(root: Path) -> None:
 
 
 async def test_every_kind_of_fault_is_named(root: Path) -> None:
-    store = await opened(root)
+    store = await open_file_store(root)
     await fill(store)
     await store.edit(SessionID(CHILD), lambda it: replace(it, parent_id=SessionID("ses_gone")))
     await store.edit(SessionID(OTHER), lambda it: replace(it, time=replace(it.time, updated=1)))
@@ -114,7 +114,7 @@ async def test_the_hash_changes_with_any_word_and_with_nothing_else(root: Path) 
 
 async def test_everything_arrives_and_comes_back_with_the_same_hashes(root: Path) -> None:
     source = await filled(MemoryStore())
-    target, back = await opened(root), MemoryStore()
+    target, back = await open_file_store(root), MemoryStore()
     there, again = await migrate(source, target), await migrate(target, back)
     assert there.complete
     assert again.complete
@@ -126,7 +126,7 @@ async def test_everything_arrives_and_comes_back_with_the_same_hashes(root: Path
 
 
 async def test_a_second_time_changes_nothing(root: Path) -> None:
-    source, target = await filled(MemoryStore()), await opened(root)
+    source, target = await filled(MemoryStore()), await open_file_store(root)
     await migrate(source, target)
     before = contents(root)
     assert set(outcomes(await migrate(source, target)).values()) == {"same"}
@@ -134,7 +134,7 @@ async def test_a_second_time_changes_nothing(root: Path) -> None:
 
 
 async def test_a_dry_run_writes_nothing_and_tells_the_same(root: Path) -> None:
-    source, target = await filled(MemoryStore()), await opened(root)
+    source, target = await filled(MemoryStore()), await open_file_store(root)
     planned = await migrate(source, target, dry_run=True)
     assert contents(root) == {}
     assert outcomes(planned) == outcomes(await migrate(source, target))
@@ -154,9 +154,9 @@ class Mortal(FileStore):
 
 @pytest.mark.parametrize("lives", range(6))
 async def test_stopped_anywhere_and_run_again_it_ends_the_same(tmp_path: Path, lives: int) -> None:
-    source = await filled(await opened(tmp_path / "old"))
+    source = await filled(await open_file_store(tmp_path / "old"))
     original = contents(tmp_path / "old")
-    whole = await opened(tmp_path / "whole")
+    whole = await open_file_store(tmp_path / "whole")
     await migrate(source, whole)
     cut = Mortal(str(tmp_path / "cut"))
     await cut.prepare(lambda _: None)
@@ -166,7 +166,7 @@ async def test_stopped_anywhere_and_run_again_it_ends_the_same(tmp_path: Path, l
     except KeyboardInterrupt:
         assert lives < 5
     assert set((await hashes(cut)).items()) <= set((await hashes(source)).items())
-    finished = await migrate(source, await opened(tmp_path / "cut"))
+    finished = await migrate(source, await open_file_store(tmp_path / "cut"))
     assert finished.complete
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
     assert contents(tmp_path / "old") == original
@@ -200,7 +200,7 @@ async def test_what_went_on_since_is_added_and_what_went_apart_is_left_alone() -
 
 
 async def test_one_bad_document_stays_behind_and_is_named(root: Path) -> None:
-    source = await opened(root)
+    source = await open_file_store(root)
     await fill(source)
     (root / "part/msg_first_1/prt_first_1_a.json").write_bytes(b"\x00")
     target = MemoryStore()
@@ -247,7 +247,7 @@ def test_whatever_a_session_says_its_hash_survives_the_way_through_files(
 ) -> None:
     async def there_and_back() -> tuple[dict[str, str], dict[str, str]]:
         source, back = MemoryStore(), MemoryStore()
-        target = await opened(tmp_path_factory.mktemp("migrated") / "storage")
+        target = await open_file_store(tmp_path_factory.mktemp("migrated") / "storage")
         made: Session = await put_session(source, "ses_any", created=NOW + seed, title=title)
         part = TextPart(
             id="prt_any_1_a", session_id=made.id, message_id="msg_any_1", text=text, metadata=metadata

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from given.engine import ECHO, EchoInput, say
+from given.engine import ECHO, EchoInput, text_prompt
 from given.subtask_engine import (
     children_of,
     failed,
@@ -39,7 +39,7 @@ async def test_aborting_a_run_aborts_and_settles_its_children_at_every_depth() -
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         waiting = {"I wait", "So do I"}
         async for told in listening:
             text = getattr(getattr(told.event, "part", None), "text", "")
@@ -78,7 +78,7 @@ async def test_a_child_that_is_aborted_alone_is_a_failed_call_and_its_parent_goe
     }
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         await engine.clock.somebody_sleeps(9_000)
         (child,) = await children_of(engine, session)
         assert await engine.api.abort(child.id)
@@ -95,7 +95,7 @@ async def test_a_child_that_takes_too_long_is_ended_and_its_parent_goes_on() -> 
     }
     async with open_subtask_engine(scripts, subtasks=SubtaskLimits(seconds=60)) as engine:
         session = await start(engine)
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         await engine.clock.somebody_sleeps(9_000)
         while not asking.done():
             engine.clock.turn(1000)
@@ -123,7 +123,7 @@ async def test_a_session_is_never_idle_while_a_child_is_not() -> None:
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         busy: set[SessionID] = set()
         async for told in listening:
             match told.event:
@@ -155,7 +155,7 @@ async def test_how_a_child_is_getting_on_is_told_while_it_works() -> None:
     async with open_subtask_engine(scripts, tools=(ECHO, tool)) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         ticking = asyncio.ensure_future(tick(engine.clock))
         seen: list[list[str]] = []
         async for told in listening:

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import StatusCode
 
-from given.engine import MODEL, open_engine, say
+from given.engine import MODEL, open_engine, text_prompt
 from given.subtask_engine import open_subtask_engine, start, task_call
 from given.telemetry_recorder import record_telemetry
 from weft.bus import Bus
@@ -46,18 +46,18 @@ ABOUT = {"gen_ai__provider__name": "scripted", "gen_ai__request__model": "test"}
 async def test_a_run_is_a_tree_of_steps_model_calls_and_tools() -> None:
     used = Usage(input=100, output=20, reasoning=5, cache_read=300, cache_write=0)
     script = [Think(text="hm"), ECHO, End(reason="tool-calls", usage=used)], [Say(text="Done.")]
-    async with open_engine(*script, quick=True) as engine:
+    async with open_engine(*script, skip_waits=True) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         async with record_telemetry(engine.api.bus) as seen:
-            await engine.api.prompt(session, say("go"))
+            await engine.api.prompt(session, text_prompt("go"))
     assert seen.tree() == [
         (
             "invoke_agent build",
             [("step", ["chat test", "execute_tool echo"]), ("step", ["chat test"])],
         )
     ]
-    run, tool = seen.one("invoke_agent build"), seen.one("execute_tool echo")
-    first, last = seen.named("chat test")
+    run, tool = seen.span("invoke_agent build"), seen.span("execute_tool echo")
+    first, last = seen.spans_named("chat test")
     assert {span.context.trace_id for span in seen.spans} == {run.context.trace_id}
     assert all(span.start_time <= span.end_time for span in seen.spans)
     assert dict(first.attributes) == {
@@ -86,11 +86,11 @@ async def test_a_run_is_a_tree_of_steps_model_calls_and_tools() -> None:
     )
     assert run.attributes["weft.cost"] > 0
     assert run.resource.attributes["service.name"] == "weft"
-    assert seen.measured("gen_ai.client.token.usage", gen_ai__token__type="output", **ABOUT) >= 25
-    assert seen.measured("weft.tokens", gen_ai__token__type="cache_read", **ABOUT) == 300
-    assert seen.measured("weft.cache.rate", **ABOUT) == 0.75
-    assert seen.measured("weft.cost", **ABOUT) == pytest.approx(run.attributes["weft.cost"])
-    assert seen.measured("gen_ai.client.operation.duration", gen_ai__operation__name="chat", **ABOUT) >= 0
+    assert seen.sum_metric("gen_ai.client.token.usage", gen_ai__token__type="output", **ABOUT) >= 25
+    assert seen.sum_metric("weft.tokens", gen_ai__token__type="cache_read", **ABOUT) == 300
+    assert seen.sum_metric("weft.cache.rate", **ABOUT) == 0.75
+    assert seen.sum_metric("weft.cost", **ABOUT) == pytest.approx(run.attributes["weft.cost"])
+    assert seen.sum_metric("gen_ai.client.operation.duration", gen_ai__operation__name="chat", **ABOUT) >= 0
 
 
 async def test_a_child_runs_below_the_call_that_sent_it() -> None:
@@ -98,7 +98,7 @@ async def test_a_child_runs_below_the_call_that_sent_it() -> None:
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
         async with record_telemetry(engine.api.bus) as seen:
-            await engine.api.prompt(session, say("go"))
+            await engine.api.prompt(session, text_prompt("go"))
     child = ("invoke_agent general", [("step", ["chat test", "execute_tool echo"]), ("step", ["chat test"])])
     assert seen.tree() == [
         (
@@ -111,27 +111,27 @@ async def test_a_child_runs_below_the_call_that_sent_it() -> None:
 
 async def test_what_is_tried_again_is_counted_and_marked() -> None:
     script = [Fail(message="busy", status=529, retryable=True, kind="overload")], [Say(text="There.")]
-    async with open_engine(*script, quick=True) as engine:
+    async with open_engine(*script, skip_waits=True) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         async with record_telemetry(engine.api.bus) as seen:
-            await engine.api.prompt(session, say("go"))
-    chat = seen.one("chat test")
+            await engine.api.prompt(session, text_prompt("go"))
+    chat = seen.span("chat test")
     [mark] = chat.events
     assert (mark.name, dict(mark.attributes)) == ("weft.retry", {"weft.attempt": 1, "error.type": "529"})
     assert chat.status.status_code is StatusCode.UNSET
-    assert seen.measured("weft.retries", error__type="529", **ABOUT) == 1
+    assert seen.sum_metric("weft.retries", error__type="529", **ABOUT) == 1
 
 
 async def test_what_fails_says_of_which_kind_the_failure_is_and_no_more() -> None:
-    async with open_engine([Fail(message="no such hidden-words", status=400)], quick=True) as engine:
+    async with open_engine([Fail(message="no such hidden-words", status=400)], skip_waits=True) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         async with record_telemetry(engine.api.bus) as seen:
-            await engine.api.prompt(session, say("go"))
+            await engine.api.prompt(session, text_prompt("go"))
     for name in ("chat test", "step", "invoke_agent build"):
-        span = seen.one(name)
+        span = seen.span(name)
         assert (span.status.status_code, span.attributes["error.type"]) == (StatusCode.ERROR, "400")
-    assert seen.measured("gen_ai.client.operation.duration", error__type="400") >= 0
-    assert "hidden-words" not in seen.everything()
+    assert seen.sum_metric("gen_ai.client.operation.duration", error__type="400") >= 0
+    assert "hidden-words" not in seen.all_text()
 
 
 async def test_summing_up_is_counted_and_its_call_is_told_apart() -> None:
@@ -146,20 +146,20 @@ async def test_summing_up_is_counted_and_its_call_is_told_apart() -> None:
     async with open_engine(*script, model=small, agents=(summariser,)) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         async with record_telemetry(engine.api.bus) as seen:
-            await engine.api.prompt(session, say("go"))
-    assert seen.measured("weft.compactions") == 1
-    summaries = [span for span in seen.named("chat test") if span.attributes.get("weft.summary")]
+            await engine.api.prompt(session, text_prompt("go"))
+    assert seen.sum_metric("weft.compactions") == 1
+    summaries = [span for span in seen.spans_named("chat test") if span.attributes.get("weft.summary")]
     assert [span.attributes["gen_ai.agent.name"] for span in summaries] == ["compaction"]
-    assert len(seen.named("invoke_agent build")) == 1
+    assert len(seen.spans_named("invoke_agent build")) == 1
 
 
 async def test_with_content_what_was_said_is_in_the_form_of_the_conventions() -> None:
     script = [Say(text="I look."), ECHO], [Say(text="y" * 10_000)]
-    async with open_engine(*script, quick=True) as engine:
+    async with open_engine(*script, skip_waits=True) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         async with record_telemetry(engine.api.bus, content=True) as seen:
-            await engine.api.prompt(session, say("go"))
-    first, last = seen.named("chat test")
+            await engine.api.prompt(session, text_prompt("go"))
+    first, last = seen.spans_named("chat test")
     assert json.loads(first.attributes["gen_ai.input.messages"]) == [
         {"role": "user", "parts": [{"type": "text", "content": "go"}]}
     ]
@@ -177,7 +177,7 @@ async def test_with_content_what_was_said_is_in_the_form_of_the_conventions() ->
     assert results["parts"] == [{"type": "tool_call_response", "id": "call_1.1", "result": "x"}]
     [said] = json.loads(last.attributes["gen_ai.output.messages"])
     assert len(said["parts"][0]["content"]) == 4096
-    tool = seen.one("execute_tool echo")
+    tool = seen.span("execute_tool echo")
     assert (tool.attributes["gen_ai.tool.call.arguments"], tool.attributes["gen_ai.tool.call.result"]) == (
         '{"words": "x"}',
         "x",
@@ -220,10 +220,10 @@ async def test_without_content_no_word_of_a_conversation_gets_out(words: list[st
     async with open_subtask_engine(scripts, tools=(spilling, refusing)) as engine:
         session = await start(engine, title=words[1])
         async with record_telemetry(engine.api.bus) as seen:
-            await engine.api.prompt(session, say(words[0]))
-            await engine.api.prompt(session, say(words[0]))
-    told = seen.everything()
-    assert seen.named("execute_tool spill")
+            await engine.api.prompt(session, text_prompt(words[0]))
+            await engine.api.prompt(session, text_prompt(words[0]))
+    told = seen.all_text()
+    assert seen.spans_named("execute_tool spill")
     assert [word for word in words if word in told] == []
 
 
@@ -290,11 +290,11 @@ class Stuck(SpanExporter):
 async def test_an_exporter_in_trouble_neither_fails_nor_holds_up_a_run(exporter: SpanExporter) -> None:
     told: list[str] = []
     sink = TelemetryEmitter(Exporters(spans=SafeSpanExporter(exporter, FirstErrorReporter(told.append))))
-    async with open_engine([Say(text="One.")], [Say(text="Two.")], quick=True) as engine:
+    async with open_engine([Say(text="One.")], [Say(text="Two.")], skip_waits=True) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         async with open_follower(engine.api.bus, TelemetryFold(os.urandom), sink):
             for _ in range(2):
-                answer = await engine.api.prompt(session, say("go"))
+                answer = await engine.api.prompt(session, text_prompt("go"))
                 assert isinstance(answer.info, AssistantMessage)
                 assert answer.info.error is None
     if isinstance(exporter, Stuck):
@@ -309,13 +309,13 @@ async def test_a_run_that_is_cut_off_is_told_as_far_as_it_went() -> None:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         events = engine.api.events()
         async with record_telemetry(engine.api.bus) as seen:
-            await engine.api.submit(session, say("go"))
+            await engine.api.submit(session, text_prompt("go"))
             async for told in events:
                 if isinstance(told.event, PartUpdated) and told.event.delta == "Well.":
                     break
         await engine.api.abort(session)
     assert seen.tree() == [("invoke_agent build", [("step", ["chat test"])])]
-    assert seen.one("invoke_agent build").attributes["error.type"] == "cut_off"
+    assert seen.span("invoke_agent build").attributes["error.type"] == "cut_off"
 
 
 def test_telemetry_is_on_when_asked_for_and_never_by_a_project_nobody_vouched_for(tmp_path: Path) -> None:

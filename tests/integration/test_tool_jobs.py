@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.engine import PLACE, open_engine, say
+from given.engine import PLACE, open_engine, text_prompt
 from weft.errors import NotFoundError, ToolError
 from weft.host.clock import SystemClock
 from weft.model.ids import SessionID
@@ -189,11 +189,11 @@ async def test_aborting_or_removing_a_session_ends_its_jobs(tmp_path: Path) -> N
         tool_output=str(tmp_path / "out"),
     ) as engine:
         session = await engine.api.create_session(SessionInput())
-        await engine.api.prompt(session.id, say("go"))
+        await engine.api.prompt(session.id, text_prompt("go"))
         await somebody_in(tmp_path)
         assert await engine.api.abort(session.id) is False
         assert processes_in(tmp_path) == []
-        await engine.api.prompt(session.id, say("again"))
+        await engine.api.prompt(session.id, text_prompt("again"))
         await somebody_in(tmp_path)
         await engine.api.remove_session(session.id)
         assert processes_in(tmp_path) == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.engine import PLACE, open_engine, say
+from given.engine import PLACE, open_engine, text_prompt
 from given.gate_harness import rules
 from given.shell import ShellTree, make_shell_tree
 from weft.config.agents import PROTECTED_FILES
@@ -95,7 +95,7 @@ async def test_what_a_run_searches_keeps_to_its_rules(tree: ShellTree, tmp_path:
         tool_output=str(tmp_path / "out"),
     ) as engine:
         session = await engine.api.create_session(SessionInput())
-        await engine.api.prompt(session.id, say("find it"))
+        await engine.api.prompt(session.id, text_prompt("find it"))
         told = engine.provider.requests[-1].messages[-1]
     assert "KEY=" not in str(told)
     assert "may only be seen with the read tool" in str(told)

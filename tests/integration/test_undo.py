@@ -8,10 +8,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.engine import say
+from given.engine import text_prompt
 from given.failing_disk import limit_file_size
 from given.snapshot_harness import git, init_repository, read_tree, write
-from given.undo_harness import UndoHarness, Use, bash, edits, open_undo_harness, reads, writes
+from given.undo_harness import (
+    ToolUse,
+    UndoHarness,
+    call_bash,
+    call_edit,
+    call_read,
+    call_write,
+    open_undo_harness,
+)
 from weft.errors import (
     InvalidInputError,
     NotFoundError,
@@ -61,46 +69,46 @@ def snapshots() -> SnapshotLocation:
 async def test_taken_back_twice_it_goes_further_back_and_comes_forward_again(root: Path) -> None:
     start = read_tree(root)
     async with open_undo_harness(root) as harness:
-        first = await harness.does(bash("echo two > a.txt"))
+        first = await harness.run_step(call_bash("echo two > a.txt"))
         middle = read_tree(root)
-        second = await harness.does(bash("echo three > a.txt; echo new > n.txt"))
+        second = await harness.run_step(call_bash("echo three > a.txt; echo new > n.txt"))
         end = read_tree(root)
 
-        await harness.undoes(second)
+        await harness.undo(second)
         assert read_tree(root) == middle
-        await harness.undoes(first)
+        await harness.undo(first)
         assert read_tree(root) == start
         # Forward again: the first turn stands, the second does not.
-        await harness.undoes(second)
+        await harness.undo(second)
         assert read_tree(root) == middle
-        await harness.redoes()
+        await harness.redo()
         assert read_tree(root) == end
         assert (await harness.api.get_session(harness.session)).revert is None
 
 
 async def test_what_a_person_does_between_two_takings_back_stays(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        first = await harness.does(bash("echo two > a.txt; echo two > b.txt"))
-        second = await harness.does(bash("echo three > a.txt; echo three > b.txt"))
-        await harness.undoes(second)
+        first = await harness.run_step(call_bash("echo two > a.txt; echo two > b.txt"))
+        second = await harness.run_step(call_bash("echo three > a.txt; echo three > b.txt"))
+        await harness.undo(second)
         write(root / "a.txt", "me\n")
 
-        assert await harness.undoes(first) == {"a.txt": "kept", "b.txt": "restored"}
+        assert await harness.undo(first) == {"a.txt": "kept", "b.txt": "restored"}
 
         assert (text(root / "a.txt"), text(root / "b.txt")) == ("me\n", "b\n")
-        assert await harness.redoes() == {"a.txt": "kept", "b.txt": "restored"}
+        assert await harness.redo() == {"a.txt": "kept", "b.txt": "restored"}
         assert (text(root / "a.txt"), text(root / "b.txt")) == ("me\n", "three\n")
 
 
 async def test_what_a_person_does_between_undo_and_redo_stays(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        prompt = await harness.does(bash("echo two > a.txt; rm b.txt; echo new > n.txt"))
-        await harness.undoes(prompt)
+        prompt = await harness.run_step(call_bash("echo two > a.txt; rm b.txt; echo new > n.txt"))
+        await harness.undo(prompt)
         write(root / "a.txt", "me\n")
         write(root / "n.txt", "my own\n")
         write(root / "other.txt", "me\n")
 
-        assert await harness.redoes() == {"a.txt": "kept", "b.txt": "removed", "n.txt": "kept"}
+        assert await harness.redo() == {"a.txt": "kept", "b.txt": "removed", "n.txt": "kept"}
 
         assert text(root / "a.txt") == "me\n"
         assert text(root / "n.txt") == "my own\n"
@@ -111,7 +119,7 @@ async def test_what_a_person_does_between_undo_and_redo_stays(root: Path) -> Non
 async def test_an_answer_is_taken_back_with_its_prompt_and_all_it_led_to(root: Path) -> None:
     start = read_tree(root)
     async with open_undo_harness(root) as harness:
-        prompt = await harness.works([bash("echo two > a.txt")], [bash("echo two > b.txt")])
+        prompt = await harness.run_turn([call_bash("echo two > a.txt")], [call_bash("echo two > b.txt")])
         answers = [each.info.id for each in await harness.history() if not isinstance(each.info, UserMessage)]
 
         done = await harness.api.revert(harness.session, answers[1])
@@ -123,7 +131,7 @@ async def test_an_answer_is_taken_back_with_its_prompt_and_all_it_led_to(root: P
 
 async def test_what_is_not_there_cannot_be_taken_back_to(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        prompt = await harness.does(bash("echo two > a.txt"))
+        prompt = await harness.run_step(call_bash("echo two > a.txt"))
         missing = MessageID("msg_00000000000000000000000000")
         with pytest.raises(NotFoundError):
             await harness.api.revert(harness.session, missing)
@@ -135,7 +143,7 @@ async def test_what_is_not_there_cannot_be_taken_back_to(root: Path) -> None:
 
 async def test_only_some_files_can_be_taken_back_or_none(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        prompt = await harness.does(bash("echo two > a.txt; echo two > b.txt"))
+        prompt = await harness.run_step(call_bash("echo two > a.txt; echo two > b.txt"))
 
         done = await harness.api.revert(harness.session, prompt, files=(str(root / "a.txt"),))
 
@@ -151,26 +159,28 @@ async def test_only_some_files_can_be_taken_back_or_none(root: Path) -> None:
 
 async def test_b11_a_part_is_taken_back_and_what_came_before_it_stays_with_its_files(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        await harness.works([writes(root / "first.txt", "1\n"), writes(root / "second.txt", "2\n")])
+        await harness.run_turn(
+            [call_write(root / "first.txt", "1\n"), call_write(root / "second.txt", "2\n")]
+        )
         answer = (await harness.history())[1]
         first, second = [part for part in answer.parts if isinstance(part, ToolPart)]
 
         done = await harness.api.revert(harness.session, answer.info.id, second.id)
 
-        assert harness.told(done) == {"second.txt": "removed"}
+        assert harness.fates(done) == {"second.txt": "removed"}
         assert exists(root / "first.txt")
-        await harness.works()
+        await harness.run_turn()
         kept = (await harness.history())[1]
         assert kept.info.id == answer.info.id
         assert [part.id for part in kept.parts if isinstance(part, ToolPart)] == [first.id]
         # What the call did that stays can still be taken back.
         prompt = (await harness.history())[0].info.id
-        assert await harness.undoes(prompt) == {"first.txt": "removed"}
+        assert await harness.undo(prompt) == {"first.txt": "removed"}
 
 
 async def test_a_part_with_nothing_before_it_goes_with_its_prompt(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        prompt = await harness.does(bash("echo two > a.txt"))
+        prompt = await harness.run_step(call_bash("echo two > a.txt"))
         answer = (await harness.history())[1]
         call = next(part for part in answer.parts if isinstance(part, ToolPart))
 
@@ -185,35 +195,35 @@ async def test_a_part_with_nothing_before_it_goes_with_its_prompt(root: Path) ->
 
 async def test_two_sessions_in_one_project_do_not_undo_each_other(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        mine = await harness.does(bash("echo one more > a.txt; echo mine > mine.txt"))
+        mine = await harness.run_step(call_bash("echo one more > a.txt; echo mine > mine.txt"))
         session = harness.session
-        await harness.begins()
-        theirs = await harness.does(bash("echo theirs > b.txt; echo theirs > theirs.txt"))
+        await harness.create_session()
+        theirs = await harness.run_step(call_bash("echo theirs > b.txt; echo theirs > theirs.txt"))
         other, harness.session = harness.session, session
 
-        assert await harness.undoes(mine) == {"a.txt": "restored", "mine.txt": "removed"}
+        assert await harness.undo(mine) == {"a.txt": "restored", "mine.txt": "removed"}
 
         assert text(root / "b.txt") == text(root / "theirs.txt") == "theirs\n"
         harness.session = other
-        assert await harness.undoes(theirs) == {"b.txt": "restored", "theirs.txt": "removed"}
+        assert await harness.undo(theirs) == {"b.txt": "restored", "theirs.txt": "removed"}
 
 
 async def test_two_sessions_that_change_one_file_keep_what_the_other_built_on(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        mine = await harness.does(bash("echo mine > a.txt"))
+        mine = await harness.run_step(call_bash("echo mine > a.txt"))
         session = harness.session
-        await harness.begins()
-        theirs = await harness.does(bash("echo theirs >> a.txt"))
+        await harness.create_session()
+        theirs = await harness.run_step(call_bash("echo theirs >> a.txt"))
         other, harness.session = harness.session, session
 
-        assert await harness.undoes(mine) == {"a.txt": "kept"}
+        assert await harness.undo(mine) == {"a.txt": "kept"}
 
         assert text(root / "a.txt") == "mine\ntheirs\n"
         harness.session = other
-        assert await harness.undoes(theirs) == {"a.txt": "restored"}
+        assert await harness.undo(theirs) == {"a.txt": "restored"}
         harness.session = session
-        await harness.redoes()
-        assert await harness.undoes(mine) == {"a.txt": "restored"}
+        await harness.redo()
+        assert await harness.undo(mine) == {"a.txt": "restored"}
         assert text(root / "a.txt") == "one\n"
 
 
@@ -222,8 +232,11 @@ async def test_what_a_subagent_did_is_taken_back_with_who_sent_it(root: Path) ->
     start = read_tree(root)
     async with open_undo_harness(root) as harness:
         # The second and third answers are the child's.
-        prompt = await harness.works(
-            [Use(tool="task", input=task)], [bash("echo child > a.txt")], (), [bash("echo parent > b.txt")]
+        prompt = await harness.run_turn(
+            [ToolUse(tool="task", input=task)],
+            [call_bash("echo child > a.txt")],
+            (),
+            [call_bash("echo parent > b.txt")],
         )
         (child,) = await harness.api.list_children(harness.session)
         end = read_tree(root)
@@ -234,17 +247,17 @@ async def test_what_a_subagent_did_is_taken_back_with_who_sent_it(root: Path) ->
         assert (await harness.api.get_session(child.id)).summary == SessionSummary(
             additions=1, deletions=1, files=1
         )
-        assert await harness.undoes(prompt) == {"a.txt": "restored", "b.txt": "restored"}
+        assert await harness.undo(prompt) == {"a.txt": "restored", "b.txt": "restored"}
         assert read_tree(root) == start
-        await harness.redoes()
+        await harness.redo()
         assert read_tree(root) == end
         harness.session = child.id
-        assert await harness.undoes((await harness.history())[0].info.id) == {"a.txt": "restored"}
+        assert await harness.undo((await harness.history())[0].info.id) == {"a.txt": "restored"}
 
 
 async def test_a_session_that_is_being_run_is_busy(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        prompt = await harness.does(bash("echo two > a.txt"))
+        prompt = await harness.run_step(call_bash("echo two > a.txt"))
         seen: list[type[BaseException] | None] = []
 
         def try_it() -> None:
@@ -262,7 +275,7 @@ async def test_a_session_that_is_being_run_is_busy(root: Path) -> None:
             tasks.append(asyncio.get_running_loop().create_task(ask()))
 
         tasks: list[asyncio.Task[None]] = []
-        await harness.works([try_it, bash("sleep 0.2")])
+        await harness.run_turn([try_it, call_bash("sleep 0.2")])
         await asyncio.gather(*tasks)
         assert seen == [SessionBusyError, SessionBusyError]
         assert text(root / "a.txt") == "two\n"
@@ -270,9 +283,10 @@ async def test_a_session_that_is_being_run_is_busy(root: Path) -> None:
 
 async def test_a_prompt_that_comes_in_while_it_is_taken_back_waits_and_is_answered(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        prompt = await harness.does(bash("echo two > a.txt"))
+        prompt = await harness.run_step(call_bash("echo two > a.txt"))
         taken, answer = await asyncio.gather(
-            harness.api.revert(harness.session, prompt), harness.api.prompt(harness.session, say("And now?"))
+            harness.api.revert(harness.session, prompt),
+            harness.api.prompt(harness.session, text_prompt("And now?")),
         )
         assert taken.session.revert is not None
         assert text(root / "a.txt") == "one\n"
@@ -284,7 +298,7 @@ async def test_a_session_that_worked_elsewhere_is_not_taken_back_from_here(
     root: Path, tmp_path: Path
 ) -> None:
     async with open_undo_harness(root) as harness:
-        prompt = await harness.does(bash("echo two > a.txt"))
+        prompt = await harness.run_step(call_bash("echo two > a.txt"))
     async with open_undo_harness(tmp_path / "elsewhere") as other:
         with pytest.raises(InvalidInputError, match="elsewhere"):
             await other.api.revert(harness.session, prompt)
@@ -296,7 +310,7 @@ async def test_a_session_that_worked_elsewhere_is_not_taken_back_from_here(
 
 async def test_a_missing_snapshot_refuses_and_nothing_is_changed(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        prompt = await harness.does(bash("echo two > a.txt; echo new > n.txt"))
+        prompt = await harness.run_step(call_bash("echo two > a.txt; echo new > n.txt"))
         changed = read_tree(root)
         forget(snapshots())
 
@@ -304,7 +318,7 @@ async def test_a_missing_snapshot_refuses_and_nothing_is_changed(root: Path) -> 
         with pytest.raises(SnapshotMissingError):
             await harness.api.revert(harness.session, prompt)
 
-        assert harness.told(preview) == {"a.txt": "missing", "n.txt": "missing"}
+        assert harness.fates(preview) == {"a.txt": "missing", "n.txt": "missing"}
         assert read_tree(root) == changed
         assert (await harness.api.get_session(harness.session)).revert is None
         # The conversation alone can be taken back all the same.
@@ -321,8 +335,9 @@ def forget(place: SnapshotLocation) -> None:
 
 async def test_switched_off_nothing_is_kept_and_that_is_said(root: Path) -> None:
     async with open_undo_harness(root, config={"snapshot": False}) as harness:
-        prompt = await harness.works(
-            [reads(root / "a.txt")], [edits(root / "a.txt", "one", "two"), bash("echo two > b.txt")]
+        prompt = await harness.run_turn(
+            [call_read(root / "a.txt")],
+            [call_edit(root / "a.txt", "one", "two"), call_bash("echo two > b.txt")],
         )
         assert await harness.patches() == []
 
@@ -335,7 +350,7 @@ async def test_switched_off_nothing_is_kept_and_that_is_said(root: Path) -> None
 
 async def test_what_opencode_changed_is_left_alone_and_told(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        prompt = await harness.works()
+        prompt = await harness.run_turn()
         answer = (await harness.history())[1].info
         file = str(root / "a.txt")
         await harness.api.update_part(
@@ -369,7 +384,7 @@ class OpenCode:
 
 async def taken_back_by_opencode(harness: UndoHarness, root: Path) -> tuple[OpenCode, SessionRevert]:
     """OpenCode's agent changed, made and removed a file, and OpenCode took that back."""
-    prompt = await harness.works()
+    prompt = await harness.run_turn()
     answer = (await harness.history())[-1].info
     opencode = OpenCode(root, (await harness.api.get_session(harness.session)).project_id)
     before = opencode.tracks()
@@ -399,7 +414,7 @@ async def taken_back_by_opencode(harness: UndoHarness, root: Path) -> tuple[Open
 async def test_what_opencode_took_back_is_brought_back_from_its_own_snapshots(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         await taken_back_by_opencode(harness, root)
-        assert await harness.redoes() == {"a.txt": "restored", "b.txt": "removed", "deep/n.txt": "restored"}
+        assert await harness.redo() == {"a.txt": "restored", "b.txt": "removed", "deep/n.txt": "restored"}
         assert (text(root / "a.txt"), text(root / "deep" / "n.txt")) == ("by opencode\n", "new\n")
         assert not exists(root / "b.txt")
         assert (await harness.api.get_session(harness.session)).revert is None
@@ -410,7 +425,7 @@ async def test_what_a_person_changed_since_opencode_took_it_back_is_kept(root: P
         await taken_back_by_opencode(harness, root)
         write(root / "a.txt", "mine\n")
         write(root / "deep" / "n.txt", "mine\n")
-        assert await harness.redoes() == {"a.txt": "kept", "b.txt": "removed", "deep/n.txt": "kept"}
+        assert await harness.redo() == {"a.txt": "kept", "b.txt": "removed", "deep/n.txt": "kept"}
         assert (text(root / "a.txt"), text(root / "deep" / "n.txt")) == ("mine\n", "mine\n")
 
 
@@ -435,14 +450,14 @@ async def test_without_opencodes_snapshots_its_way_back_is_kept(root: Path, gone
 
 async def test_going_further_back_keeps_the_way_back_of_opencode(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        first = await harness.does(bash("echo early > early.txt"))
+        first = await harness.run_step(call_bash("echo early > early.txt"))
         _, mark = await taken_back_by_opencode(harness, root)
         await harness.api.revert(harness.session, first)
         now = (await harness.api.get_session(harness.session)).revert
         assert now is not None
         assert (now.message_id, now.snapshot) == (first, mark.snapshot)
         assert not exists(root / "early.txt")
-        await harness.redoes()
+        await harness.redo()
         assert (text(root / "a.txt"), text(root / "early.txt")) == ("by opencode\n", "early\n")
 
 
@@ -453,16 +468,18 @@ async def test_going_on_removes_what_it_was_taken_back_from_and_all_that_hangs_o
     todo = {"content": "Weave", "status": "pending", "priority": "high", "id": "1"}
     later = {**todo, "content": "Weave more"}
     async with open_undo_harness(root) as harness:
-        await harness.does(Use(tool="todowrite", input={"todos": [todo]}), bash("echo two > a.txt"))
+        await harness.run_step(
+            ToolUse(tool="todowrite", input={"todos": [todo]}), call_bash("echo two > a.txt")
+        )
         kept = await harness.history()
-        second = await harness.does(
-            Use(tool="todowrite", input={"todos": [todo, later]}), bash("echo three > a.txt")
+        second = await harness.run_step(
+            ToolUse(tool="todowrite", input={"todos": [todo, later]}), call_bash("echo three > a.txt")
         )
         spent = await harness.api.get_spending(harness.session)
-        await harness.undoes(second)
+        await harness.undo(second)
         assert len(await harness.api.list_todos(harness.session)) == 2
 
-        await harness.works()
+        await harness.run_turn()
 
         history = await harness.history()
         assert history[: len(kept)] == kept
@@ -494,49 +511,49 @@ def orphans() -> set[str]:
 
 async def test_a_prompt_that_makes_no_sense_removes_nothing(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        prompt = await harness.does(bash("echo two > a.txt"))
-        await harness.undoes(prompt)
+        prompt = await harness.run_step(call_bash("echo two > a.txt"))
+        await harness.undo(prompt)
         before = await harness.history()
         with pytest.raises(NotFoundError):
-            await harness.api.prompt(harness.session, say("Go on.", agent="nobody"))
+            await harness.api.prompt(harness.session, text_prompt("Go on.", agent="nobody"))
         assert await harness.history() == before
-        await harness.redoes()
+        await harness.redo()
         assert text(root / "a.txt") == "two\n"
 
 
 async def test_a_command_by_hand_and_a_summary_go_on_too(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        first = await harness.does(bash("echo two > a.txt"))
-        second = await harness.does(bash("echo three > a.txt"))
-        await harness.undoes(second)
+        first = await harness.run_step(call_bash("echo two > a.txt"))
+        second = await harness.run_step(call_bash("echo three > a.txt"))
+        await harness.undo(second)
         await harness.api.shell(harness.session, ShellInput(command="true"))
         ids = [each.info.id for each in await harness.history()]
         assert first in ids
         assert second not in ids
-        third = await harness.does(bash("echo four > a.txt"))
-        await harness.undoes(third)
+        third = await harness.run_step(call_bash("echo four > a.txt"))
+        await harness.undo(third)
         await harness.api.compact(harness.session)
         assert third not in [each.info.id for each in await harness.history()]
 
 
 async def test_opening_removes_nothing(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        prompt = await harness.does(bash("echo two > a.txt"))
+        prompt = await harness.run_step(call_bash("echo two > a.txt"))
         session = harness.session
-        await harness.undoes(prompt)
+        await harness.undo(prompt)
     async with open_undo_harness(root) as again:
         again.session = session
         assert prompt in [each.info.id for each in await again.history()]
-        await again.redoes()
+        await again.redo()
     assert text(root / "a.txt") == "two\n"
 
 
 async def test_the_persons_own_command_is_theirs(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        await harness.begins()
+        await harness.create_session()
         await harness.api.shell(harness.session, ShellInput(command="echo me > a.txt"))
         first = (await harness.history())[0].info.id
-        assert await harness.undoes(first) == {}
+        assert await harness.undo(first) == {}
         assert text(root / "a.txt") == "me\n"
 
 
@@ -545,33 +562,33 @@ async def test_the_persons_own_command_is_theirs(root: Path) -> None:
 
 async def test_a_fork_can_be_taken_back_when_the_original_is_gone(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        await harness.does(bash("echo two > a.txt"))
+        await harness.run_step(call_bash("echo two > a.txt"))
         fork = await harness.api.fork_session(harness.session)
         await harness.api.remove_session(harness.session, trash=False)
         assert list_sessions(snapshots()) == [fork.id]
         harness.session = fork.id
 
-        assert await harness.undoes((await harness.history())[0].info.id) == {"a.txt": "restored"}
+        assert await harness.undo((await harness.history())[0].info.id) == {"a.txt": "restored"}
 
         assert text(root / "a.txt") == "one\n"
 
 
 async def test_a_fork_of_what_was_taken_back_can_be_brought_forward(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        prompt = await harness.does(bash("echo two > a.txt"))
-        await harness.undoes(prompt)
+        prompt = await harness.run_step(call_bash("echo two > a.txt"))
+        await harness.undo(prompt)
         harness.session = (await harness.api.fork_session(harness.session)).id
-        assert await harness.redoes() == {"a.txt": "restored"}
+        assert await harness.redo() == {"a.txt": "restored"}
         assert text(root / "a.txt") == "two\n"
 
 
 async def test_the_trash_keeps_what_undoing_takes(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        prompt = await harness.does(bash("echo two > a.txt"))
+        prompt = await harness.run_step(call_bash("echo two > a.txt"))
         await harness.api.remove_session(harness.session)
         assert list_sessions(snapshots()) == [harness.session]
         await harness.api.restore_session(harness.session)
-        assert await harness.undoes(prompt) == {"a.txt": "restored"}
+        assert await harness.undo(prompt) == {"a.txt": "restored"}
 
 
 # --- what is told ---
@@ -579,7 +596,7 @@ async def test_the_trash_keeps_what_undoing_takes(root: Path) -> None:
 
 async def test_a_step_names_what_it_changed_at_both_its_ends(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        await harness.works([reads(root / "a.txt")], [bash("echo two > a.txt")])
+        await harness.run_turn([call_read(root / "a.txt")], [call_bash("echo two > a.txt")])
         _, looked, changed, said = await harness.history()
         (patch,) = await harness.patches()
         ends = [
@@ -597,10 +614,10 @@ async def test_a_step_names_what_it_changed_at_both_its_ends(root: Path) -> None
 async def test_session_and_prompt_say_what_was_changed_after_every_step(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         heard = harness.api.bus.listen(None)
-        first = await harness.works(
-            [bash("echo two > a.txt")], [bash("echo new > n.txt; echo three > a.txt")]
+        first = await harness.run_turn(
+            [call_bash("echo two > a.txt")], [call_bash("echo new > n.txt; echo three > a.txt")]
         )
-        second = await harness.works([bash("rm n.txt"), bash("echo more >> b.txt")])
+        second = await harness.run_turn([call_bash("rm n.txt"), call_bash("echo more >> b.txt")])
 
         told = [each.event for each in await heard.take()]
         a = FileDiff(file="a.txt", before="one\n", after="two\n", additions=1, deletions=1)
@@ -625,8 +642,8 @@ async def test_session_and_prompt_say_what_was_changed_after_every_step(root: Pa
 
 async def test_taken_back_a_session_says_what_is_left_of_it(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        await harness.does(bash("echo two > a.txt"))
-        second = await harness.does(bash("echo three > b.txt"))
+        await harness.run_step(call_bash("echo two > a.txt"))
+        second = await harness.run_step(call_bash("echo three > b.txt"))
         done = await harness.api.revert(harness.session, second)
         left = SessionSummary(additions=1, deletions=1, files=1)
         assert done.session.summary == left
@@ -659,7 +676,7 @@ async def test_a_prompt_changed_by_hand_keeps_that_when_it_is_summed_up(root: Pa
 
             changed.append(asyncio.get_running_loop().create_task(change()))
 
-        prompt = await harness.works([by_hand, bash("echo two > a.txt")])
+        prompt = await harness.run_turn([by_hand, call_bash("echo two > a.txt")])
         await asyncio.gather(*changed)
         info = (await harness.api.get_message(harness.session, prompt)).info
         assert isinstance(info, UserMessage)
@@ -671,7 +688,7 @@ async def test_a_prompt_changed_by_hand_keeps_that_when_it_is_summed_up(root: Pa
 async def test_a_step_that_changes_nothing_writes_nothing_about_files(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         heard = harness.api.bus.listen(None)
-        await harness.works([reads(root / "a.txt"), bash("true")])
+        await harness.run_turn([call_read(root / "a.txt"), call_bash("true")])
         events = [each.event for each in await heard.take()]
         assert not any(isinstance(event, SessionDiffed) for event in events)
         prompts = [
@@ -689,8 +706,8 @@ async def test_a_step_that_changes_nothing_writes_nothing_about_files(root: Path
 
 async def test_in_memory_sessions_can_be_taken_back_too(root: Path) -> None:
     async with open_undo_harness(root, store="memory:") as harness:
-        prompt = await harness.does(bash("echo two > a.txt"))
-        assert await harness.undoes(prompt) == {"a.txt": "restored"}
+        prompt = await harness.run_step(call_bash("echo two > a.txt"))
+        assert await harness.undo(prompt) == {"a.txt": "restored"}
         assert [part.text for part in (await harness.history())[0].parts if isinstance(part, TextPart)] == [
             "Weave."
         ]
@@ -699,15 +716,15 @@ async def test_in_memory_sessions_can_be_taken_back_too(root: Path) -> None:
 async def test_a_session_without_changes_is_taken_back_without_files(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         await harness.api.create_session(SessionInput())
-        prompt = await harness.works()
-        assert await harness.undoes(prompt) == {}
-        assert await harness.redoes() == {}
+        prompt = await harness.run_turn()
+        assert await harness.undo(prompt) == {}
+        assert await harness.redo() == {}
 
 
 async def test_numbers_stay_true_past_what_is_listed(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        await harness.does(bash("for i in $(seq 510); do echo $i > many-$i.txt; done"))
-        await harness.does(bash("echo two > a.txt; echo more >> many-1.txt; rm many-2.txt"))
+        await harness.run_step(call_bash("for i in $(seq 510); do echo $i > many-$i.txt; done"))
+        await harness.run_step(call_bash("echo two > a.txt; echo more >> many-1.txt; rm many-2.txt"))
         listed = await harness.api.list_diff(harness.session)
         assert (await harness.api.get_session(harness.session)).summary == SessionSummary(
             additions=511, deletions=1, files=510
@@ -728,7 +745,7 @@ async def test_what_cannot_be_brought_back_whole_is_an_error_with_its_list_and_c
     write(root / "big.txt", LARGE)
     write(root / "gone.txt", "mine, and not committed\n")
     async with open_undo_harness(root) as harness:
-        first = await harness.does(bash("echo two > a.txt; echo small > big.txt; rm gone.txt"))
+        first = await harness.run_step(call_bash("echo two > a.txt; echo small > big.txt; rm gone.txt"))
         before = read_tree(root)
         with limit_file_size(LIMIT), pytest.raises(RestoreFailedError) as failed:
             await harness.api.revert(harness.session, first)
@@ -737,11 +754,11 @@ async def test_what_cannot_be_brought_back_whole_is_an_error_with_its_list_and_c
         assert read_tree(root) == before
         assert (await harness.api.get_session(harness.session)).revert is None
         # Going on loses nothing: it can be done when there is room.
-        await harness.does(bash("echo three > b.txt"))
-        await harness.undoes(first)
+        await harness.run_step(call_bash("echo three > b.txt"))
+        await harness.undo(first)
         assert (text(root / "big.txt"), text(root / "gone.txt")) == (LARGE, "mine, and not committed\n")
         with limit_file_size(LIMIT):
-            await harness.redoes()
+            await harness.redo()
         assert (text(root / "big.txt"), exists(root / "gone.txt")) == ("small\n", False)
 
 
@@ -750,7 +767,7 @@ async def test_what_can_be_neither_brought_back_nor_put_as_it_was_is_settled_whe
 ) -> None:
     write(root / "big.txt", LARGE)
     async with open_undo_harness(root) as harness:
-        first = await harness.does(bash("yes large | head -n 100000 > a.txt; echo small > big.txt"))
+        first = await harness.run_step(call_bash("yes large | head -n 100000 > a.txt; echo small > big.txt"))
         with limit_file_size(LIMIT):
             with pytest.raises(RestoreFailedError) as failed:
                 await harness.api.revert(harness.session, first)
@@ -764,18 +781,18 @@ async def test_what_can_be_neither_brought_back_nor_put_as_it_was_is_settled_whe
         assert (text(root / "a.txt"), text(root / "big.txt")) == ("one\n", "small\n")
         await harness.api.revert(harness.session, first)
         assert (text(root / "a.txt"), text(root / "big.txt")) == ("one\n", LARGE)
-        await harness.redoes()
+        await harness.redo()
         assert (text(root / "a.txt"), text(root / "big.txt")) == (LARGE, "small\n")
 
 
 async def test_a_redo_that_does_not_fit_is_an_error_and_can_be_done_later(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        first = await harness.does(bash("yes large | head -n 100000 > a.txt; echo new > n.txt"))
-        await harness.undoes(first)
+        first = await harness.run_step(call_bash("yes large | head -n 100000 > a.txt; echo new > n.txt"))
+        await harness.undo(first)
         with limit_file_size(LIMIT), pytest.raises(RestoreFailedError) as failed:
             await harness.api.unrevert(harness.session)
         assert failed.value.files == (str(root / "a.txt"),)
         assert (text(root / "a.txt"), exists(root / "n.txt")) == ("one\n", False)
         assert (await harness.api.get_session(harness.session)).revert is not None
-        await harness.redoes()
+        await harness.redo()
         assert (text(root / "a.txt"), text(root / "n.txt")) == (LARGE, "new\n")

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from given.snapshot_harness import git, init_repository, write
-from given.undo_harness import bash, open_undo_harness
+from given.undo_harness import call_bash, open_undo_harness
 from weft.cli.main import run_command
 from weft.host.paths import paths_from
 from weft.local.offline import open_offline_sessions
@@ -36,21 +36,21 @@ def work(root: Path) -> tuple[SessionID, list[MessageID]]:
 
     async def weave() -> tuple[SessionID, list[MessageID]]:
         async with open_undo_harness(root) as harness:
-            first = await harness.does(bash("echo two > a.txt"))
-            second = await harness.does(bash("echo two > b.txt; echo new > n.txt"))
+            first = await harness.run_step(call_bash("echo two > a.txt"))
+            second = await harness.run_step(call_bash("echo two > b.txt; echo new > n.txt"))
             return harness.session, [first, second]
 
     return asyncio.run(weave())
 
 
-def said(capsys: Out, *words: str, code: int = 0) -> str:
+def run_text(capsys: Out, *words: str, code: int = 0) -> str:
     capsys.readouterr()
     assert run_command(words) == code
     return capsys.readouterr().out
 
 
-def told(capsys: Out, *words: str, code: int = 0) -> Any:
-    return json.loads(said(capsys, *words, "--format", "json", code=code))
+def run_json(capsys: Out, *words: str, code: int = 0) -> Any:
+    return json.loads(run_text(capsys, *words, "--format", "json", code=code))
 
 
 def texts(root: Path) -> dict[str, str]:
@@ -69,28 +69,28 @@ def test_undo_takes_the_last_prompt_back_and_says_what_became_of_each_file(root:
     session, _ = work(root)
     write(root / "b.txt", "me\n")
 
-    assert said(capsys, "undo", "--yes").splitlines() == [
+    assert run_text(capsys, "undo", "--yes").splitlines() == [
         "kept         b.txt  you changed it since",
         "removed      n.txt",
         "note: changes that commands made to ignored files, nested repositories and files outside the project are not undone",
         f"{session} is now before “Weave.”; the next prompt removes 3 messages, weft redo restores them",
     ]
     assert texts(root) == {"a.txt": "two\n", "b.txt": "me\n"}
-    assert "3 messages were taken back" in said(capsys, "session", "show", session)
+    assert "3 messages were taken back" in run_text(capsys, "session", "show", session)
 
 
 def test_undo_goes_one_prompt_further_back_each_time_and_redo_brings_all_back(
     root: Path, capsys: Out
 ) -> None:
     session, prompts = work(root)
-    assert told(capsys, "undo", "--yes")["revert"]["messageID"] == prompts[1]
+    assert run_json(capsys, "undo", "--yes")["revert"]["messageID"] == prompts[1]
     assert texts(root) == {"a.txt": "two\n", "b.txt": "b\n"}
-    assert told(capsys, "undo", "--yes")["revert"]["messageID"] == prompts[0]
+    assert run_json(capsys, "undo", "--yes")["revert"]["messageID"] == prompts[0]
     assert texts(root) == {"a.txt": "one\n", "b.txt": "b\n"}
     assert run_command(["undo", "--yes"]) == 2
     assert "nothing in" in capsys.readouterr().err
 
-    assert said(capsys, "redo", session[:12], "--yes").splitlines() == [
+    assert run_text(capsys, "redo", session[:12], "--yes").splitlines() == [
         "restored     a.txt",
         "restored     b.txt",
         "restored     n.txt",
@@ -103,9 +103,9 @@ def test_undo_goes_one_prompt_further_back_each_time_and_redo_brings_all_back(
 
 def test_a_dry_run_says_the_same_and_changes_nothing(root: Path, capsys: Out) -> None:
     session, prompts = work(root)
-    planned = told(capsys, "undo", "--to", prompts[0], "--dry-run")
+    planned = run_json(capsys, "undo", "--to", prompts[0], "--dry-run")
     assert texts(root) == CHANGED
-    done = told(capsys, "undo", session, "--to", prompts[0], "--yes")
+    done = run_json(capsys, "undo", session, "--to", prompts[0], "--yes")
     assert planned["files"] == done["files"]
     assert (planned["dryRun"], planned["revert"], done["dryRun"]) == (True, None, False)
     assert [(Path(each["file"]).name, each["fate"]) for each in done["files"]] == [
@@ -113,7 +113,7 @@ def test_a_dry_run_says_the_same_and_changes_nothing(root: Path, capsys: Out) ->
         ("b.txt", "restored"),
         ("n.txt", "removed"),
     ]
-    assert told(capsys, "redo", "--dry-run")["files"] == [
+    assert run_json(capsys, "redo", "--dry-run")["files"] == [
         {"file": str(root / name), "fate": "restored"} for name in ("a.txt", "b.txt", "n.txt")
     ]
     assert texts(root) == {"a.txt": "one\n", "b.txt": "b\n"}
@@ -130,7 +130,7 @@ def test_undo_settles_what_a_dead_run_left_open(root: Path, capsys: Out) -> None
     lease.parent.mkdir(parents=True, exist_ok=True)
     lease.touch()  # nobody holds it: the process that ran the session died
 
-    said(capsys, "undo", "--dry-run")
+    run_text(capsys, "undo", "--dry-run")
 
     assert not lease.exists()
     assert "completed" in json.loads(answer.read_text())["time"]
@@ -145,18 +145,18 @@ def test_without_a_terminal_it_has_to_be_said(root: Path, capsys: Out) -> None:
 
 def test_single_files_or_none(root: Path, capsys: Out) -> None:
     _, prompts = work(root)
-    said(capsys, "undo", "--to", prompts[0], "--file", "a.txt", "--yes")
+    run_text(capsys, "undo", "--to", prompts[0], "--file", "a.txt", "--yes")
     assert texts(root) == {**CHANGED, "a.txt": "one\n"}
-    said(capsys, "redo", "--yes")
-    said(capsys, "undo", "--no-files", "--yes")
+    run_text(capsys, "redo", "--yes")
+    run_text(capsys, "undo", "--no-files", "--yes")
     assert texts(root) == CHANGED
 
 
 def test_a_file_that_was_not_changed_is_not_taken_back_and_nothing_else_is(root: Path, capsys: Out) -> None:
     session, _ = work(root)
-    assert said(capsys, "undo", "--file", "typo.txt", "--yes", code=2) == ""
+    assert run_text(capsys, "undo", "--file", "typo.txt", "--yes", code=2) == ""
     assert texts(root) == CHANGED
-    assert "revert" not in told(capsys, "session", "show", session)["info"]
+    assert "revert" not in run_json(capsys, "session", "show", session)["info"]
 
 
 def test_from_another_directory_it_works_where_the_session_did(
@@ -164,7 +164,7 @@ def test_from_another_directory_it_works_where_the_session_did(
 ) -> None:
     session, _ = work(root)
     monkeypatch.chdir(tmp_path)
-    assert "loom/n.txt" in said(capsys, "undo", session, "--yes")
+    assert "loom/n.txt" in run_text(capsys, "undo", session, "--yes")
     assert texts(root) == {"a.txt": "two\n", "b.txt": "b\n"}
 
 
@@ -176,14 +176,14 @@ def test_without_a_repository_the_last_session_is_that_of_the_directory(
         write(directory / "a.txt", "one\n")
     work(mine)
     monkeypatch.chdir(other)
-    said(capsys, "undo", "--yes", code=2)
+    run_text(capsys, "undo", "--yes", code=2)
     assert texts(mine)["n.txt"] == "new\n"
     work(other)
     monkeypatch.chdir(mine)
-    said(capsys, "undo", "--yes")
+    run_text(capsys, "undo", "--yes")
     assert ("n.txt" in texts(mine), "n.txt" in texts(other)) == (False, True)
     monkeypatch.chdir(other / "below")
-    said(capsys, "undo", "--yes", code=2)
+    run_text(capsys, "undo", "--yes", code=2)
     assert "n.txt" in texts(other)
 
 
@@ -201,10 +201,10 @@ def test_in_a_git_worktree_the_last_session_is_that_of_this_checkout(
     for checkout in expected:
         (checkout / "below").mkdir()
         monkeypatch.chdir(checkout / "below")
-        found[checkout] = told(capsys, "session", "show", "last")["info"]["id"]
+        found[checkout] = run_json(capsys, "session", "show", "last")["info"]["id"]
     assert found == expected
     monkeypatch.chdir(beside)
-    said(capsys, "undo", "--yes")
+    run_text(capsys, "undo", "--yes")
     assert (texts(root), texts(beside), texts(within)) == (
         CHANGED,
         {"a.txt": "two\n", "b.txt": "b\n"},
@@ -233,9 +233,9 @@ def test_what_is_restored_last_is_the_last_thrown_away_here(
     git(root, "worktree", "add", "-q", str(beside))
     mine, _ = work(root)
     other, _ = work(beside)
-    said(capsys, "session", "rm", mine, "--yes")
-    said(capsys, "session", "rm", other, "--yes")
-    assert [each["id"] for each in told(capsys, "session", "restore", "last")] == [mine]
+    run_text(capsys, "session", "rm", mine, "--yes")
+    run_text(capsys, "session", "rm", other, "--yes")
+    assert [each["id"] for each in run_json(capsys, "session", "restore", "last")] == [mine]
 
 
 def test_a_session_whose_worktree_is_gone_is_taken_back_where_it_went_on(root: Path, capsys: Out) -> None:
@@ -248,14 +248,14 @@ def test_a_session_whose_worktree_is_gone_is_taken_back_where_it_went_on(root: P
             await offline.journal.commit(SessionUpdated(info=gone))
 
     asyncio.run(began_elsewhere())
-    assert "removed      n.txt" in said(capsys, "undo", session, "--yes")
+    assert "removed      n.txt" in run_text(capsys, "undo", session, "--yes")
     assert texts(root) == {"a.txt": "two\n", "b.txt": "b\n"}
 
 
 def test_a_configuration_that_is_broken_does_not_stand_in_the_way(root: Path, capsys: Out) -> None:
     work(root)
     write(root / "opencode.json", '{"model": ')
-    said(capsys, "undo", "--yes")
+    run_text(capsys, "undo", "--yes")
     assert texts(root) == {"a.txt": "two\n", "b.txt": "b\n"}
 
 
@@ -264,11 +264,11 @@ def test_what_is_missing_refuses_with_a_code_of_its_own(root: Path, capsys: Out)
     for path in Path(place().objects).rglob("*"):
         if path.is_file():
             path.unlink()
-    out = said(capsys, "undo", "--yes", code=1)
+    out = run_text(capsys, "undo", "--yes", code=1)
     assert "missing      b.txt" in out
     assert "nothing can be undone" in out
     assert texts(root) == CHANGED
-    findings = told(capsys, "doctor")["findings"]
+    findings = run_json(capsys, "doctor")["findings"]
     (found,) = [each for each in findings if each["area"] == "undo"]
     assert found["what"] == "snapshots that sessions need for undo are missing or damaged"
     assert [each["where"] for each in found["items"]] == [session]
@@ -276,32 +276,32 @@ def test_what_is_missing_refuses_with_a_code_of_its_own(root: Path, capsys: Out)
 
 def test_the_doctor_names_a_taking_back_that_was_cut_short(root: Path, capsys: Out) -> None:
     work(root)
-    assert not [each for each in told(capsys, "doctor")["findings"] if each["area"] == "undo"]
+    assert not [each for each in run_json(capsys, "doctor")["findings"] if each["area"] == "undo"]
     write(Path(place().intent), "{}")
-    (found,) = [each for each in told(capsys, "doctor", code=1)["findings"] if each["area"] == "undo"]
+    (found,) = [each for each in run_json(capsys, "doctor", code=1)["findings"] if each["area"] == "undo"]
     assert (found["severity"], found["what"]) == ("problem", "a restore of files was interrupted")
 
 
 def test_gc_lets_go_of_what_removed_sessions_needed(root: Path, capsys: Out) -> None:
     session, _ = work(root)
-    said(capsys, "session", "rm", session, "--yes")
-    assert told(capsys, "storage", "gc")["snapshots"][0]["released"] == []
-    said(capsys, "session", "restore", session)
-    said(capsys, "session", "rm", session, "--yes", "--no-trash")
-    (swept,) = told(capsys, "storage", "gc")["snapshots"]
+    run_text(capsys, "session", "rm", session, "--yes")
+    assert run_json(capsys, "storage", "gc")["snapshots"][0]["released"] == []
+    run_text(capsys, "session", "restore", session)
+    run_text(capsys, "session", "rm", session, "--yes", "--no-trash")
+    (swept,) = run_json(capsys, "storage", "gc")["snapshots"]
     assert swept["released"] == [{"session": session, "reason": "it is gone"}]
 
 
 def test_the_diff_of_a_session_and_of_a_message_as_a_patch(root: Path, capsys: Out) -> None:
     session, prompts = work(root)
-    rows = [line.split() for line in said(capsys, "session", "diff", session).splitlines()]
+    rows = [line.split() for line in run_text(capsys, "session", "diff", session).splitlines()]
     assert rows[1:] == [["+1", "-1", "a.txt"], ["+1", "-1", "b.txt"], ["+1", "-0", "n.txt"]]
-    assert [each["file"] for each in told(capsys, "session", "diff", session, "--message", prompts[0])] == [
-        "a.txt"
-    ]
-    patch = said(capsys, "session", "diff", session, "--format", "patch")
+    assert [
+        each["file"] for each in run_json(capsys, "session", "diff", session, "--message", prompts[0])
+    ] == ["a.txt"]
+    patch = run_text(capsys, "session", "diff", session, "--format", "patch")
     assert "-one\n+two\n" in patch
-    second = said(capsys, "session", "diff", session, "--message", prompts[1], "--format", "patch")
+    second = run_text(capsys, "session", "diff", session, "--message", prompts[1], "--format", "patch")
     assert "a.txt" not in second
     # It is one: git takes it.
     write(root / "all.patch", patch)
@@ -314,24 +314,24 @@ def test_without_snapshots_the_patch_is_made_of_what_is_stored(root: Path, capsy
     for path in Path(place().objects).rglob("*"):
         if path.is_file():
             path.unlink()
-    write(root / "all.patch", said(capsys, "session", "diff", session, "--format", "patch"))
+    write(root / "all.patch", run_text(capsys, "session", "diff", session, "--format", "patch"))
     git(root, "apply", "-R", "all.patch")
     assert texts(root) == {"a.txt": "one\n", "b.txt": "b\n"}
 
 
 def test_what_was_taken_back_is_not_in_the_diff(root: Path, capsys: Out) -> None:
     session, _ = work(root)
-    said(capsys, "undo", "--yes")
-    patch = said(capsys, "session", "diff", session, "--format", "patch")
+    run_text(capsys, "undo", "--yes")
+    patch = run_text(capsys, "session", "diff", session, "--format", "patch")
     assert "a.txt" in patch
     assert "b.txt" not in patch
-    assert [each["file"] for each in told(capsys, "session", "diff", session)] == ["a.txt"]
+    assert [each["file"] for each in run_json(capsys, "session", "diff", session)] == ["a.txt"]
 
 
 def test_a_fork_by_hand_keeps_what_it_takes_to_undo_it(root: Path, capsys: Out) -> None:
     session, _ = work(root)
-    fork = told(capsys, "session", "fork", session)["id"]
-    said(capsys, "session", "rm", session, "--yes", "--no-trash")
-    said(capsys, "storage", "gc")
-    said(capsys, "undo", fork, "--yes")
+    fork = run_json(capsys, "session", "fork", session)["id"]
+    run_text(capsys, "session", "rm", session, "--yes", "--no-trash")
+    run_text(capsys, "storage", "gc")
+    run_text(capsys, "undo", fork, "--yes")
     assert texts(root) == {"a.txt": "two\n", "b.txt": "b\n"}

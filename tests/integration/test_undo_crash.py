@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from given.snapshot_harness import init_repository, read_tree, write
-from given.undo_harness import bash, open_undo_harness
+from given.undo_harness import call_bash, open_undo_harness
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import UserMessage
 
@@ -62,9 +62,9 @@ async def test_what_a_killed_run_changed_can_be_taken_back(
         changed = read_tree(root)
         first = next(each.info.id for each in await harness.history() if isinstance(each.info, UserMessage))
 
-        assert await harness.undoes(first) == told
+        assert await harness.undo(first) == told
         assert read_tree(root) == before
-        await harness.redoes()
+        await harness.redo()
         assert read_tree(root) == changed
         summary = (await harness.api.get_session(session)).summary
         assert summary is not None
@@ -88,17 +88,17 @@ async def test_a_taking_back_that_is_killed_is_rolled_back_or_stands_as_the_sess
         assert read_tree(root) == (before if stands else changed) | write_off
         assert ((await harness.api.get_session(session)).revert is not None) is stands
         if stands:
-            await harness.redoes()
+            await harness.redo()
             assert read_tree(root) == changed | write_off
         else:
-            await harness.undoes(prompt)
+            await harness.undo(prompt)
             assert read_tree(root) == before | write_off
 
 
 async def work(root: Path) -> tuple[SessionID, MessageID, dict[bytes, tuple[str, bytes]]]:
     many = f"for i in $(seq {MANY}); do echo $i > many-$i.txt; done; rm b.txt; echo two > a.txt"
     async with open_undo_harness(root) as harness:
-        prompt = await harness.does(bash(many))
+        prompt = await harness.run_step(call_bash(many))
         return harness.session, prompt, read_tree(root)
 
 
@@ -118,6 +118,6 @@ async def test_a_taking_back_killed_among_its_files_is_whole_at_the_next_opening
             harness.session = session
             taken = (await harness.api.get_session(session)).revert is not None
             assert read_tree(root) == (before if taken else changed)
-            await harness.redoes()
+            await harness.redo()
             assert read_tree(root) == changed
     assert halves

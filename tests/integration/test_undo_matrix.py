@@ -23,16 +23,16 @@ async def test_each_file_becomes_what_the_table_says(row: Case, tmp_path: Path) 
         prompt = await row.play(harness)
         changed, repository = read_tree(root), repository_of(root)
 
-        assert await harness.undoes(prompt) == row.undo
+        assert await harness.undo(prompt) == row.undo
         assert contents(read_tree(root)) == with_changes(before, row.left | row.mine)
         assert repository_of(root) == repository
 
-        assert await harness.redoes() == row.redo
+        assert await harness.redo() == row.redo
         assert read_tree(root) == changed
         assert repository_of(root) == repository
 
-        assert await harness.undoes(prompt) == row.undo
-        await harness.works()
+        assert await harness.undo(prompt) == row.undo
+        await harness.run_turn()
         assert contents(read_tree(root)) == with_changes(before, row.left | row.mine)
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from given.snapshot_harness import init_repository
-from given.undo_harness import Action, UndoHarness, bash, open_undo_harness, writes
+from given.undo_harness import Action, UndoHarness, call_bash, call_write, open_undo_harness
 from weft.model.ids import MessageID
 
 NAMES = ("a", "b", "c", "d e", "ü", "x.log")
@@ -76,7 +76,7 @@ class World:
         if fresh and self.random.random() < 0.3:
             name, text = self.random.choice(fresh), self.new_text()
             self.change(name, text, turn)
-            return writes(self.root / name, text)
+            return call_write(self.root / name, text)
         commands = []
         for _ in range(self.random.randint(1, MOST)):
             name, after = self.pick()
@@ -84,7 +84,7 @@ class World:
                 f"rm '{name}'" if after is None else f"printf '%s\\n' '{after.strip()}' > '{name}'"
             )
             self.change(name, after, turn)
-        return bash("; ".join(commands))
+        return call_bash("; ".join(commands))
 
     # --- what undo leads to ---
 
@@ -138,10 +138,10 @@ async def test_undo_takes_back_the_agents_work_and_none_of_the_persons(
         for _ in range(TURNS):
             # Back and forth between any of the turns, and forward to the end.
             turn = world.random.randrange(TURNS)
-            await harness.undoes(prompts[turn])
+            await harness.undo(prompts[turn])
             assert world.stands() == world.without(turn)
             assert world.persons().items() <= world.stands().items()
-        await harness.redoes()
+        await harness.redo()
         assert world.stands() == world.files
 
 
@@ -160,12 +160,12 @@ async def take_turn(harness: UndoHarness, world: World, turn: int) -> MessageID:
     """A few answers of the agent's; the person works while it is thinking, and afterwards."""
     answers: list[list[Action]] = []
     for _ in range(world.random.randint(1, 2)):
-        deeds: list[Action] = []
+        actions: list[Action] = []
         if world.random.random() < 0.5:
-            deeds.append(_later(world))
-        deeds.append(world.agent_will(turn))
-        answers.append(deeds)
-    prompt = await harness.works(*answers)
+            actions.append(_later(world))
+        actions.append(world.agent_will(turn))
+        answers.append(actions)
+    prompt = await harness.run_turn(*answers)
     for _ in range(world.random.randint(0, 2)):
         world.person_works()
     return prompt

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from given.engine import NOW, open_engine, say
+from given.engine import NOW, open_engine, text_prompt
 from given.snapshot_harness import write
 from weft.local.permissions import PermissionSettings
 from weft.local.undo import UndoSettings
@@ -59,7 +59,7 @@ async def test_what_a_strangers_tool_changed_is_taken_back_and_what_the_person_d
         api = engine.api
         session = (await api.create_session(SessionInput(title="t"))).id
         asked = api.events()
-        prompt = await api.submit(session, say("go"))
+        prompt = await api.submit(session, text_prompt("go"))
         async for told in asked:
             if told.event.type == "permission.asked":
                 write(root / "b.txt", "me\n")

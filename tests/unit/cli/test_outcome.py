@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.conversation import SESSION, asked
+from given.conversation import SESSION, user_message
 from weft.cli.exit import ExitCode
 from weft.cli.outcome import RunOutcome, RunTally, to_result
 from weft.cli.screen import TerminalScreen
@@ -108,7 +108,7 @@ def ending(answer: MessageWithParts, *events: Event, signal: int | None = None) 
         (ending(message(error=aborted_failure()), signal=15), 143),
         (ending(message(text("Done."), finish="stop"), signal=15), 143),
         (ending(message(failed("x"), text("", ignored=True), structured={"a": 1})), ExitCode.DONE),
-        (ending(asked("U1", 1)), ExitCode.FAILED),
+        (ending(user_message("U1", 1)), ExitCode.FAILED),
     ],
 )
 def test_every_way_to_end_has_its_exit_code(ended: RunOutcome, code: int) -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from given.conversation import answered, asked, text
+from given.conversation import assistant_message, text, user_message
 from weft.context.compaction import LITTLE, SAFE_SHARE, SHORT, list_leaner, shorten_turns, split_history
 from weft.context.history import CLEARED
 from weft.context.tokens import estimate_message
@@ -59,8 +59,8 @@ def test_the_last_resort_keeps_the_beginning_of_everything() -> None:
 def turn(number: int, words: int) -> list[MessageWithParts]:
     prompt, answer = f"U{number}", f"A{number}"
     return [
-        asked(prompt, number * 10, text(prompt, "word " * words)),
-        answered(answer, number * 10 + 1, prompt, text(answer, "word " * words)),
+        user_message(prompt, number * 10, text(prompt, "word " * words)),
+        assistant_message(answer, number * 10 + 1, prompt, text(answer, "word " * words)),
     ]
 
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from given.conversation import answered, asked, ids
+from given.conversation import assistant_message, ids, user_message
 from weft.context.compaction import list_forgettable
 from weft.context.tokens import count_used, estimate, get_request_limit, get_usable_tokens
 from weft.model.catalog import Limit, Model, ModelApi
@@ -68,7 +68,10 @@ def call(
 
 
 def turn(number: int, *parts: ToolPart) -> list[MessageWithParts]:
-    return [asked(f"U{number}", number * 10), answered(f"A{number}", number * 10 + 1, f"U{number}", *parts)]
+    return [
+        user_message(f"U{number}", number * 10),
+        assistant_message(f"A{number}", number * 10 + 1, f"U{number}", *parts),
+    ]
 
 
 def test_outputs_beyond_forty_thousand_tokens_are_forgotten_but_not_of_the_last_two_turns() -> None:
@@ -93,5 +96,5 @@ def test_skills_are_never_forgotten_and_what_was_forgotten_ends_the_search() -> 
     assert list_forgettable(
         [*turn(1, call("A1", 90_000)), *turn(2, done), *turn(3, old), *turn(4), *turn(5)]
     ) == [old]
-    summary = answered("A2", 21, "U2", summary=True)
+    summary = assistant_message("A2", 21, "U2", summary=True)
     assert list_forgettable([*turn(1, call("A1", 90_000)), summary, *turn(4), *turn(5)]) == []

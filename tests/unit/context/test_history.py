@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from given.conversation import answered, asked, called, ids, text
+from given.conversation import assistant_message, ids, text, tool_part, user_message
 from weft.context.history import since_compaction, to_model_messages
 from weft.model.catalog import Limit, Model, ModelApi
 from weft.model.failure import ApiData, ApiFailure, aborted_failure
@@ -51,20 +51,20 @@ def shown(*history: MessageWithParts) -> list[object]:
 
 
 def test_f11_a_history_starts_at_its_last_finished_compaction() -> None:
-    before = [asked("U1", 1), answered("A1", 2, "U1")]
-    cut = asked("U2", 3, compaction("U2"))
-    summary = answered("A2", 4, "U2", text("A2", "so far"), summary=True)
-    after = asked("U3", 5)
+    before = [user_message("U1", 1), assistant_message("A1", 2, "U1")]
+    cut = user_message("U2", 3, compaction("U2"))
+    summary = assistant_message("A2", 4, "U2", text("A2", "so far"), summary=True)
+    after = user_message("U3", 5)
 
     assert since_compaction([*before, cut, summary, after]) == [cut, summary, after]
-    unfinished = [*before, cut, answered("A2", 4, "U2", summary=True, finish=None), after]
+    unfinished = [*before, cut, assistant_message("A2", 4, "U2", summary=True, finish=None), after]
     assert since_compaction(unfinished) == unfinished
 
 
 def test_f12_words_before_and_after_a_step_boundary_are_two_turns() -> None:
     parts = (text("A1", "one", 1), StepStartPart(**ids("A1", 2)), text("A1", "two", 3))
 
-    assert shown(answered("A1", 1, "U1", *parts)) == [
+    assert shown(assistant_message("A1", 1, "U1", *parts)) == [
         AssistantTurn(content=(TextContent(text="one"),)),
         AssistantTurn(content=(TextContent(text="two"),)),
     ]
@@ -82,7 +82,7 @@ def test_f12_a_call_and_its_result_with_a_picture() -> None:
         attachments=(picture, linked),
     )
 
-    assert shown(answered("A1", 1, "U1", call(done))) == [
+    assert shown(assistant_message("A1", 1, "U1", call(done))) == [
         AssistantTurn(content=(CallContent(call_id="c1", tool="read", input={"filePath": "a.png"}),)),
         ToolTurn(
             content=(
@@ -109,7 +109,7 @@ def test_f12_every_call_has_one_result_whatever_became_of_it() -> None:
         (RunningState(input={}, time=Span(start=1)), "[Tool execution was interrupted]", True),
     ]
     for state, output, failed in outcomes:
-        turns = shown(answered("A1", 1, "U1", call(state)))
+        turns = shown(assistant_message("A1", 1, "U1", call(state)))
         assert turns[1] == ToolTurn(
             content=(ResultContent(call_id="c1", tool="read", output=output, error=failed),)
         )
@@ -120,16 +120,16 @@ def test_f12_a_failed_answer_is_left_out_and_an_aborted_one_is_kept_if_it_said_s
     thought = ReasoningPart(**ids("A1", 1), text="hm", time=Span(start=1))
     start = StepStartPart(**ids("A1", 0))
 
-    assert shown(answered("A1", 1, "U1", text("A1", "half"), error=broke)) == []
-    assert shown(answered("A1", 1, "U1", start, thought, error=aborted_failure())) == []
-    assert shown(answered("A1", 1, "U1", start, thought, text("A1", "half", 2), error=aborted_failure())) == [
-        AssistantTurn(content=(ReasoningContent(text="hm"), TextContent(text="half")))
-    ]
+    assert shown(assistant_message("A1", 1, "U1", text("A1", "half"), error=broke)) == []
+    assert shown(assistant_message("A1", 1, "U1", start, thought, error=aborted_failure())) == []
+    assert shown(
+        assistant_message("A1", 1, "U1", start, thought, text("A1", "half", 2), error=aborted_failure())
+    ) == [AssistantTurn(content=(ReasoningContent(text="hm"), TextContent(text="half")))]
 
 
 def test_what_another_model_wants_to_see_again_is_not_shown_to_this_one() -> None:
     signed = ReasoningPart(**ids("A1", 1), text="hm", time=Span(start=1), metadata={"p": {"signature": "s"}})
-    own = answered("A1", 1, "U1", signed)
+    own = assistant_message("A1", 1, "U1", signed)
     foreign = replace(own, info=replace(own.info, model_id="other"))
 
     assert shown(own) == [
@@ -149,7 +149,7 @@ def test_what_a_person_sends_is_shown_but_for_what_is_ignored_or_already_shown_a
         SubtaskPart(**ids("U1", 7), prompt="p", description="d", agent="general"),
     )
 
-    assert shown(asked("U1", 1, *parts)) == [
+    assert shown(user_message("U1", 1, *parts)) == [
         UserTurn(
             content=(
                 TextContent(text="look"),
@@ -165,12 +165,17 @@ def test_messages_with_nothing_to_show_are_left_out() -> None:
     patch = PatchPart(**ids("A1", 2), hash="h", files=())
 
     assert (
-        shown(asked("U1", 1, text("U1", "")), answered("A1", 2, "U1", patch), answered("A2", 3, "U1")) == []
+        shown(
+            user_message("U1", 1, text("U1", "")),
+            assistant_message("A1", 2, "U1", patch),
+            assistant_message("A2", 3, "U1"),
+        )
+        == []
     )
 
 
 def test_calls_of_one_step_share_one_turn_of_results() -> None:
-    turns = shown(answered("A1", 1, "U1", called("A1", 1), called("A1", 2)))
+    turns = shown(assistant_message("A1", 1, "U1", tool_part("A1", 1), tool_part("A1", 2)))
 
     assert [type(turn) for turn in turns] == [AssistantTurn, ToolTurn]
     assert isinstance(turns[1], ToolTurn)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as some
 
-from given.conversation import answered, asked, text
+from given.conversation import assistant_message, text, user_message
 from weft.context.notes import OURS, ContextNote, apply_history_notes, list_notes
 from weft.context.system import Briefing, Environment
 from weft.model.agent import Instruction
@@ -28,7 +28,7 @@ def noted(notes: list[ContextNote], at: int = 1) -> MessageWithParts:
         text(id, note.text, number, synthetic=True, metadata={OURS: note.about})
         for number, note in enumerate(notes, 2)
     ]
-    return asked(id, at, text(id, "go"), *parts)
+    return user_message(id, at, text(id, "go"), *parts)
 
 
 def test_nothing_new_is_no_note() -> None:
@@ -64,14 +64,16 @@ def test_a_new_day_is_told_in_a_sentence_and_a_new_place_in_full() -> None:
 
 def test_what_is_not_a_note_of_ours_tells_nothing() -> None:
     odd = [{}, {OURS: None}, {OURS: {"environment": {"x": 1}}}, {OURS: {"instruction": 3}}, {"anthropic": {}}]
-    history = [asked("msg_1", 1, *(text("msg_1", "x", n, metadata=each) for n, each in enumerate(odd)))]
+    history = [
+        user_message("msg_1", 1, *(text("msg_1", "x", n, metadata=each) for n, each in enumerate(odd)))
+    ]
 
     assert apply_history_notes(basis(("/a", "x")), history) == basis(("/a", "x"))
 
 
 def test_an_answer_cannot_pass_for_a_note() -> None:
     (note,) = list_notes(basis(), basis(("/a", "Obey.")))
-    history = [answered("msg_2", 2, "msg_1", text("msg_2", note.text, metadata={OURS: note.about}))]
+    history = [assistant_message("msg_2", 2, "msg_1", text("msg_2", note.text, metadata={OURS: note.about}))]
 
     assert apply_history_notes(basis(), history) == basis()
 

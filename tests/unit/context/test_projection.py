@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from given.conversation import answered, asked, called, ids, text
+from given.conversation import assistant_message, ids, text, tool_part, user_message
 from weft.context.tokens import IMAGE_TOKENS, estimate_bias, project_tokens
 from weft.model.failure import unknown_failure
 from weft.model.message import AssistantMessage, MessageWithParts
@@ -12,26 +12,26 @@ from weft.model.part import AnyPart, CallTime, CompletedState, FilePart, Tokens,
 
 
 def counted(id: str, at: int, tokens: Tokens, *parts: AnyPart) -> MessageWithParts:
-    message = answered(id, at, "U1", *parts)
+    message = assistant_message(id, at, "U1", *parts)
     assert isinstance(message.info, AssistantMessage)
     return replace(message, info=replace(message.info, tokens=tokens))
 
 
 def brought(message: str, output: str) -> ToolPart:
-    part = called(message)
+    part = tool_part(message)
     time = CallTime(start=1, end=2)
     return replace(part, state=CompletedState(input={}, output=output, title="", metadata={}, time=time))
 
 
 def test_before_anything_was_counted_all_is_estimated_with_what_stands_beside() -> None:
-    alone = project_tokens([asked("U1", 1)])
+    alone = project_tokens([user_message("U1", 1)])
     assert 0 < alone < 10
-    assert project_tokens([asked("U1", 1)], overhead=9_000) == 9_000 + alone
+    assert project_tokens([user_message("U1", 1)], overhead=9_000) == 9_000 + alone
 
 
 def test_once_something_was_counted_the_overhead_is_in_that_count() -> None:
     answer = counted("A1", 2, Tokens(input=5_000, output=10), text("A1", "words " * 500))
-    assert project_tokens([asked("U1", 1), answer], overhead=9_000) == 5_010
+    assert project_tokens([user_message("U1", 1), answer], overhead=9_000) == 5_010
 
 
 def test_estimates_are_corrected_by_how_far_off_they_were() -> None:
@@ -55,8 +55,8 @@ def test_an_answer_that_took_in_less_than_was_there_tells_nothing() -> None:
 def test_pictures_count_and_what_failed_does_not() -> None:
     picture = FilePart(**ids("U1", 1), mime="image/png", url="data:image/png;base64,AAAA")
     failure = unknown_failure("no")
-    broken = answered("A1", 2, "U1", text("A1", "never shown " * 100), error=failure)
-    assert project_tokens([asked("U1", 1, picture), broken]) == IMAGE_TOKENS
+    broken = assistant_message("A1", 2, "U1", text("A1", "never shown " * 100), error=failure)
+    assert project_tokens([user_message("U1", 1, picture), broken]) == IMAGE_TOKENS
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.text(max_size=200)), max_size=12))

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from given.conversation import answered, asked, called, ids, text
+from given.conversation import assistant_message, ids, text, tool_part, user_message
 from given.models import CLAUDE as MODEL
 from weft.context.compaction import list_cut_off, recall
 from weft.context.history import since_compaction, to_model_messages
@@ -12,18 +12,18 @@ from weft.model.part import CompactionPart
 from weft.model.search import RecallMatch
 
 BEFORE = [
-    asked("U1", 1, text("U1", "the warp is blue")),
-    answered("A1", 2, "U1", called("A1"), text("A1", "Blue, then.", 2)),
+    user_message("U1", 1, text("U1", "the warp is blue")),
+    assistant_message("A1", 2, "U1", tool_part("A1"), text("A1", "Blue, then.", 2)),
 ]
-AFTER = [asked("U3", 5, text("U3", "blue again"))]
+AFTER = [user_message("U3", 5, text("U3", "blue again"))]
 
 
 def mark(*, undone: bool = False) -> MessageWithParts:
-    return asked("U2", 3, CompactionPart(**ids("U2", 1), auto=False, undone=undone))
+    return user_message("U2", 3, CompactionPart(**ids("U2", 1), auto=False, undone=undone))
 
 
 def cut(*, undone: bool = False) -> list[MessageWithParts]:
-    summary = answered("A2", 4, "U2", text("A2", "Colours were chosen."), summary=True)
+    summary = assistant_message("A2", 4, "U2", text("A2", "Colours were chosen."), summary=True)
     return [*BEFORE, mark(undone=undone), summary, *AFTER]
 
 

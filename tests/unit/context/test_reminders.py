@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from msgspec.structs import replace
 
-from given.conversation import answered, asked, called, text
+from given.conversation import assistant_message, text, tool_part, user_message
 from weft.context.notes import OURS, wrap_reminder
 from weft.context.reminders import add_reminders, has_plan_note, make_plan_note, with_last_step
 from weft.context.system import read_text
@@ -48,42 +48,46 @@ def shown(*history: MessageWithParts, plan_files: bool = False) -> list[list[str
 
 
 def test_a_prompt_for_the_planner_says_that_it_is_to_plan() -> None:
-    history = (by("plan", asked("msg_1", 1)), by("plan", answered("msg_2", 2, "msg_1")))
+    history = (by("plan", user_message("msg_1", 1)), by("plan", assistant_message("msg_2", 2, "msg_1")))
 
     assert shown(*history) == [["prompt msg_1", PLAN], []]
 
 
 def test_the_first_prompt_after_planning_says_that_it_is_over_and_the_next_does_not() -> None:
     history = (
-        by("plan", asked("msg_1", 1)),
-        by("plan", answered("msg_2", 2, "msg_1")),
-        asked("msg_3", 3),
-        answered("msg_4", 4, "msg_3"),
-        asked("msg_5", 5),
+        by("plan", user_message("msg_1", 1)),
+        by("plan", assistant_message("msg_2", 2, "msg_1")),
+        user_message("msg_3", 3),
+        assistant_message("msg_4", 4, "msg_3"),
+        user_message("msg_5", 5),
     )
 
     assert shown(*history) == [["prompt msg_1", PLAN], [], ["prompt msg_3", SWITCH], [], ["prompt msg_5"]]
 
 
 def test_with_plan_files_nothing_on_plans_is_shown_that_is_not_stored() -> None:
-    history = (by("plan", asked("msg_1", 1)), by("plan", answered("msg_2", 2, "msg_1")), asked("msg_3", 3))
+    history = (
+        by("plan", user_message("msg_1", 1)),
+        by("plan", assistant_message("msg_2", 2, "msg_1")),
+        user_message("msg_3", 3),
+    )
 
     assert shown(*history, plan_files=True) == [["prompt msg_1"], [], ["prompt msg_3"]]
 
 
 def test_a_message_sent_during_the_work_is_wrapped_and_what_is_synthetic_is_not() -> None:
     history = (
-        asked("msg_1", 1),
-        lasting(answered("msg_2", 2, "msg_1", called("msg_2")), 9),
-        asked(
+        user_message("msg_1", 1),
+        lasting(assistant_message("msg_2", 2, "msg_1", tool_part("msg_2")), 9),
+        user_message(
             "msg_3",
             5,
             text("msg_3", "stop that"),
             text("msg_3", "read", 2, synthetic=True),
             text("msg_3", " ", 3),
         ),
-        answered("msg_4", 10, "msg_3"),
-        asked("msg_5", 11),
+        assistant_message("msg_4", 10, "msg_3"),
+        user_message("msg_5", 11),
     )
 
     assert shown(*history) == [
@@ -100,9 +104,9 @@ def test_a_message_sent_during_the_work_is_wrapped_and_what_is_synthetic_is_not(
 
 
 def test_a_message_after_a_run_that_died_is_not_wrapped() -> None:
-    broken = lasting(answered("msg_2", 2, "msg_1", error=aborted_failure("gone")), 99)
+    broken = lasting(assistant_message("msg_2", 2, "msg_1", error=aborted_failure("gone")), 99)
 
-    assert shown(asked("msg_1", 1), broken, asked("msg_3", 5))[-1] == ["prompt msg_3"]
+    assert shown(user_message("msg_1", 1), broken, user_message("msg_3", 5))[-1] == ["prompt msg_3"]
 
 
 def test_a_request_for_a_summary_is_left_as_it_is() -> None:
@@ -112,7 +116,11 @@ def test_a_request_for_a_summary_is_left_as_it_is() -> None:
         message_id=MessageID("msg_3"),
         auto=True,
     )
-    history = (asked("msg_1", 1), by("plan", answered("msg_2", 2, "msg_1")), asked("msg_3", 3, part))
+    history = (
+        user_message("msg_1", 1),
+        by("plan", assistant_message("msg_2", 2, "msg_1")),
+        user_message("msg_3", 3, part),
+    )
 
     assert add_reminders(history, plan_files=False)[-1] == history[-1]
 
@@ -135,11 +143,11 @@ def histories(draw: some.DrawFn) -> list[MessageWithParts]:
         agent = draw(some.sampled_from(["build", "plan", "other"]))
         id = f"msg_{at}"
         if at == 0 or draw(some.booleans()):
-            history.append(by(agent, asked(id, at * 10)))
+            history.append(by(agent, user_message(id, at * 10)))
         else:
             until = draw(some.sampled_from([at * 10, at * 10 + 15, at * 10 + 25]))
             error = draw(some.sampled_from([None, aborted_failure("x")]))
-            history.append(by(agent, lasting(answered(id, at * 10, "msg_0", error=error), until)))
+            history.append(by(agent, lasting(assistant_message(id, at * 10, "msg_0", error=error), until)))
     return history
 
 
@@ -156,7 +164,7 @@ def test_how_a_message_is_shown_never_depends_on_what_comes_after_it(
 
 
 def note(history: list[MessageWithParts], agent: str, *, exists: bool) -> str | None:
-    prompt = by(agent, asked("msg_9", 9)).info
+    prompt = by(agent, user_message("msg_9", 9)).info
     assert isinstance(prompt, UserMessage)
     found = make_plan_note(history, prompt, "/checkout/.opencode/plans/1-a.md", exists=exists)
     return None if found is None else found.text
@@ -172,16 +180,16 @@ def test_who_begins_to_plan_is_told_how_and_where_to() -> None:
 
 
 def test_who_goes_on_planning_is_not_told_again_unless_a_summary_cut_it_off() -> None:
-    planning = [by("plan", asked("msg_1", 1)), by("plan", answered("msg_2", 2, "msg_1"))]
-    summed_up = [*planning, by("compaction", answered("msg_3", 3, "msg_2", summary=True))]
+    planning = [by("plan", user_message("msg_1", 1)), by("plan", assistant_message("msg_2", 2, "msg_1"))]
+    summed_up = [*planning, by("compaction", assistant_message("msg_3", 3, "msg_2", summary=True))]
 
     assert note(planning, "plan", exists=True) is None
     assert note(summed_up, "plan", exists=True) is not None
 
 
 def test_who_carries_out_a_plan_is_led_to_it_if_there_is_one() -> None:
-    planned = [by("plan", asked("msg_1", 1)), by("plan", answered("msg_2", 2, "msg_1"))]
-    summed_up = [*planned, by("compaction", answered("msg_3", 3, "msg_2", summary=True))]
+    planned = [by("plan", user_message("msg_1", 1)), by("plan", assistant_message("msg_2", 2, "msg_1"))]
+    summed_up = [*planned, by("compaction", assistant_message("msg_3", 3, "msg_2", summary=True))]
     expected = wrap_reminder(
         read_text("build_switch")
         + "\n\nA plan file exists at /checkout/.opencode/plans/1-a.md. You should execute on the plan defined within it"
@@ -194,6 +202,6 @@ def test_who_carries_out_a_plan_is_led_to_it_if_there_is_one() -> None:
 
 
 def test_a_prompt_knows_whether_it_was_told_of_plans() -> None:
-    told = asked("msg_1", 1, text("msg_1", "x", metadata={OURS: {"reminder": "plan"}}))
+    told = user_message("msg_1", 1, text("msg_1", "x", metadata={OURS: {"reminder": "plan"}}))
 
-    assert (has_plan_note(asked("msg_1", 1)), has_plan_note(told)) == (False, True)
+    assert (has_plan_note(user_message("msg_1", 1)), has_plan_note(told)) == (False, True)

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from given.conversation import asked
+from given.conversation import user_message
 from given.engine import MODEL
 from weft.context.system import (
     Briefing,
@@ -43,7 +43,7 @@ Far."""
 
 
 def prompt(system: str | None = None) -> UserMessage:
-    info = asked("msg_1", 1).info
+    info = user_message("msg_1", 1).info
     assert isinstance(info, UserMessage)
     return replace(info, system=system)
 

@@ -51,7 +51,7 @@ async def test_a_yes_lets_this_one_pass_and_the_next_is_asked_again() -> None:
     for count in (1, 2):
         request = harness.request("ls")
         async with run_alongside(harness.gate.let_pass(request, make_caller())) as [passing]:
-            await harness.asked(count)
+            await harness.wait_for_requests(count)
             assert harness.gate.is_waiting(SESSION)
             assert [each.permission for each in await harness.gate.pending()] == [request]
             await harness.gate.reply(request.id, "once")
@@ -69,7 +69,7 @@ async def test_f14_a_no_ends_all_that_the_session_asks_and_nothing_of_another() 
     elsewhere = harness.request("c", session_id=OTHER)
     calls = [harness.gate.let_pass(each, make_caller()) for each in (first, second, elsewhere)]
     async with run_alongside(*calls) as [one, two, three]:
-        await harness.asked(3)
+        await harness.wait_for_requests(3)
         await harness.gate.reply(first.id, "reject", message="not like this")
         with pytest.raises(CorrectedError, match="not like this"):
             await one
@@ -88,7 +88,7 @@ async def test_f14_an_always_also_answers_what_it_covers() -> None:
         two,
         three,
     ]:
-        await harness.asked(3)
+        await harness.wait_for_requests(3)
         await harness.gate.reply(git.id, "always")
         await asyncio.gather(one, two)
         assert [each.id for each in await harness.gate.pending()] == [rm.id]
@@ -117,7 +117,7 @@ async def granted(harness, *patterns: str, **terms) -> Grant:  # type: ignore[no
     request = harness.request("first", always=patterns)
     before = len(await harness.gate.list_grants())
     async with run_alongside(harness.gate.let_pass(request, make_caller())) as [passing]:
-        await harness.asked(1)
+        await harness.wait_for_requests(1)
         await harness.gate.reply(request.id, "always", terms=GrantTerms(**terms))
         await passing
     grants = await harness.gate.list_grants()
@@ -198,7 +198,7 @@ async def test_a_grant_that_is_over_or_revoked_is_not_used() -> None:
     harness.events.clear()
     request = harness.request("ls")
     async with run_alongside(harness.gate.let_pass(request, make_caller())) as [passing]:
-        await harness.asked()
+        await harness.wait_for_requests()
         await harness.gate.reply(request.id, "once")
         await passing
 
@@ -227,7 +227,7 @@ async def test_an_always_that_offers_nothing_lasting_is_a_once() -> None:
     harness = make_gate_harness()
     request = harness.request("ls", always=())
     async with run_alongside(harness.gate.let_pass(request, make_caller())) as [passing]:
-        await harness.asked()
+        await harness.wait_for_requests()
         await harness.gate.reply(request.id, "always")
         await passing
     assert await harness.gate.list_grants() == []
@@ -249,7 +249,7 @@ async def test_of_two_answers_at_the_same_time_one_counts(
     harness = make_gate_harness(str(tmp_path) if shared else "")
     request = harness.request("ls")
     async with run_alongside(harness.gate.let_pass(request, make_caller())) as (passing,):
-        await harness.asked()
+        await harness.wait_for_requests()
         said = await asyncio.gather(
             *(harness.gate.reply(request.id, reply) for reply in replies), return_exceptions=True
         )
@@ -270,7 +270,7 @@ async def test_an_answer_that_comes_after_another_is_a_conflict() -> None:
     harness = make_gate_harness()
     request = harness.request("ls")
     async with run_alongside(harness.gate.let_pass(request, make_caller())) as (passing,):
-        await harness.asked()
+        await harness.wait_for_requests()
         await harness.gate.reply(request.id, "once")
         await passing
     with pytest.raises(ConflictError):
@@ -283,7 +283,7 @@ async def test_of_two_processes_that_answer_one_counts(tmp_path: Path) -> None:
     here, there = (make_gate_harness(str(tmp_path), clock=clock, seed=each) for each in "ab")
     request = here.request("ls")
     async with run_alongside(here.gate.let_pass(request, make_caller())) as (passing,):
-        await here.asked()
+        await here.wait_for_requests()
         said = await asyncio.gather(
             here.gate.reply(request.id, "always"),
             there.gate.reply(request.id, "reject"),
@@ -301,7 +301,7 @@ async def test_an_answer_whose_grant_cannot_be_stored_leaves_the_question_open(t
     harness = make_gate_harness(str(tmp_path))
     request = harness.request("ls")
     async with run_alongside(harness.gate.let_pass(request, make_caller())) as (passing,):
-        await harness.asked()
+        await harness.wait_for_requests()
         lock = tmp_path / "grants.json.lock"
         lock.mkdir()
         with pytest.raises(StoreError):
@@ -334,7 +334,7 @@ async def test_the_question_of_an_aborted_run_is_withdrawn_and_that_is_told() ->
     harness = make_gate_harness()
     request = harness.request("ls")
     passing = asyncio.ensure_future(harness.gate.let_pass(request, make_caller()))
-    await harness.asked()
+    await harness.wait_for_requests()
     passing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await passing
@@ -385,7 +385,7 @@ async def test_two_who_ask_the_same_at_once_are_two_questions() -> None:
     async with run_alongside(
         harness.gate.let_pass(first, make_caller()), harness.gate.let_pass(second, make_caller())
     ) as both:
-        assert await harness.asked(2) == [first.id, second.id]
+        assert await harness.wait_for_requests(2) == [first.id, second.id]
         await harness.gate.reply(first.id, "once")
         await harness.gate.reply(second.id, "once")
         await asyncio.gather(*both)

@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
-from given.engine import ECHO, MODEL, NOW, PLACE, open_engine, say
+from given.engine import ECHO, MODEL, NOW, PLACE, open_engine, text_prompt
 from weft.errors import InvalidInputError, ModelNotFoundError, ProviderAuthError, ProviderError
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, MessageWithParts
@@ -299,9 +299,11 @@ def test_a_recording_takes_a_new_file_or_an_empty_one(tmp_path: Path) -> None:
 
 async def run(provider: Provider, seed: int, directory: str) -> list[MessageWithParts]:
     place = replace(PLACE, directory=directory, worktree=directory)
-    async with open_engine(provider=provider, seed=seed, place=place, quick=True, tools=(ECHO,)) as engine:
+    async with open_engine(
+        provider=provider, seed=seed, place=place, skip_waits=True, tools=(ECHO,)
+    ) as engine:
         session = await engine.api.create_session(SessionInput(title="Mine"))
-        await engine.api.prompt(session.id, say("go"))
+        await engine.api.prompt(session.id, text_prompt("go"))
         return list(await engine.api.list_messages(session.id))
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from given.conversation import SESSION, answered, asked, called, ids, text
+from given.conversation import SESSION, assistant_message, ids, text, tool_part, user_message
 from weft.errors import ToolError
 from weft.model.agent import Agent
 from weft.model.event import PartRemoved, PartUpdated
@@ -197,27 +197,32 @@ async def test_an_agent_is_named_only_to_a_child_that_may_hand_tasks_on(tmp_path
 
 
 def test_the_last_words_of_a_child_are_what_it_brings() -> None:
-    answer = answered("A1", 2, "U1", text("A1", "let me see", 1), called("A1", 2), text("A1", "there", 3))
+    answer = assistant_message(
+        "A1", 2, "U1", text("A1", "let me see", 1), tool_part("A1", 2), text("A1", "there", 3)
+    )
 
     assert get_child_text(answer, SESSION) == "there"
 
 
 def test_without_words_the_failed_calls_are_told() -> None:
-    call = called("A1")
+    call = tool_part("A1")
     state = ErrorState(input={}, error="The user said no", time=CallTime(start=1, end=2))
 
-    assert get_child_text(answered("A1", 2, "U1", replace(call, state=state)), SESSION) == (
+    assert get_child_text(assistant_message("A1", 2, "U1", replace(call, state=state)), SESSION) == (
         f"{NO_WORDS}\nread: The user said no"
     )
-    assert get_child_text(answered("A1", 2, "U1"), SESSION) == NO_WORDS
+    assert get_child_text(assistant_message("A1", 2, "U1"), SESSION) == NO_WORDS
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (asked("U1", 1), NO_WORDS),
-        (answered("A1", 2, "U1", error=unknown_failure("boom")), "The subagent failed: boom."),
-        (answered("A1", 2, "U1", text("A1", "half"), error=aborted_failure()), "Before that it said: half"),
+        (user_message("U1", 1), NO_WORDS),
+        (assistant_message("A1", 2, "U1", error=unknown_failure("boom")), "The subagent failed: boom."),
+        (
+            assistant_message("A1", 2, "U1", text("A1", "half"), error=aborted_failure()),
+            "Before that it said: half",
+        ),
     ],
 )
 def test_a_child_that_did_not_come_to_its_end_is_an_error(answer: Any, said: str) -> None:
@@ -229,13 +234,13 @@ def test_a_child_that_did_not_come_to_its_end_is_an_error(answer: Any, said: str
 
 def test_progress_is_a_line_for_each_call_of_the_child_alone() -> None:
     progress = ChildProgress(
-        SESSION, ModelRef(provider_id="p", model_id="m"), [answered("A1", 2, "U1", called("A1"))]
+        SESSION, ModelRef(provider_id="p", model_id="m"), [assistant_message("A1", 2, "U1", tool_part("A1"))]
     )
     running = ToolPart(
         **ids("A2", 2), call_id="c", tool="bash", state=RunningState(input={}, time=Span(start=1))
     )
     stranger = replace(running, session_id=SessionID("ses_other"))
-    first = {"id": called("A1").id, "tool": "read", "state": {"status": "completed", "title": "t"}}
+    first = {"id": tool_part("A1").id, "tool": "read", "state": {"status": "completed", "title": "t"}}
     second = {"id": running.id, "tool": "bash", "state": {"status": "running"}}
 
     assert not progress.feed([PartUpdated(part=stranger), PartUpdated(part=text("A2", "words"))])

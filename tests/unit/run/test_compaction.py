@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 import pytest
 from msgspec.structs import replace
 
-from given.conversation import answered, asked, called, text
-from given.engine import ALLOW, MODEL, Engine, open_engine, say
+from given.conversation import assistant_message, text, tool_part, user_message
+from given.engine import ALLOW, MODEL, Engine, open_engine, text_prompt
 from weft.context.compaction import format_carryover, list_changed_files
 from weft.context.tokens import estimate, project_tokens
 from weft.errors import InvalidInputError, ProviderError
@@ -43,7 +43,7 @@ async def test_b10_a_conversation_that_no_longer_fits_is_summed_up_and_goes_on()
     async with open_engine(*script, model=SMALL, agents=(SUMMARISER,)) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        await engine.api.prompt(session, say("mend the loom"))
+        await engine.api.prompt(session, text_prompt("mend the loom"))
         compacted = False
         async for told in listening:
             compacted |= isinstance(told.event, SessionCompacted)
@@ -72,10 +72,10 @@ async def test_an_error_that_says_too_long_is_answered_by_making_room() -> None:
         """A model that takes in three turns and no more, unless it is to sum up."""
 
         def __init__(self) -> None:
-            self.asked: list[int] = []
+            self.sizes: list[int] = []
 
         async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-            self.asked.append(len(request.messages))
+            self.sizes.append(len(request.messages))
             if len(request.messages) > 3 and request.system != ("Sum it up.",):
                 error = ProviderError("too long", status=400)
                 error.kind = "overflow"
@@ -87,8 +87,8 @@ async def test_an_error_that_says_too_long_is_answered_by_making_room() -> None:
     model = Small()
     async with open_engine(*script, provider=model, agents=(SUMMARISER,)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("one", no_reply=True))
-        await engine.api.prompt(session, say("two"))
+        await engine.api.prompt(session, text_prompt("one", no_reply=True))
+        await engine.api.prompt(session, text_prompt("two"))
         answers = [
             m.info for m in await engine.api.list_messages(session) if isinstance(m.info, AssistantMessage)
         ]
@@ -99,7 +99,7 @@ async def test_an_error_that_says_too_long_is_answered_by_making_room() -> None:
             (True, True),
             (False, True),
         ]
-        assert model.asked == [2, 4, 6, 3]
+        assert model.sizes == [2, 4, 6, 3]
 
 
 async def test_a_summary_that_does_not_fit_is_tried_with_less_and_less() -> None:
@@ -121,7 +121,7 @@ async def test_a_summary_that_does_not_fit_is_tried_with_less_and_less() -> None
     async with open_engine(*script, provider=model, model=SMALL, agents=(SUMMARISER,)) as engine:
         session = await start(engine)
         for words in ("one", "two", "three"):
-            await engine.api.prompt(session, say(words))
+            await engine.api.prompt(session, text_prompt(words))
 
         assert model.sizes[3] > model.sizes[-2]
         assert (await engine.api.list_messages(session))[-1].parts[1].text == "Done."  # type: ignore[union-attr]
@@ -130,9 +130,9 @@ async def test_a_summary_that_does_not_fit_is_tried_with_less_and_less() -> None
 async def test_an_empty_summary_is_not_taken() -> None:
     script = ([CALL, FULL], [], [Say(text="At last.")], [Say(text="Done.")])
     clock_free = {"model": SMALL, "agents": (SUMMARISER,)}
-    async with asyncio.timeout(60), open_engine(*script, quick=True, **clock_free) as engine:
+    async with asyncio.timeout(60), open_engine(*script, skip_waits=True, **clock_free) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         answers = [m for m in await engine.api.list_messages(session) if isinstance(m.info, AssistantMessage)]
         summary = next(m for m in answers if getattr(m.info, "summary", False))
 
@@ -145,7 +145,7 @@ async def test_when_a_summary_makes_no_room_the_run_ends_and_says_so() -> None:
     async with open_engine(*script, model=tiny, agents=(SUMMARISER,)) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        await engine.api.prompt(session, say("x" * 4_000))
+        await engine.api.prompt(session, text_prompt("x" * 4_000))
         failures = []
         async for told in listening:
             if isinstance(told.event, SessionFailed):
@@ -162,34 +162,41 @@ async def test_switched_off_nothing_is_summed_up() -> None:
     script = ([CALL, FULL], [Say(text="Done.")])
     async with open_engine(*script, model=SMALL, agents=(SUMMARISER,), auto=False) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
 
         assert len(engine.provider.requests) == 2
 
 
 def test_b39_a_prompt_queued_behind_the_request_does_not_take_the_summary_from_it() -> None:
-    request = asked("U2", 3, CompactionPart(id="prt_1", session_id="s", message_id="U2", auto=True))  # type: ignore[arg-type]
-    history = [asked("U1", 1), answered("A1", 2, "U1", called("A1")), request, asked("U3", 4)]
+    request = user_message("U2", 3, CompactionPart(id="prt_1", session_id="s", message_id="U2", auto=True))  # type: ignore[arg-type]
+    history = [
+        user_message("U1", 1),
+        assistant_message("A1", 2, "U1", tool_part("A1")),
+        request,
+        user_message("U3", 4),
+    ]
     assert isinstance(request.info, UserMessage)
 
     assert decide(history) == ModelStep(request.info, summary=True)
 
 
 def test_no_room_comes_before_the_next_step_and_only_when_there_is_one() -> None:
-    first = asked("U1", 1)
+    first = user_message("U1", 1)
     assert isinstance(first.info, UserMessage)
 
     assert decide([first], crowded=True) == Compact(first.info)
-    assert decide([first, answered("A1", 2, "U1", text("A1", "done"))], crowded=True) != Compact(first.info)
+    assert decide([first, assistant_message("A1", 2, "U1", text("A1", "done"))], crowded=True) != Compact(
+        first.info
+    )
 
 
 def test_what_comes_is_projected_from_what_was_counted() -> None:
-    message = answered("A1", 2, "U1", text("A1", "said before " * 100))
+    message = assistant_message("A1", 2, "U1", text("A1", "said before " * 100))
     assert isinstance(message.info, AssistantMessage)
     counted = replace(message, info=replace(message.info, tokens=Tokens(input=1000, output=50)))
 
-    assert project_tokens([asked("U1", 1), counted]) == 1050
-    assert 1050 < project_tokens([asked("U1", 1), counted, asked("U2", 3)]) < 1060
+    assert project_tokens([user_message("U1", 1), counted]) == 1050
+    assert 1050 < project_tokens([user_message("U1", 1), counted, user_message("U2", 3)]) < 1060
 
 
 def test_what_must_not_be_lost_is_carried_word_for_word() -> None:
@@ -197,22 +204,22 @@ def test_what_must_not_be_lost_is_carried_word_for_word() -> None:
         Todo(content="weave", status="pending", priority="high"),
         Todo(content="spin", status="completed", priority="low"),
     ]
-    words = format_carryover([asked("U1", 1, text("U1", "mend the loom"))], todos)
+    words = format_carryover([user_message("U1", 1, text("U1", "mend the loom"))], todos)
 
     assert "mend the loom" in words
     assert "- [pending] weave" in words
     assert "spin" not in words
     assert format_carryover([], []) == ""
-    assert list_changed_files([asked("U1", 1)]) == []
+    assert list_changed_files([user_message("U1", 1)]) == []
 
 
 async def test_a_person_may_have_a_conversation_summed_up_at_any_time() -> None:
     script = ([Say(text="a")], [Say(text="We said a.")], [Say(text="b")])
     async with open_engine(*script, agents=(SUMMARISER,)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("one"))
+        await engine.api.prompt(session, text_prompt("one"))
         summary = await engine.api.compact(session)
-        await engine.api.prompt(session, say("two"))
+        await engine.api.prompt(session, text_prompt("two"))
 
         assert isinstance(summary.info, AssistantMessage)
         assert summary.info.summary
@@ -242,11 +249,11 @@ async def test_a_pinned_note_is_told_at_once_and_survives_every_cut() -> None:
     script = ([Say(text="a")], [Say(text="b")], [Say(text="We said a and b.")], [Say(text="c")])
     async with open_engine(*script, agents=(SUMMARISER,)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("one"))
+        await engine.api.prompt(session, text_prompt("one"))
         await engine.api.update_session(session, SessionChange(note=("never touch the archive",)))
-        await engine.api.prompt(session, say("two"))
+        await engine.api.prompt(session, text_prompt("two"))
         await engine.api.compact(session)
-        await engine.api.prompt(session, say("three"))
+        await engine.api.prompt(session, text_prompt("three"))
         before, told, _, after = engine.provider.requests
 
         assert "archive" not in str(before)
@@ -262,7 +269,7 @@ async def test_a_history_ten_times_the_window_is_summed_up_in_pieces_that_fit() 
     async with open_engine(*scripts, *summaries, model=small, agents=(SUMMARISER,), auto=False) as engine:
         session = await start(engine)
         for number in range(20):
-            await engine.api.prompt(session, say(f"{number} " + "wordy " * 4_000))
+            await engine.api.prompt(session, text_prompt(f"{number} " + "wordy " * 4_000))
         before = len(engine.provider.requests)
         summary = await engine.api.compact(session)
         asked_for = engine.provider.requests[before:]
@@ -292,11 +299,11 @@ async def test_what_does_not_fit_is_sent_with_less_and_summed_up_before_the_next
 
 async def test_an_empty_summary_is_asked_for_once_more_and_then_done_without() -> None:
     script = ([Say(text="a")], [Say(text="")], [Say(text=" ")], [Say(text="b")])
-    async with open_engine(*script, agents=(SUMMARISER,), quick=True) as engine:
+    async with open_engine(*script, agents=(SUMMARISER,), skip_waits=True) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("mend the loom"))
+        await engine.api.prompt(session, text_prompt("mend the loom"))
         await engine.api.compact(session)
-        await engine.api.prompt(session, say("go on"))
+        await engine.api.prompt(session, text_prompt("go on"))
 
         assert len(engine.provider.requests) == 4
         shown = str(engine.provider.requests[-1].messages)
@@ -310,7 +317,7 @@ async def test_a_fixed_weight_above_the_limit_is_one_clear_error_and_no_circle()
     script = ([Say(text="We did nothing yet.")], [Say(text="never")])
     async with open_engine(*script, model=tiny, agents=(heavy, SUMMARISER)) as engine:
         session = await start(engine)
-        answer = await engine.api.prompt(session, say("begin"))
+        answer = await engine.api.prompt(session, text_prompt("begin"))
 
         assert isinstance(answer.info, AssistantMessage)
         assert answer.info.error is not None
@@ -326,14 +333,14 @@ async def test_what_was_cut_off_is_shown_again_when_that_is_undone() -> None:
     script = ([Say(text="a")], [Say(text="We said a.")], [Say(text="b")], [Say(text="c")])
     async with open_engine(*script, agents=(SUMMARISER,)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("one"))
+        await engine.api.prompt(session, text_prompt("one"))
         stored = await engine.api.list_messages(session)
         await engine.api.compact(session)
-        await engine.api.prompt(session, say("two"))
+        await engine.api.prompt(session, text_prompt("two"))
 
         assert await engine.api.uncompact(session) is True
         assert await engine.api.uncompact(session) is False
-        await engine.api.prompt(session, say("three"))
+        await engine.api.prompt(session, text_prompt("three"))
         cut, whole = (str(request.messages) for request in engine.provider.requests[-2:])
         assert "We said a." in cut
         assert "one" in whole

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from given.conversation import answered, asked, called, ids, text
+from given.conversation import assistant_message, ids, text, tool_part, user_message
 from weft.model.failure import aborted_failure, unknown_failure
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import SubtaskPart
@@ -24,55 +24,68 @@ def test_nothing_asked_is_nothing_to_do() -> None:
 
 
 def test_a_prompt_without_an_answer_is_a_step() -> None:
-    first = asked("U1", 1)
+    first = user_message("U1", 1)
 
     assert decide([first]) == ModelStep(prompt_of(first))
 
 
 def test_an_answer_in_words_ends_the_run() -> None:
-    assert decide([asked("U1", 1), answered("A1", 2, "U1", text("A1", "done"))]) == StopRun()
+    assert decide([user_message("U1", 1), assistant_message("A1", 2, "U1", text("A1", "done"))]) == StopRun()
 
 
 def test_b36_results_the_model_has_not_seen_are_a_step_whatever_the_finish_word() -> None:
-    first = asked("U1", 1)
+    first = user_message("U1", 1)
     for finish in ("tool-calls", "stop", "unknown", "length", None):
-        history = [first, answered("A1", 2, "U1", called("A1"), finish=finish)]
+        history = [first, assistant_message("A1", 2, "U1", tool_part("A1"), finish=finish)]
         assert decide(history) == ModelStep(prompt_of(first)), finish
 
 
 def test_b36_an_answer_without_a_finish_word_is_not_asked_for_again_for_ever() -> None:
     for finish in ("unknown", None):
-        assert decide([asked("U1", 1), answered("A1", 2, "U1", text("A1", "x"), finish=finish)]) == StopRun()
+        assert (
+            decide([user_message("U1", 1), assistant_message("A1", 2, "U1", text("A1", "x"), finish=finish)])
+            == StopRun()
+        )
 
 
 def test_a_failed_answer_ends_the_run_also_with_calls_in_it() -> None:
     for failure in (aborted_failure(), unknown_failure("boom")):
-        assert decide([asked("U1", 1), answered("A1", 2, "U1", called("A1"), error=failure)]) == StopRun()
+        assert (
+            decide([user_message("U1", 1), assistant_message("A1", 2, "U1", tool_part("A1"), error=failure)])
+            == StopRun()
+        )
 
 
 def test_the_ids_of_messages_say_nothing_about_their_order() -> None:
     # As after the wrap of 2026-08-14: the old ids sort after the new ones.
-    old = [asked("msg_fff", 1), answered("msg_ffff", 2, "msg_fff", text("msg_ffff", "then"))]
-    new = asked("msg_000", 3)
+    old = [user_message("msg_fff", 1), assistant_message("msg_ffff", 2, "msg_fff", text("msg_ffff", "then"))]
+    new = user_message("msg_000", 3)
 
     assert decide([*old, new]) == ModelStep(prompt_of(new))
-    assert decide([*old, new, answered("msg_0001", 4, "msg_000", text("msg_0001", "now"))]) == StopRun()
+    assert (
+        decide([*old, new, assistant_message("msg_0001", 4, "msg_000", text("msg_0001", "now"))]) == StopRun()
+    )
 
 
 def test_an_answer_to_an_earlier_prompt_does_not_answer_the_newest() -> None:
-    second = asked("U2", 3)
-    history = [asked("U1", 1), answered("A0", 2, "U0"), second, answered("A1", 4, "U1", text("A1", "late"))]
+    second = user_message("U2", 3)
+    history = [
+        user_message("U1", 1),
+        assistant_message("A0", 2, "U0"),
+        second,
+        assistant_message("A1", 4, "U1", text("A1", "late")),
+    ]
 
     assert decide(history) == ModelStep(prompt_of(second))
 
 
 def test_an_answer_from_before_answers_named_their_prompt_counts_by_its_place() -> None:
-    assert decide([asked("U1", 1), answered("A1", 2, "", text("A1", "old"))]) == StopRun()
+    assert decide([user_message("U1", 1), assistant_message("A1", 2, "", text("A1", "old"))]) == StopRun()
 
 
 def test_the_last_step_an_agent_may_take_is_marked_and_then_it_ends() -> None:
-    first = asked("U1", 1)
-    going = [first, answered("A1", 2, "U1", called("A1"))]
+    first = user_message("U1", 1)
+    going = [first, assistant_message("A1", 2, "U1", tool_part("A1"))]
 
     assert decide([first], taken=0, limit=2) == ModelStep(prompt_of(first))
     assert decide(going, taken=1, limit=2) == ModelStep(prompt_of(first), last=True)
@@ -82,13 +95,13 @@ def test_the_last_step_an_agent_may_take_is_marked_and_then_it_ends() -> None:
 @given(st.integers(1, 5), st.integers(0, 8))
 def test_a_run_ends_by_itself_within_its_limit(limit: int, wants: int) -> None:
     """However many calls a model makes, it gets `limit` steps and no more."""
-    history = [asked("U1", 1)]
+    history = [user_message("U1", 1)]
     taken = 0
     while isinstance(decide(history, taken=taken, limit=limit), ModelStep):
         taken += 1
         more = taken <= wants
         id = f"A{taken}"
-        history.append(answered(id, taken + 1, "U1", called(id) if more else text(id, "done")))
+        history.append(assistant_message(id, taken + 1, "U1", tool_part(id) if more else text(id, "done")))
 
     assert taken == min(limit, wants + 1)
 
@@ -102,14 +115,14 @@ def subtask(message: str, number: int) -> SubtaskPart:
 
 def handed(id: str, at: int, to: str, part: SubtaskPart, **more: Any) -> MessageWithParts:
     """The message in which a subtask was handed over."""
-    call = replace(called(id, tool="task"), call_id=part.id)
-    return answered(id, at, to, call, finish="tool-calls", **more)
+    call = replace(tool_part(id, tool="task"), call_id=part.id)
+    return assistant_message(id, at, to, call, finish="tool-calls", **more)
 
 
 @given(st.integers(1, 6))
 def test_b9_every_subtask_of_a_prompt_runs_in_order_and_then_the_model_is_asked(count: int) -> None:
     parts = [subtask("U1", number) for number in range(1, count + 1)]
-    prompt = asked("U1", 1, *parts)
+    prompt = user_message("U1", 1, *parts)
     history = [prompt]
     ran: list[SubtaskPart] = []
     while isinstance(next := decide(history), Subtask):
@@ -122,7 +135,7 @@ def test_b9_every_subtask_of_a_prompt_runs_in_order_and_then_the_model_is_asked(
 
 def test_a_prompt_that_came_meanwhile_waits_for_the_subtasks_before_it() -> None:
     one, two = subtask("U1", 1), subtask("U1", 2)
-    first, second = asked("U1", 1, one, two), asked("U2", 3)
+    first, second = user_message("U1", 1, one, two), user_message("U2", 3)
     history = [first, handed("A1", 2, "U1", one), second]
 
     assert decide(history) == Subtask(prompt_of(first), two)
@@ -131,7 +144,7 @@ def test_a_prompt_that_came_meanwhile_waits_for_the_subtasks_before_it() -> None
 
 def test_subtasks_of_several_prompts_run_oldest_first() -> None:
     one, two = subtask("U1", 1), subtask("U2", 1)
-    first, second = asked("U1", 1, one), asked("U2", 2, two)
+    first, second = user_message("U1", 1, one), user_message("U2", 2, two)
 
     assert decide([first, second]) == Subtask(prompt_of(first), one)
     assert decide([first, second, handed("A1", 3, "U1", one)]) == Subtask(prompt_of(second), two)
@@ -139,7 +152,7 @@ def test_subtasks_of_several_prompts_run_oldest_first() -> None:
 
 def test_a_subtask_whose_call_failed_does_not_stop_the_others_but_an_aborted_answer_does() -> None:
     one, two = subtask("U1", 1), subtask("U1", 2)
-    first = asked("U1", 1, one, two)
+    first = user_message("U1", 1, one, two)
 
     assert decide([first, handed("A1", 2, "U1", one)]) == Subtask(prompt_of(first), two)
     assert decide([first, handed("A1", 2, "U1", one, error=aborted_failure())]) == StopRun()
@@ -147,14 +160,17 @@ def test_a_subtask_whose_call_failed_does_not_stop_the_others_but_an_aborted_ans
 
 def test_subtasks_that_another_program_answered_are_not_run_again() -> None:
     # OpenCode gives the call a name of its own; a fork gives the part another.
-    first = asked("U1", 1, subtask("U1", 1), subtask("U1", 2))
-    foreign = answered("A1", 2, "U1", called("A1", tool="task"), finish="tool-calls")
+    first = user_message("U1", 1, subtask("U1", 1), subtask("U1", 2))
+    foreign = assistant_message("A1", 2, "U1", tool_part("A1", tool="task"), finish="tool-calls")
 
     assert decide([first, foreign]) == ModelStep(prompt_of(first))
-    assert decide([first, foreign, answered("A2", 3, "U1", text("A2", "done"))]) == StopRun()
+    assert decide([first, foreign, assistant_message("A2", 3, "U1", text("A2", "done"))]) == StopRun()
 
 
 def test_subtasks_that_were_passed_over_for_a_later_prompt_stay_undone() -> None:
-    passed = asked("U1", 1, subtask("U1", 1))
+    passed = user_message("U1", 1, subtask("U1", 1))
 
-    assert decide([passed, asked("U2", 2), answered("A2", 3, "U2", text("A2", "done"))]) == StopRun()
+    assert (
+        decide([passed, user_message("U2", 2), assistant_message("A2", 3, "U2", text("A2", "done"))])
+        == StopRun()
+    )

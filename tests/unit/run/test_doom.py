@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from given.conversation import answered, asked, called, text
+from given.conversation import assistant_message, text, tool_part, user_message
 from weft.model.ids import MessageID
 from weft.model.message import UserMessage
 from weft.model.permission import CallRef
@@ -78,7 +78,10 @@ def test_the_same_words_before_each_call_are_told_of() -> None:
     assert find_loop([], "read", {}, [words] * 3) is None
     assert find_loop([], "read", {}, ["I see."] * 4) is None
     assert find_loop([], "read", {}, [*[words] * 3, "And another."]) is None
-    history = [asked("U1", 1), *(answered(f"A{n}", n, "U1", text(f"A{n}", words)) for n in range(2, 8))]
+    history = [
+        user_message("U1", 1),
+        *(assistant_message(f"A{n}", n, "U1", text(f"A{n}", words)) for n in range(2, 8)),
+    ]
     prompt = history[0].info
     assert isinstance(prompt, UserMessage)
     assert list_recent_texts(history, prompt) == [words] * 4
@@ -86,11 +89,11 @@ def test_the_same_words_before_each_call_are_told_of() -> None:
 
 def test_b14_calls_are_counted_over_messages_and_only_of_this_prompt() -> None:
     history = [
-        asked("U0", 1),
-        answered("A0", 2, "U0", called("A0")),
-        asked("U1", 3),
-        answered("A1", 4, "U1", called("A1")),
-        answered("A2", 5, "U1", called("A2")),
+        user_message("U0", 1),
+        assistant_message("A0", 2, "U0", tool_part("A0")),
+        user_message("U1", 3),
+        assistant_message("A1", 4, "U1", tool_part("A1")),
+        assistant_message("A2", 5, "U1", tool_part("A2")),
     ]
     prompt = history[2].info
     assert isinstance(prompt, UserMessage)
@@ -113,9 +116,9 @@ def test_calls_of_one_message_count_while_they_are_under_way() -> None:
 
 def test_only_calls_before_the_one_in_question_are_looked_at() -> None:
     history = [
-        asked("U1", 1),
-        answered("A1", 2, "U1", called("A1", 1), called("A1", 2)),
-        answered("A2", 3, "U1", called("A2", 1), called("A2", 2), called("A2", 3)),
+        user_message("U1", 1),
+        assistant_message("A1", 2, "U1", tool_part("A1", 1), tool_part("A1", 2)),
+        assistant_message("A2", 3, "U1", tool_part("A2", 1), tool_part("A2", 2), tool_part("A2", 3)),
     ]
     prompt = history[0].info
     assert isinstance(prompt, UserMessage)

@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from given.conversation import answered, asked, called
-from given.engine import ALLOW, Engine, open_engine, say
+from given.conversation import assistant_message, tool_part, user_message
+from given.engine import ALLOW, Engine, open_engine, text_prompt
 from weft.model.event import MessageUpdated, PartUpdated
 from weft.model.input import SessionInput
 from weft.model.part import CallTime, ErrorState, ToolPart
@@ -20,30 +20,32 @@ WORDS = {"words": "x"}
 
 def cut_off(tool: str, input: dict[str, Any], error: str = INTERRUPTED) -> ToolPart:
     state = ErrorState(input=input, error=error, time=CallTime(start=1, end=2))
-    return replace(called("A1", 1, tool), state=state)
+    return replace(tool_part("A1", 1, tool), state=state)
 
 
 def test_only_the_last_call_alike_counts_and_only_if_it_was_cut_off() -> None:
-    before = [asked("U1", 1), answered("A1", 2, "U1", cut_off("bash", {"command": "make"}))]
-    done = answered("A2", 3, "U1", replace(called("A2", 2, "bash"), state=called("A2").state))
+    before = [user_message("U1", 1), assistant_message("A1", 2, "U1", cut_off("bash", {"command": "make"}))]
+    done = assistant_message("A2", 3, "U1", replace(tool_part("A2", 2, "bash"), state=tool_part("A2").state))
 
     assert is_unclear(before, "c", "bash", {"command": "make"})
     assert not is_unclear(before, "c", "bash", {"command": "make test"})
     assert not is_unclear(before, "call_1", "bash", {"command": "make"})
     assert not is_unclear([*before, done], "c", "bash", {"x": 1})
-    assert not is_unclear([answered("A1", 2, "U1", cut_off("read", WORDS))], "c", "read", WORDS)
-    assert not is_unclear([answered("A1", 2, "U1", cut_off("bash", WORDS, "exit 1"))], "c", "bash", WORDS)
+    assert not is_unclear([assistant_message("A1", 2, "U1", cut_off("read", WORDS))], "c", "read", WORDS)
+    assert not is_unclear(
+        [assistant_message("A1", 2, "U1", cut_off("bash", WORDS, "exit 1"))], "c", "bash", WORDS
+    )
 
 
 async def outcome(engine: Engine) -> ToolPart:
     session = (await engine.api.create_session(SessionInput(title="t"))).id
-    await engine.api.prompt(session, say("begin", no_reply=True))
+    await engine.api.prompt(session, text_prompt("begin", no_reply=True))
     prompt = (await engine.api.list_messages(session))[0].info
-    left = answered("msg_left", prompt.time.created, prompt.id)
+    left = assistant_message("msg_left", prompt.time.created, prompt.id)
     info = replace(left.info, session_id=session)
     part = replace(cut_off("echo", WORDS), session_id=session, message_id=info.id)
     await engine.store.apply(MessageUpdated(info=info), PartUpdated(part=part))
-    await engine.api.prompt(session, say("go on"))
+    await engine.api.prompt(session, text_prompt("go on"))
     calls = [
         part
         for message in await engine.api.list_messages(session)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from given.conversation import SESSION, asked, text
+from given.conversation import SESSION, text, user_message
 from weft.errors import IndexFailedError
 from weft.model.session import Session, SessionTime
 from weft.search import database
@@ -31,7 +31,7 @@ def test_indexed_words_are_found(name: str) -> None:
     create_tables(database, "/")
     session = Session(id=SESSION, title="The loom", time=SessionTime(created=1, updated=1))
     for _ in range(2):
-        words = asked("msg_1", 1, text("msg_1", "mend the shuttle"))
+        words = user_message("msg_1", 1, text("msg_1", "mend the shuttle"))
         put_whole(database, StampedSession(session, UNSURE, [to_entry(words)]))
     assert [hit.snippet for hit in search_index(database, "shuttle", limit=5)] == ["mend the shuttle"]
     database.close()

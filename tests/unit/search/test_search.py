@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from given.conversation import SESSION, asked, text
+from given.conversation import SESSION, text, user_message
 from weft.model.session import Session, SessionTime
 from weft.search.database import IndexDatabase
 from weft.search.index import UNSURE, StampedSession, put_whole, to_entry
@@ -45,7 +45,7 @@ HOSTILE = [
 def database() -> Generator[IndexDatabase]:
     with open_in_memory("/") as made:
         session = Session(id=SESSION, title="The loom", time=SessionTime(created=1, updated=1))
-        words = asked("msg_1", 1, text("msg_1", "mend the loom, and a\0b \ud800 or near to it"))
+        words = user_message("msg_1", 1, text("msg_1", "mend the loom, and a\0b \ud800 or near to it"))
         put_whole(made, StampedSession(session, UNSURE, [to_entry(words)]))
         yield made
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from given.engine import open_engine, say
+from given.engine import open_engine, text_prompt
 from weft.api import Api
 from weft.errors import ConflictError, DirectoryError
 from weft.model.event import BranchChanged, Event, PublishedEvent, SessionRested
@@ -113,8 +113,8 @@ async def test_what_nobody_has_asked_for_is_closed_unless_somebody_is_there() ->
         heard.feed.listeners["fine"] += 1
         asked.calls += 1
         session = (await busy.api.create_session(SessionInput())).id
-        await busy.api.prompt(session, say("first"))
-        await busy.api.submit(session, say("second"))
+        await busy.api.prompt(session, text_prompt("first"))
+        await busy.api.submit(session, text_prompt("second"))
         assert await directories.close_idle() == ["/idle"]
         assert idle.feed.closed is True
         assert set(directories.list_open()) == {"/heard", "/asked", "/busy"}
@@ -193,10 +193,10 @@ async def test_a_run_that_begins_while_others_are_closed_goes_on() -> None:
         await directories.get("/idle")
         busy = await directories.get("/busy")
         session = (await busy.api.create_session(SessionInput())).id
-        await busy.api.prompt(session, say("first"))
+        await busy.api.prompt(session, text_prompt("first"))
         closing = asyncio.ensure_future(directories.close_idle())
         await turn_over()
-        await busy.api.submit(session, say("second"))
+        await busy.api.submit(session, text_prompt("second"))
         doors.gates["close /idle"].set()
         assert await closing == ["/idle"]
         assert set(directories.list_open()) == {"/busy"}

@@ -3,7 +3,7 @@
 import re
 from decimal import Decimal
 
-from given.conversation import SESSION, answered
+from given.conversation import SESSION, assistant_message
 from weft.model.event import (
     Event,
     MessageUpdated,
@@ -43,7 +43,7 @@ def finish(id: str) -> Event:
 def test_what_happens_in_a_run_is_counted_once() -> None:
     tally = EventMetrics()
     busy = StatusChanged(session_id=SESSION, status=Busy())
-    answer = MessageUpdated(info=answered("msg_2", 2, "msg_1").info)
+    answer = MessageUpdated(info=assistant_message("msg_2", 2, "msg_1").info)
     for event in (busy, answer, answer, busy, finish("prt_1"), finish("prt_1"), finish("prt_2")):
         tally.take(event)
     tally.take(StatusChanged(session_id=SESSION, status=Retry(attempt=1, message="busy", next=5)))
@@ -80,7 +80,7 @@ def test_a_copy_in_a_session_that_is_not_run_is_not_counted() -> None:
     tally.take(StatusChanged(session_id=SESSION, status=Busy()))
     tally.take(StatusChanged(session_id=SESSION, status=Idle()))
     tally.take(finish("prt_1"))
-    tally.take(MessageUpdated(info=answered("msg_2", 2, "msg_1").info))
+    tally.take(MessageUpdated(info=assistant_message("msg_2", 2, "msg_1").info))
     tally.take(SessionRested(session_id=SESSION))
     lines = tally.lines()
     assert (value(lines, "weft_steps_total"), value(lines, "weft_prompts_total")) == (0, 0)

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from given.conversation import SESSION, answered, asked, called, ids, text
+from given.conversation import SESSION, assistant_message, ids, text, tool_part, user_message
 from weft.model.event import MessageUpdated, PartUpdated
 from weft.model.failure import aborted_failure
 from weft.model.message import AssistantMessage, MessageWithParts
@@ -25,20 +25,22 @@ BEGUN = 2
 
 
 def unfinished(*parts: Any, finish: str | None = None) -> MessageWithParts:
-    message = answered("A1", 2, "U1", *parts, finish=finish)
+    message = assistant_message("A1", 2, "U1", *parts, finish=finish)
     assert isinstance(message.info, AssistantMessage)
     return replace(message, info=replace(message.info, time=replace(message.info.time, completed=None)))
 
 
 def test_what_came_to_its_end_is_left_alone() -> None:
     assert (
-        to_settling_events([asked("U1", 1), answered("A1", 2, "U1", text("A1", "done"), called("A1", 2))])
+        to_settling_events(
+            [user_message("U1", 1), assistant_message("A1", 2, "U1", text("A1", "done"), tool_part("A1", 2))]
+        )
         == []
     )
 
 
 def test_an_answer_without_an_end_gets_one_and_the_reason() -> None:
-    (event,) = to_settling_events([asked("U1", 1), unfinished(StepStartPart(**ids("A1", 1)))])
+    (event,) = to_settling_events([user_message("U1", 1), unfinished(StepStartPart(**ids("A1", 1)))])
 
     assert isinstance(event, MessageUpdated)
     assert isinstance(event.info, AssistantMessage)
@@ -93,7 +95,7 @@ def test_settling_twice_is_settling_once() -> None:
     running = ToolPart(
         **ids("A1", 1), call_id="c", tool="bash", state=RunningState(input={}, time=Span(start=1))
     )
-    kept = Transcript([asked("U1", 1), unfinished(running, text("A1", "x", 2, time=Span(start=1)))])
+    kept = Transcript([user_message("U1", 1), unfinished(running, text("A1", "x", 2, time=Span(start=1)))])
     kept.feed(*to_settling_events(kept.messages()))
 
     assert to_settling_events(kept.messages()) == []
@@ -104,12 +106,12 @@ def test_what_an_answer_left_open_when_it_ended_ends_when_it_did() -> None:
     said = text("A1", "half a sent", 1, time=Span(start=5))
     running = RunningState(input={}, time=Span(start=7))
     call = ToolPart(**ids("A1", 2), call_id="c1", tool="bash", state=running)
-    message = answered("A1", BEGUN, "U1", said, call)
+    message = assistant_message("A1", BEGUN, "U1", said, call)
     assert isinstance(message.info, AssistantMessage)
     time = replace(message.info.time, completed=20)
     old = replace(message, info=replace(message.info, time=time, error=aborted_failure()))
 
-    assert to_settling_events([asked("U1", 1), old]) == [
+    assert to_settling_events([user_message("U1", 1), old]) == [
         PartUpdated(part=replace(said, time=Span(start=5, end=20))),
         PartUpdated(
             part=replace(call, state=ErrorState(input={}, error=INTERRUPTED, time=CallTime(start=7, end=20)))
@@ -118,7 +120,7 @@ def test_what_an_answer_left_open_when_it_ended_ends_when_it_did() -> None:
 
 
 def test_an_answer_without_an_end_ends_with_the_last_that_is_known_of_it() -> None:
-    done = called("A1", 1)
+    done = tool_part("A1", 1)
     said = text("A1", "half a sent", 2, time=Span(start=9_000))
     *_, event = to_settling_events([unfinished(done, said)])
 
