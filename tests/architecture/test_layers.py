@@ -48,13 +48,13 @@ def test_planted_arrows_that_point_elsewhere_are_all_found(copy: Path) -> None:
     assert linted.returncode != 0
     broken = [line.strip() for line in linted.stdout.splitlines() if "BROKEN" in line]
     assert len(broken) >= 3, linted.stdout
-    for told in (
+    for message in (
         "weft.model is not allowed to import weft.store",
         "weft.tool is not allowed to import weft.store",
         "weft.model is not allowed to import asyncio",
         "weft.store is not allowed to import weft.testing",
     ):
-        assert told in linted.stdout, linted.stdout
+        assert message in linted.stdout, linted.stdout
 
 
 def test_a_package_that_has_no_place_is_refused(copy: Path) -> None:

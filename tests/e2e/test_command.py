@@ -152,11 +152,11 @@ def test_a_session_whose_directory_is_gone_goes_on_only_where_it_is_told_to(shel
     (id,) = [each["id"] for each in listed if each["directory"] == str(other)]
     shutil.rmtree(other)
     refused = shell.weft("run", "-s", id, "two")
-    told = shell.weft("run", "-s", id, "--dir", str(shell.repository), "two")
+    result = shell.weft("run", "-s", id, "--dir", str(shell.repository), "two")
 
     assert refused.returncode == 2
     assert f"{other}: session {id} worked in it, but it no longer exists" in refused.stderr
-    assert told.returncode == 0
+    assert result.returncode == 0
 
 
 def test_continue_in_a_git_worktree_means_the_session_of_this_checkout(shell: Shell) -> None:

@@ -88,9 +88,9 @@ def test_an_interrupt_ends_the_run_of_a_script_and_is_all_it_is_told(how: str, t
         assert running.stdout.readline().strip() in ("asking", "Wait")
         until_busy(server)
         running.send_signal(signal.SIGINT)
-        _, told = running.communicate(timeout=60)
-        assert told.strip().endswith("KeyboardInterrupt")
-        assert [word for word in ("RuntimeError", "Task was", "never awaited") if word in told] == []
+        _, errors = running.communicate(timeout=60)
+        assert errors.strip().endswith("KeyboardInterrupt")
+        assert [word for word in ("RuntimeError", "Task was", "never awaited") if word in errors] == []
         assert server.get("/session/status") == {}
 
 

@@ -69,11 +69,11 @@ def test_the_command_becomes_a_prompt_with_all_it_mentions(tmp_path: Path) -> No
 
 
 def chat(*deltas: dict[str, Any], reason: str) -> Answer:
-    told = [
+    chunks = [
         *({"id": "c", "choices": [{"index": 0, "delta": delta}]} for delta in deltas),
         {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]},
     ]
-    lines = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in told)
+    lines = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks)
     return Answer(lines + b"data: [DONE]\n\n", kind="text/event-stream")
 
 

@@ -89,7 +89,7 @@ def offered(request: Any) -> set[str]:
     return {tool["function"]["name"] for tool in request.body["tools"]}
 
 
-def told(request: Any) -> str:
+def last_message(request: Any) -> str:
     return str(request.body["messages"][-1]["content"])
 
 
@@ -108,7 +108,7 @@ def test_a_local_server_is_started_by_the_first_run_of_a_project_that_is_trusted
         ran = project.weft("run", "--title", "x", "is there a note on tea?")
         assert (ran.returncode, ran.stdout.strip()) == (0, "There is none."), ran.stderr
         assert {"notes_find", "notes_keep"} <= offered(fake.requests[1])
-        assert told(fake.requests[2]) == "There is no such note."
+        assert last_message(fake.requests[2]) == "There is no such note."
         assert '| Notes_find {"words":"tea"}' in ran.stderr
         assert processes_in(project.root) == []
 
@@ -134,7 +134,7 @@ def test_a_remote_server_is_called_with_its_header(tmp_path: Path) -> None:
             project.use(fake)
             ran = project.weft("run", "--title", "x", "will it rain in Paris?", **env)
             assert (ran.returncode, ran.stdout.strip()) == (0, "It will not."), ran.stderr
-            assert told(fake.requests[1]) == "In Paris it will be sunny."
+            assert last_message(fake.requests[1]) == "In Paris it will be sunny."
     finally:
         weather.kill()
         weather.wait()

@@ -69,8 +69,8 @@ class Script(dict[str, Answer]):
 def chat(*deltas: dict[str, Any], reason: str) -> Answer:
     pieces = [{"id": "c", "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
     end = {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
-    told = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in (*pieces, end))
-    return Answer(told + b"data: [DONE]\n\n", kind="text/event-stream")
+    chunks = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in (*pieces, end))
+    return Answer(chunks + b"data: [DONE]\n\n", kind="text/event-stream")
 
 
 def configured(url: str) -> str:

@@ -87,11 +87,11 @@ class Turns(dict[str, Answer]):
 
 
 def chat(delta: Mapping[str, Any], reason: str) -> Answer:
-    told = [
+    chunks = [
         {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]},
         {"id": "c", "choices": [], "usage": {"prompt_tokens": 1000, "completion_tokens": 100}},
     ]
-    lines = [f"data: {json.dumps(each)}\n\n".encode() for each in told]
+    lines = [f"data: {json.dumps(each)}\n\n".encode() for each in chunks]
     return Answer(b"".join(lines) + b"data: [DONE]\n\n", kind="text/event-stream")
 
 

@@ -51,11 +51,11 @@ def test_a_list_of_sessions_needs_no_part_of_a_run(tmp_path: Path) -> None:
 
 
 def test_a_run_that_uses_no_tool_loads_no_more_than_it_uses(tmp_path: Path) -> None:
-    told = [
+    chunks = [
         {"id": "c", "choices": [{"index": 0, "delta": {"content": "Well woven"}, "finish_reason": "stop"}]},
         {"id": "c", "choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 2}},
     ]
-    body = b"".join(f"data: {json.dumps(each)}\n\n".encode() for each in told) + b"data: [DONE]\n\n"
+    body = b"".join(f"data: {json.dumps(each)}\n\n".encode() for each in chunks) + b"data: [DONE]\n\n"
     with open_web({"/v1/chat/completions": Answer(body, kind="text/event-stream")}) as web:
         options = {"baseURL": f"{web.url}/v1", "apiKey": "sk-x"}
         provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"m": {}}}

@@ -189,8 +189,8 @@ def test_where_no_wall_can_be_put_up_that_is_said_once_and_by_the_doctor(workspa
     ran = workspace.weft("run", "try it")
     assert ran.stderr.count("the sandbox is not available, commands run without one") == 1
     assert (workspace.project / "b").exists()
-    told = workspace.weft("doctor").stdout
-    assert "warning  sandbox: the sandbox is not available" in told
+    report = workspace.weft("doctor").stdout
+    assert "warning  sandbox: the sandbox is not available" in report
 
 
 def test_one_that_is_required_and_missing_runs_nothing(workspace: Workspace) -> None:

@@ -29,9 +29,9 @@ def test_damaged_documents_are_named_in_the_log_once_and_on_a_route(tmp_path: Pa
         for _ in range(2):
             assert [each["title"] for each in client.get("/session").json()] == ["Whole"]
             assert len(client.get(f"/session/{ids[0]}/message").json()) == 2
-        told = client.get("/weft/damage").json()
+        listed = client.get("/weft/damage").json()
         assert server.end(signal.SIGTERM) == 0
-    assert sorted(each["where"] for each in told) == sorted(damaged)
+    assert sorted(each["where"] for each in listed) == sorted(damaged)
     for path in damaged:
         lines = [line for line in server.noted if path in line]
         assert len(lines) == 1, server.noted

@@ -12,7 +12,7 @@ RUN = ("run", "--model", "scripted/demo", "hello")
 COMMANDS = (RUN, ("session", "list"), ("session", "show", "last"), ("doctor",), ("storage", "du"))
 
 
-def told(tmp_path: Path, store: str, command: tuple[str, ...]) -> tuple[int, str]:
+def run_weft(tmp_path: Path, store: str, command: tuple[str, ...]) -> tuple[int, str]:
     done = subprocess.run(
         [WEFT, *command, "--store", store],
         cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
@@ -26,17 +26,17 @@ def test_no_store_can_be_where_a_file_is_or_below_one(tmp_path: Path, command: t
     file.touch()
     hint = "\n       set --store to a directory that exists or can be created\n"
 
-    assert told(tmp_path, str(file), command) == (2, f"error: store: {file} is not a directory{hint}")
-    assert told(tmp_path, f"{file}/below", command) == (
+    assert run_weft(tmp_path, str(file), command) == (2, f"error: store: {file} is not a directory{hint}")
+    assert run_weft(tmp_path, f"{file}/below", command) == (
         2,
         f"error: store: {file}/below cannot be used: Not a directory{hint}",
     )
     long = f"{tmp_path}/{'x' * 300}"
-    assert told(tmp_path, long, command) == (
+    assert run_weft(tmp_path, long, command) == (
         2,
         f"error: store: {long} cannot be used: File name too long{hint}",
     )
-    assert told(tmp_path, "file:", command) == (
+    assert run_weft(tmp_path, "file:", command) == (
         2,
         "error: store: 'file:' needs a path\n       use file:<path>\n",
     )
@@ -45,14 +45,14 @@ def test_no_store_can_be_where_a_file_is_or_below_one(tmp_path: Path, command: t
 
 @pytest.mark.parametrize("place", ["/proc/weft", "/proc/self/weft/below", "/dev/null/weft"])
 def test_a_run_says_at_once_that_its_store_cannot_be_made(tmp_path: Path, place: str) -> None:
-    code, error = told(tmp_path, place, RUN)
+    code, error = run_weft(tmp_path, place, RUN)
     assert code in (1, 2)
     assert error.startswith("error: ")
     assert "/".join(place.split("/")[:3]) in error
 
 
 def test_a_server_does_not_start_where_its_store_cannot_be_made(tmp_path: Path) -> None:
-    code, error = told(tmp_path, "/proc/weft", ("serve", "--port", "0", "--auth", "none"))
+    code, error = run_weft(tmp_path, "/proc/weft", ("serve", "--port", "0", "--auth", "none"))
     assert (code, error.startswith("error: the store cannot use /proc/weft")) == (1, True)
 
 

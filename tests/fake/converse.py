@@ -113,9 +113,9 @@ def _check_who(request: ReceivedRequest) -> None:
     need(request.headers.get("x-amz-security-token") == SECRET.token, "The security token is invalid")
 
 
-def _moment(told: str) -> int:
-    need(re.fullmatch(r"\d{8}T\d{6}Z", told), "X-Amz-Date must be a moment")
-    return int(datetime.strptime(told, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * 1000
+def _moment(date: str) -> int:
+    need(re.fullmatch(r"\d{8}T\d{6}Z", date), "X-Amz-Date must be a moment")
+    return int(datetime.strptime(date, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * 1000
 
 
 # --- an answer ---

@@ -105,11 +105,11 @@ class GeminiDialect(ServerSentEvents):
 
     def _call(self, call: UseTool, *, sign: bool) -> Json:
         args = call.input if call.raw is None else msgspec.json.decode(call.raw)
-        told: Json = {"name": call.tool, "args": args}
+        function_call: Json = {"name": call.tool, "args": args}
         if self._ids:
             self._made += 1
-            told["id"] = f"fc-{self._made}"
-        return {"functionCall": told} | ({"thoughtSignature": self._sign(call.tool)} if sign else {})
+            function_call["id"] = f"fc-{self._made}"
+        return {"functionCall": function_call} | ({"thoughtSignature": self._sign(call.tool)} if sign else {})
 
     def _sign(self, text: str) -> str:
         signature = base64.b64encode(f"signed {self._made}: {text}".encode()).decode()

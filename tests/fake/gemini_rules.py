@@ -120,8 +120,8 @@ def _must(holds: object, message: str) -> None:
         raise RefusedError(message)
 
 
-def _only(told: Json, names: frozenset[str] | set[str], where: str) -> None:
-    for name in told:
+def _only(value: Json, names: frozenset[str] | set[str], where: str) -> None:
+    for name in value:
         _must(
             name in names,
             f"Invalid JSON payload received. Unknown name \"{name}\" at '{where}': Cannot find field.",

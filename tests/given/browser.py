@@ -74,11 +74,11 @@ def _running(command: list[str], env: dict[str, str]) -> Iterator[str]:
     process = subprocess.Popen(
         command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    told: SimpleQueue[str] = SimpleQueue()
-    listening = threading.Thread(target=_listen, args=(process, told))
+    addresses: SimpleQueue[str] = SimpleQueue()
+    listening = threading.Thread(target=_listen, args=(process, addresses))
     listening.start()
     try:
-        address = told.get(timeout=SECONDS)
+        address = addresses.get(timeout=SECONDS)
         assert address, "the browser ended before it began"
         yield address
     finally:
@@ -88,14 +88,14 @@ def _running(command: list[str], env: dict[str, str]) -> Iterator[str]:
         listening.join()
 
 
-def _listen(process: subprocess.Popen[str], told: SimpleQueue[str]) -> None:
+def _listen(process: subprocess.Popen[str], addresses: SimpleQueue[str]) -> None:
     """Tells the address, and reads on so that the browser is never held up; tells nothing if it ends."""
     assert process.stderr is not None
     with process.stderr as said:
         for line in said:
             if found := ADDRESS.search(line):
-                told.put(found[1])
-    told.put("")
+                addresses.put(found[1])
+    addresses.put("")
 
 
 class DevTools:

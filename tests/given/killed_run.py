@@ -22,8 +22,8 @@ async def main(directory: str, named: str, script: str) -> None:
         print("session", session, flush=True)
         listening = api.events()
         asking = asyncio.ensure_future(api.prompt(session, prompt("go")))
-        async for told in listening:
-            match told.event:
+        async for published in listening:
+            match published.event:
                 case PartGrew(delta=delta):
                     print("grew", len(delta), flush=True)
                 case PartUpdated(part=ToolPart(tool=tool, state=RunningState())):

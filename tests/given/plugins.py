@@ -29,7 +29,7 @@ class Project:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.root.mkdir(parents=True, exist_ok=True)
-        self.said: list[ConfigError] = []
+        self.warnings: list[ConfigError] = []
         self.provider = ScriptedProvider([], SystemClock())
 
     def write(self, name: str, code: str) -> Path:
@@ -58,7 +58,7 @@ class Project:
             store="memory:",
             models=(ServedModel(make_scripted_model("test"), self.provider),),
             seams=Seams(clock=used),
-            warn=self.said.append,
+            warn=self.warnings.append,
         )
 
     @asynccontextmanager
@@ -66,9 +66,9 @@ class Project:
         async with open_directory(self.opening(*script, **more)) as local:
             yield local
 
-    def told(self) -> list[str]:
+    def list_warnings(self) -> list[str]:
         """What a person was told, without the way to the project."""
-        return [str(each).replace(f"{self.root}/", "") for each in self.said]
+        return [str(each).replace(f"{self.root}/", "") for each in self.warnings]
 
 
 async def prompt(local: LocalApi, words: str = "go") -> list[MessageWithParts]:

@@ -164,7 +164,7 @@ async def look(directory: str, session: str, seen: list[list[str]], killed: floa
         "busy": len(busy),
         "missing": [id for id in asked if id not in found],
         "open": list_unfinished(left),
-        "lost_ms": max((killed - told for told in lost(seen, parts)), default=0.0) * 1000,
+        "lost_ms": max((killed - grown_at for grown_at in lost(seen, parts)), default=0.0) * 1000,
         "processes": still_running(directory),
         "unanswered": not is_whole(new, answer, model.asked),
         "unfinished": sum(isinstance(m.info, AssistantMessage) and m.info.error is not None for m in left),
@@ -174,8 +174,8 @@ async def look(directory: str, session: str, seen: list[list[str]], killed: floa
 def lost(seen: list[list[str]], parts: dict[Any, Any]) -> list[float]:
     """When each piece of text was told that is not there any more. What ends a text is trimmed off it."""
     return [
-        float(told)
-        for _, id, length, told in (line for line in seen if line[0] == "grew")
+        float(grown_at)
+        for _, id, length, grown_at in (line for line in seen if line[0] == "grew")
         if int(length) > len(parts[id].text if id in parts else "") + 1
     ]
 

@@ -92,9 +92,9 @@ class SnapshotHarness:
     async def undo(self, *files: str) -> Restoration:
         """Preview and deed say the same."""
         plan = await self.plan(*files)
-        told = await self.snapshots.preview(plan)
+        preview = await self.snapshots.preview(plan)
         done = await self.snapshots.restore(plan)
-        assert told.fates == done.fates
+        assert preview.fates == done.fates
         return done
 
     async def redo(self, done: Restoration) -> Restoration:

@@ -121,15 +121,15 @@ class UndoHarness:
 
     async def undo(self, to: MessageID) -> dict[str, str]:
         """What was said of each file. Asked first, it says the same and changes nothing."""
-        told = await self.api.revert(self.session, to, dry_run=True)
+        preview = await self.api.revert(self.session, to, dry_run=True)
         done = await self.api.revert(self.session, to)
-        assert told.files == done.files
+        assert preview.files == done.files
         return self.fates(done)
 
     async def redo(self) -> dict[str, str]:
-        told = await self.api.unrevert(self.session, dry_run=True)
+        preview = await self.api.unrevert(self.session, dry_run=True)
         done = await self.api.unrevert(self.session)
-        assert told.files == done.files
+        assert preview.files == done.files
         return self.fates(done)
 
     def fates(self, done: RevertResult) -> dict[str, str]:

@@ -385,10 +385,10 @@ async def test_servers_that_an_editor_brings_are_asked_and_those_in_trouble_name
         await connection.editor.prompt(session, "look")
         [request] = [each for each in provider.requests if each.tools]
         assert "good_add" in {tool.name for tool in request.tools}
-        told = connection.editor.words("agent_thought_chunk")
-        assert "MCP server bad is not connected" in told
-        assert "MCP server far: weft cannot reach servers through the editor." in told
-        assert "MCP server good is not connected" not in told
+        thought = connection.editor.words("agent_thought_chunk")
+        assert "MCP server bad is not connected" in thought
+        assert "MCP server far: weft cannot reach servers through the editor." in thought
+        assert "MCP server good is not connected" not in thought
 
 
 async def test_what_is_long_is_cut_short(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_project_may_lower_a_limit_and_raises_one_only_when_it_is_trusted(tmp_
 
 
 @pytest.mark.parametrize(
-    ("budget", "told"),
+    ("budget", "message"),
     [
         ({"session": {"cost": "lots"}}, 'session.cost: expected dollars such as "2.50"'),
         ({"session": {"cost": -1}}, "session.cost: expected dollars"),
@@ -69,9 +69,9 @@ def test_a_project_may_lower_a_limit_and_raises_one_only_when_it_is_trusted(tmp_
     ],
 )
 def test_a_limit_that_cannot_be_meant_is_refused_by_name(
-    tmp_path: Path, budget: dict[str, Any], told: str
+    tmp_path: Path, budget: dict[str, Any], message: str
 ) -> None:
     own(budget)
     with pytest.raises(ConfigError) as refused:
         budgets(tmp_path)
-    assert f"experimental.weft.budget.{told}" in str(refused.value)
+    assert f"experimental.weft.budget.{message}" in str(refused.value)

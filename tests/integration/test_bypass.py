@@ -17,9 +17,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> ShellTree:
 
 def came_to(tree: ShellTree, command: str, group: Group) -> tuple[str, bool]:
     """The verdict, and whether the permission in question has a part in it."""
-    told = tree.explain(command, group.rules)
-    giving = {each.part.permission for each in told.parts if each.rule.action == told.verdict}
-    return told.verdict, group.permission in giving
+    explanation = tree.explain(command, group.rules)
+    giving = {each.part.permission for each in explanation.parts if each.rule.action == explanation.verdict}
+    return explanation.verdict, group.permission in giving
 
 
 @pytest.mark.parametrize("name", GROUPS)

@@ -45,7 +45,7 @@ async def test_what_changed_is_told_at_the_end_and_the_beginning_stays(name: str
     assert len(sent) == 6
     for words in (b"Near.", b"Far."):
         assert words in sent[0]
-    told = [
+    noted = [
         [words in request for request in sent] for words in (b"Nearer.", b"Farther.", b"no longer apply: ")
     ]
-    assert told == [[False] * at + [True] * (6 - at) for at in (2, 4, 5)]
+    assert noted == [[False] * at + [True] * (6 - at) for at in (2, 4, 5)]

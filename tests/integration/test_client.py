@@ -71,8 +71,8 @@ KEEPERS = pytest.mark.parametrize("keeper", [in_process, over_http])
 async def test_a_conversation_gives_events_until_it_rests_and_then_the_answer(keeper: object) -> None:
     async with keeper(ANSWER, [Say(text="And another.")]) as api:  # type: ignore[operator]
         talk = await converse(api, title="Talk")
-        told = [event async for event in talk.prompt("hello")]
-        assert isinstance(told[-1], SessionRested)
+        collected = [event async for event in talk.prompt("hello")]
+        assert isinstance(collected[-1], SessionRested)
         assert await talk.ask("more?") == "And another."
         assert talk.messages() == await api.list_messages(talk.id)
         again = await converse(api, talk.id)
@@ -164,13 +164,13 @@ async def test_a_server_that_is_started_anew_is_gone_on_with_and_nothing_is_miss
             session, port = await api.create_session(SessionInput()), int(url.rpartition(":")[2])
             listening, heard = api.events(), Transcript()
             await api.prompt(session.id, text_prompt("one"))
-            told = await anext(listening)
-            heard.feed(told.event)
+            published = await anext(listening)
+            heard.feed(published.event)
         await engine.api.prompt(session.id, text_prompt("two"))  # while there is no server
         await engine.api.rename_session(session.id, "Another name")
         there = await engine.api.list_messages(session.id)
         async with open_server(always_open(engine), name="two", port=port):
-            events = [told.event]
+            events = [published.event]
             async with asyncio.timeout(60):
                 while heard.messages() != there or not any(
                     isinstance(each, SessionUpdated) for each in events
@@ -180,7 +180,7 @@ async def test_a_server_that_is_started_anew_is_gone_on_with_and_nothing_is_miss
             assert any(isinstance(each, UnknownEvent) and each.named == RESYNC for each in events)
             await api.prompt(session.id, text_prompt("three"))
             with pytest.raises(CursorLostError):
-                await anext(api.events(after=told.cursor))
+                await anext(api.events(after=published.cursor))
             await staying.aclose()
         assert [line.rpartition(" ")[2] for line in notices[:2]] == ["again", "back"]
 
@@ -263,10 +263,10 @@ async def test_what_a_later_version_says_is_put_up_with(canned: CannedServer) ->
     async with open_remote(canned.url, ConnectionOptions(patience=5), env={}) as api:
         assert (await api.get_session(SessionID(session))).extra_ == {"new": [1]}
         listening, heard = api.events(), Transcript()
-        told = [(await anext(listening)).event for _ in range(5)]
-        heard.feed(*told)
-        assert told[0] == UnknownEvent(named="moon.rose", properties={"phase": 3})
-        assert isinstance(told[4], UnknownEvent)
+        collected = [(await anext(listening)).event for _ in range(5)]
+        heard.feed(*collected)
+        assert collected[0] == UnknownEvent(named="moon.rose", properties={"phase": 3})
+        assert isinstance(collected[4], UnknownEvent)
         (message,) = heard.messages()
         assert [each.text for each in message.parts if isinstance(each, TextPart)] == ["abcd"]
 
@@ -327,9 +327,9 @@ async def test_a_run_joined_by_two_is_heard_by_both() -> None:
         await served.api.prompt(session.id, text_prompt("hello"))
         for listening in (mine, theirs):
             heard = Transcript()
-            async for told in listening:
-                heard.feed(told.event)
-                if isinstance(told.event, SessionRested):
+            async for published in listening:
+                heard.feed(published.event)
+                if isinstance(published.event, SessionRested):
                     break
             assert heard.messages() == await other.list_messages(session.id)
 

@@ -17,13 +17,13 @@ KEY = "sk-secret-0123456789"
 Run = Callable[..., tuple[int, str, str]]
 
 
-def events(*told: dict[str, Any], named: bool = False, end: bytes = b"") -> Answer:
+def events(*expected: dict[str, Any], named: bool = False, end: bytes = b"") -> Answer:
     lines = [
         (b"event: " + str(each["type"]).encode() + b"\n" if named else b"")
         + b"data: "
         + json.dumps(each).encode()
         + b"\n\n"
-        for each in told
+        for each in expected
     ]
     return Answer(b"".join(lines) + end, kind="text/event-stream")
 
@@ -266,19 +266,24 @@ def test_an_answer_that_nobody_counted_took_an_unknown_number_of_tokens(
     with open_web({"/v1/chat/completions": answer}) as web:
         configure(monkeypatch, web, "@ai-sdk/openai-compatible")
         code, out, err = weft("-m", "mill/m", "weave")
-        told = json.loads(weft("-m", "mill/m", "--format", "json", "weave")[1].splitlines()[-1])
+        expected = json.loads(weft("-m", "mill/m", "--format", "json", "weave")[1].splitlines()[-1])
     assert (code, out.strip(), err.splitlines()[-1]) == (
         0,
         "Well woven",
         "1 step · tokens unknown · cost unknown",
     )
-    assert (told["cost"], told["priced"], told["tokens"]["input"], told["counted"]) == (0, False, 0, False)
+    assert (expected["cost"], expected["priced"], expected["tokens"]["input"], expected["counted"]) == (
+        0,
+        False,
+        0,
+        False,
+    )
 
     def shown(*command: str) -> str:
         run_command([*command, "--dir", str(tmp_path), "--store", str(tmp_path / "store")])
         return capsys.readouterr().out
 
-    last = told["sessionID"]
+    last = expected["sessionID"]
     spent = json.loads(shown("session", "cost", last, "--format", "json"))["own"]
     figures = json.loads(shown("stats", "--format", "json"))["spent"]
     assert shown("session", "cost", last) == "itself   cost unknown · tokens unknown\n"
@@ -304,9 +309,9 @@ def test_a_budget_that_cannot_be_counted_is_told(weft: Run, monkeypatch: pytest.
         monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", json.dumps(said))
         weft("-m", "mill/m", "weave")
         err = weft("-m", "mill/m", "-c", "weave on")[2]
-    told = "the provider did not report the usage of an answer, so the budget cannot be kept exactly"
+    expected = "the provider did not report the usage of an answer, so the budget cannot be kept exactly"
     assert [line for line in err.splitlines() if line.startswith("warning:")] == [
-        f"warning: {told}; limits of steps and seconds still hold"
+        f"warning: {expected}; limits of steps and seconds still hold"
     ]
 
 
@@ -338,9 +343,9 @@ def test_a_local_server_that_does_not_run_is_told_at_once_with_its_address_and_a
     # Nothing listens on port 1, and no clock is turned: a second try would wait for seconds.
     monkeypatch.setenv("OLLAMA_HOST", "localhost:1")
     code, out, err = weft("-m", "ollama/llama3:8b", "weave")
-    told = "nothing listens at localhost:1: the connection was refused"
+    expected = "nothing listens at localhost:1: the connection was refused"
     hint = "is Ollama running? `ollama serve` starts it"
-    assert (code, out, err.splitlines()[0]) == (1, "", f"error: {told} ({hint})")
+    assert (code, out, err.splitlines()[0]) == (1, "", f"error: {expected} ({hint})")
 
 
 def test_no_key_is_told_in_any_output(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,8 +91,8 @@ def test_the_exit_code_is_the_verdict(
     exit: ExitCode,
     verdict: str,
 ) -> None:
-    code, told = explained(capsys, command, "--agent", agent)
-    assert (code, told["verdict"]) == (exit, verdict)
+    code, printed = explained(capsys, command, "--agent", agent)
+    assert (code, printed["verdict"]) == (exit, verdict)
     assert not (tree.project / "x").exists()
 
 
@@ -115,8 +115,8 @@ def test_a_persons_rules_count(tree: ShellTree, capsys: pytest.CaptureFixture[st
     config = Path(paths_from(os.environ).config)
     config.mkdir(parents=True, exist_ok=True)
     (config / "opencode.json").write_text('{"permission": {"bash": {"git push *": "deny"}}}')
-    code, told = explained(capsys, "git -C src push")
-    assert (code, [part["rule"] for part in told["parts"] if part["action"] == "deny"]) == (
+    code, printed = explained(capsys, "git -C src push")
+    assert (code, [part["rule"] for part in printed["parts"] if part["action"] == "deny"]) == (
         ExitCode.REFUSED,
         ["bash git push * deny"],
     )

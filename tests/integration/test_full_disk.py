@@ -37,11 +37,11 @@ async def stored_answer(root: Path, session: SessionID) -> MessageWithParts:
     return (await FileStore(str(root)).list_messages(session))[1]
 
 
-async def hear(engine: Engine, told: list[str]) -> None:
+async def hear(engine: Engine, deltas: list[str]) -> None:
     async for each in engine.api.events():
         match each.event:
             case PartUpdated(part=TextPart(), delta=str(delta)) | PartGrew(delta=delta):
-                told.append(delta)
+                deltas.append(delta)
             case _:
                 pass
 
@@ -72,10 +72,10 @@ def filled_up(disk: SmallDisk, capacity: int) -> Iterator[None]:
 async def test_an_answer_that_does_not_fit_fails_keeps_what_fits_and_is_whole_once_there_is_room(
     tmp_path: Path,
 ) -> None:
-    disk, told, root = SmallDisk(LARGE), list[str](), tmp_path / "storage"
+    disk, deltas, root = SmallDisk(LARGE), list[str](), tmp_path / "storage"
     async with open_engine(SPEAKS, ANSWERS, store=FileStore(str(root), disk=disk)) as engine:
         session = (await engine.api.create_session(SessionInput(title="Long"))).id
-        hearing = asyncio.ensure_future(hear(engine, told))
+        hearing = asyncio.ensure_future(hear(engine, deltas))
         with filled_up(disk, ROOM):
             failed = await ask(engine, session)
             kept = text_of(await stored_answer(root, session))
@@ -88,7 +88,7 @@ async def test_an_answer_that_does_not_fit_fails_keeps_what_fits_and_is_whole_on
         hearing.cancel()
 
     assert text_of(again) == "Here again."
-    assert "".join(told).startswith(WORDS)
+    assert "".join(deltas).startswith(WORDS)
     answer = await stored_answer(root, session)
     assert text_of(answer) == WORDS
     assert isinstance(answer.info, AssistantMessage)
@@ -99,10 +99,10 @@ async def test_an_answer_that_does_not_fit_fails_keeps_what_fits_and_is_whole_on
 async def test_wherever_the_room_ends_no_answer_that_was_cut_off_passes_for_a_whole_one(
     tmp_path: Path, capacity: int
 ) -> None:
-    disk, told, root = SmallDisk(LARGE), list[str](), tmp_path / "storage"
+    disk, deltas, root = SmallDisk(LARGE), list[str](), tmp_path / "storage"
     async with open_engine(SPEAKS, SPEAKS, store=FileStore(str(root), disk=disk)) as engine:
         session = (await engine.api.create_session(SessionInput(title="Long"))).id
-        hearing = asyncio.ensure_future(hear(engine, told))
+        hearing = asyncio.ensure_future(hear(engine, deltas))
         with filled_up(disk, capacity):
             failed = await ask(engine, session)
             assert isinstance(failed, StoreError | StorageFailure)
@@ -111,7 +111,7 @@ async def test_wherever_the_room_ends_no_answer_that_was_cut_off_passes_for_a_wh
         hearing.cancel()
     # Leaving writes what is unwritten: all that anybody was told.
     messages = await FileStore(str(root)).list_messages(session)
-    assert "".join(text_of(message) for message in messages[1:]) == "".join(told)
+    assert "".join(text_of(message) for message in messages[1:]) == "".join(deltas)
 
 
 async def test_what_was_told_is_stored_as_soon_as_there_is_room_without_anybody_asking(

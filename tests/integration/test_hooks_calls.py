@@ -236,10 +236,10 @@ async def test_a_shell_command_in_a_template_is_a_call_that_can_be_blocked() -> 
 
 
 def answer(status: Any) -> Any:
-    def text_prompt(told: PermissionRequest, now: PermissionAnswer) -> PermissionAnswer:
+    def reply(told: PermissionRequest, now: PermissionAnswer) -> PermissionAnswer:
         return now.but(status=status)
 
-    return text_prompt
+    return reply
 
 
 def logged(directory: Path) -> list[dict[str, Any]]:

@@ -23,8 +23,8 @@ ADA = {"name": "Ada"}
 
 
 def piece(delta: dict[str, Any], reason: str | None = None) -> bytes:
-    told = {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
-    return b"data: " + json.dumps(told).encode() + b"\n\n"
+    chunk = {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
 
 
 def handing(value: Any) -> Answer:

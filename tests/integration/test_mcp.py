@@ -34,10 +34,10 @@ def raw(home: Path, manner: str, name: str = "", **more: Any) -> LocalEntry:
 
 @asynccontextmanager
 async def pooled(home: Path, *entries: LocalEntry, **more: Any) -> AsyncIterator[McpPool]:
-    told: list[str] = []
+    changed_servers: list[str] = []
 
     async def changed(name: str) -> None:
-        told.append(name)
+        changed_servers.append(name)
 
     configured = tuple(ConfiguredServer(entry=entry) for entry in entries)
     dial = SdkConnector(McpLoginStore(str(home / "mcp-auth.json")), "http://127.0.0.1:1/callback")

@@ -34,14 +34,14 @@ def plain() -> Iterator[str]:
 @asynccontextmanager
 async def kept(
     home: Path,
-    told: asyncio.Queue[Event] | None = None,
+    event_queue: asyncio.Queue[Event] | None = None,
     port: int = 19876,
     call: float = 60,
     **servers: McpRemoteConfig,
 ) -> AsyncIterator[LocalMcp]:
     async def tell(event: Event) -> None:
-        if told is not None:
-            await told.put(event)
+        if event_queue is not None:
+            await event_queue.put(event)
 
     settings = McpSettings(servers=servers, call=call, auth_file=str(home / "mcp-auth.json"), port=port)
     base = McpLaunch(directory=str(home), environment={"PATH": os.environ["PATH"]})
@@ -54,8 +54,8 @@ async def quiet(*_: Any) -> None:
 
 
 async def test_over_streamable_http_it_is_like_any_other(plain: str, tmp_path: Path) -> None:
-    told: asyncio.Queue[Event] = asyncio.Queue()
-    async with kept(tmp_path, told, far=McpRemoteConfig(url=f"{plain}/mcp")) as mcp:
+    event_queue: asyncio.Queue[Event] = asyncio.Queue()
+    async with kept(tmp_path, event_queue, far=McpRemoteConfig(url=f"{plain}/mcp")) as mcp:
         assert await mcp.list_servers(connect=True) == {"far": McpConnected()}
         tools = mcp.pool.tools()
         assert {"far_add", "far_odd_name_with_path", "far_draw"} <= set(tools)
@@ -75,7 +75,7 @@ async def test_over_streamable_http_it_is_like_any_other(plain: str, tmp_path: P
             await bench.call(tools["far_add"], a="x")
 
         assert await bench.call(tools["far_grow"])
-        assert await told.get() == McpToolsChanged(server="far")
+        assert await event_queue.get() == McpToolsChanged(server="far")
         assert "far_grown" in mcp.pool.tools()
 
 
@@ -328,11 +328,11 @@ async def test_one_that_registers_nobody_needs_a_client_id(tmp_path: Path) -> No
 
 
 async def test_where_there_is_no_browser_that_is_told(tmp_path: Path) -> None:
-    told: asyncio.Queue[Event] = asyncio.Queue()
+    event_queue: asyncio.Queue[Event] = asyncio.Queue()
     with serve_app(app_with_login(OAuthProvider())) as url:
-        async with kept(tmp_path, told, free_port(), far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
+        async with kept(tmp_path, event_queue, free_port(), far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             logging_in = asyncio.ensure_future(mcp.log_in("far"))
-            event = await told.get()
+            event = await event_queue.get()
             assert isinstance(event, McpBrowserFailed)
             await follow(event.url)
             assert await logging_in == McpConnected()

@@ -199,16 +199,16 @@ async def warned(engine: Engine) -> list[str]:
     """What a run warns of."""
     listening = engine.api.events()
     await ask(engine, text_prompt("go"))
-    told: list[str] = []
+    warnings: list[str] = []
     async for each in listening:
         match each.event:
             case SessionWarned(message=message):
-                told.append(message)
+                warnings.append(message)
             case SessionRested():
                 break
             case _:
                 pass
-    return told
+    return warnings
 
 
 async def test_a_run_says_once_which_servers_are_not_there_and_why(tmp_path: Path) -> None:
@@ -219,9 +219,9 @@ async def test_a_run_says_once_which_servers_are_not_there_and_why(tmp_path: Pat
         "off": McpLocalConfig(command=("x",), enabled=False),
     }
     async with at(tmp_path, [Say(text="a")], [Say(text="b")], servers=servers) as engine:
-        [told] = await warned(engine)
+        [warnings] = await warned(engine)
         missing = f"{tmp_path}/nothing cannot be run: there is no such program"
-        assert told == f"the MCP server gone is not available: {missing}"
+        assert warnings == f"the MCP server gone is not available: {missing}"
         assert await warned(engine) == []
 
 
@@ -239,18 +239,18 @@ async def test_a_run_says_which_servers_it_did_not_wait_for(tmp_path: Path) -> N
 async def test_a_one_shot_run_waits_for_a_server_that_is_starting_and_says_so(tmp_path: Path) -> None:
     late = {"late": raw(tmp_path, "slowly")}
     async with at(tmp_path, [Say(text="a")], servers=late, wait=None, notice=0) as engine:
-        told: list[str] = []
+        warnings: list[str] = []
 
         async def follow() -> None:
             async for each in engine.api.events():
                 if isinstance(each.event, SessionWarned):
-                    told.append(each.event.message)
+                    warnings.append(each.event.message)
                     (tmp_path / "slowly.log.go").touch()
 
         following = asyncio.ensure_future(follow())
         await ask(engine, text_prompt("go"))
         following.cancel()
-        assert told == ["waiting for the MCP server late, which is still starting"]
+        assert warnings == ["waiting for the MCP server late, which is still starting"]
         assert names(engine, 0) == ["echo", "late_echo"]
 
 

@@ -47,7 +47,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "request_text"),
     [
         ("see @notes.txt.", "00001| buy yarn"),
         ("see @pkg", "one.py"),
@@ -56,14 +56,18 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
         ("have @explore look", "call the task tool with subagent: explore"),
     ],
 )
-def test_what_is_mentioned_comes_along(ask: Ask, words: str, told: str) -> None:
-    assert told in ask(words)
+def test_what_is_mentioned_comes_along(ask: Ask, words: str, request_text: str) -> None:
+    assert request_text in ask(words)
 
 
 def test_lines_are_those_that_were_named_and_no_others(ask: Ask) -> None:
-    told = ask("see @pkg/one.py#2")
+    request_text = ask("see @pkg/one.py#2")
 
-    assert ("first" in told, "second" in told, "third" in told) == (False, True, False)
+    assert ("first" in request_text, "second" in request_text, "third" in request_text) == (
+        False,
+        True,
+        False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,15 +82,15 @@ def test_lines_are_those_that_were_named_and_no_others(ask: Ask) -> None:
     ],
 )
 def test_what_may_not_be_read_unasked_or_is_no_name_stays_a_word(ask: Ask, words: str) -> None:
-    told = ask(words)
+    request_text = ask(words)
 
-    assert words in told
-    assert "Called the" not in told
-    assert "subagent:" not in told
+    assert words in request_text
+    assert "Called the" not in request_text
+    assert "subagent:" not in request_text
 
 
 def test_what_was_piped_in_mentions_nothing(ask: Ask) -> None:
-    told = ask("what is this?", piped="see @notes.txt")
+    request_text = ask("what is this?", piped="see @notes.txt")
 
-    assert "see @notes.txt" in told
-    assert "buy yarn" not in told
+    assert "see @notes.txt" in request_text
+    assert "buy yarn" not in request_text

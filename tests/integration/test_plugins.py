@@ -52,7 +52,7 @@ async def asked_by(project: Project, **more: Any) -> list[str]:
 async def test_without_plugins_there_is_nobody_to_ask(project: Project) -> None:
     async with project.open() as local:
         assert local.runtime.hooks is NO_HOOKS
-    assert project.said == []
+    assert project.warnings == []
 
 
 async def test_plugins_are_asked_in_the_order_they_are_loaded(
@@ -79,7 +79,7 @@ async def test_plugins_are_asked_in_the_order_they_are_loaded(
         "project",
         "custom directory",
     ]
-    assert project.said == []
+    assert project.warnings == []
 
 
 async def test_an_installed_package_brings_its_plugin_along(
@@ -95,13 +95,13 @@ async def test_an_installed_package_brings_its_plugin_along(
     monkeypatch.syspath_prepend(str(site.root))
 
     assert await asked_by(project) == ["woven"]
-    assert len(project.said) == 1
-    assert "odd: an entry point of weft.plugins must name a module" in project.told()[0]
+    assert len(project.warnings) == 1
+    assert "odd: an entry point of weft.plugins must name a module" in project.list_warnings()[0]
 
-    project.said.clear()
+    project.warnings.clear()
     monkeypatch.setenv("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1")
     assert await asked_by(project) == []
-    assert project.said == []
+    assert project.warnings == []
 
 
 async def test_a_package_in_the_directory_one_is_in_is_not_installed(
@@ -142,7 +142,7 @@ async def test_one_that_is_switched_off_by_name_is_not_loaded(project: Project) 
     project.configure(experimental={"weft": {"plugins": {"off": ["loud"]}}})
 
     assert await asked_by(project) == ["quiet"]
-    assert project.said == []
+    assert project.warnings == []
 
 
 async def test_what_is_not_python_is_passed_over_in_one_line(project: Project) -> None:
@@ -152,7 +152,7 @@ async def test_what_is_not_python_is_passed_over_in_one_line(project: Project) -
     project.configure(plugin=["opencode-wakatime@1.0.0", "@scope/name", "unheardof"])
 
     assert await asked_by(project) == ["mine"]
-    (line,) = project.told()
+    (line,) = project.list_warnings()
     assert line.startswith("plugin: weft runs Python plugins only and skips these: opencode-wakatime@1.0.0")
     assert line.endswith("@scope/name, unheardof, .opencode/plugin/theirs.ts, .opencode/tool/theirs.js")
 
@@ -171,7 +171,7 @@ async def test_one_that_is_broken_is_told_with_its_line_and_the_others_go_on(pro
 
     assert await asked_by(project) == ["fine"]
     where = ".opencode/plugin"
-    assert [line for line in project.told() if "null" not in line] == [
+    assert [line for line in project.list_warnings() if "null" not in line] == [
         "opencode.json: plugin: there is no file gone.py",
         "opencode.json: plugin: there is no module 'gone.nowhere'",
         "weft.nowhere: ModuleNotFoundError: No module named 'weft.nowhere'",
@@ -181,7 +181,7 @@ async def test_one_that_is_broken_is_told_with_its_line_and_the_others_go_on(pro
         f"{where}/d_tool.py:3: tool x: has no type for 'a' (write a: str)",
         f"{where}/e_exits.py:1: SystemExit: 3",
     ]
-    assert sum("f_null.py" in line for line in project.told()) == 1
+    assert sum("f_null.py" in line for line in project.list_warnings()) == 1
 
 
 async def test_bytecode_beside_it_does_not_count_and_none_is_written(
@@ -217,7 +217,7 @@ async def test_one_that_nobody_vouches_for_is_not_run(project: Project, tmp_path
 
     assert await asked_by(project, trusted=False) == []
     assert not mark.exists()
-    (line,) = project.told()
+    (line,) = project.list_warnings()
     for held in ("plugin", "x.py", "z.py", "tool y", "hook tool.execute.before"):
         assert held in line
 
@@ -246,7 +246,7 @@ async def test_a_plugin_is_set_up_with_weft_to_talk_to(project: Project) -> None
     )
     (title,) = await asked_by(project)
     assert title == f"In {project.root}: weft does not do this: calling events from a plugin"
-    assert project.said == []
+    assert project.warnings == []
 
 
 async def test_a_plugin_whose_setup_fails_is_not_asked(project: Project) -> None:
@@ -254,7 +254,9 @@ async def test_a_plugin_whose_setup_fails_is_not_asked(project: Project) -> None
     project.plugin("b", ADDS.format(name="b"))
 
     assert await asked_by(project) == ["b"]
-    assert project.told() == [".opencode/plugin/a.py:2: setup: ValueError: no; its hooks are not called"]
+    assert project.list_warnings() == [
+        ".opencode/plugin/a.py:2: setup: ValueError: no; its hooks are not called"
+    ]
 
 
 def _plain(code: str) -> str:
@@ -284,7 +286,7 @@ async def test_a_no_is_heard_from_those_that_may_say_it(project: Project) -> Non
             await hooks.ask(TOOL_BEFORE, TOLD, NOW)
         now = ChatHeaders(headers={})
         assert await hooks.ask(CHAT_HEADERS, None, now) is now  # type: ignore[arg-type]
-    assert project.told() == [
+    assert project.list_warnings() == [
         ".opencode/plugin/guard.py: hook chat.headers cannot block anything; that was fault 1 of 3"
     ]
 
@@ -314,7 +316,7 @@ async def test_in_a_run_a_blocked_call_is_a_result_the_model_reads(project: Proj
     assert "look, do not search" in said
     assert words_of(messages).endswith("Done.")
     assert [each.parameters.temperature for each in project.provider.requests] == [0.25, 0.25]
-    assert project.said == []
+    assert project.warnings == []
 
 
 ANYTHING = st.recursive(

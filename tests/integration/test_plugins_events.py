@@ -51,7 +51,7 @@ async def test_a_plugin_hears_all_that_happens_to_the_last(
     assert heard[:4] == told
     assert heard[0] == "session.created"
     assert heard[-1] == "session.idle"
-    assert project.said == []
+    assert project.warnings == []
 
 
 async def test_one_that_raises_there_is_left_alone_and_the_turn_goes_on(project: Project) -> None:
@@ -63,15 +63,15 @@ async def test_one_that_raises_there_is_left_alone_and_the_turn_goes_on(project:
         events = local.events()
         await prompt(local)
         failures = []
-        async for told in events:
-            if told.event.type == "session.error":
-                failures.append(told.event)
-            if told.event.type == "session.error" and len(failures) == 3:
+        async for published in events:
+            if published.event.type == "session.error":
+                failures.append(published.event)
+            if published.event.type == "session.error" and len(failures) == 3:
                 break
 
-    assert len(project.said) == 3
-    assert project.told()[2].endswith("after 3 faults its hooks are no longer called")
-    assert str(project.said[2]) in str(failures[2])
+    assert len(project.warnings) == 3
+    assert project.list_warnings()[2].endswith("after 3 faults its hooks are no longer called")
+    assert str(project.warnings[2]) in str(failures[2])
 
 
 async def test_one_that_cannot_keep_up_misses_events_and_that_is_told() -> None:
@@ -137,7 +137,7 @@ async def test_the_config_hook_has_its_say_before_anything_is_made_of_it(project
     async with project.open() as local:
         assert local.runtime.default_agent == "weaver"
         assert local.runtime.agents["weaver"].prompt == "Weave."
-    assert project.told() == [
+    assert project.list_warnings() == [
         'config hook: share: expected "auto", "disabled" or "manual", found a number',
         "config hook: modle: unknown key, ignored",
     ]

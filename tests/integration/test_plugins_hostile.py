@@ -65,7 +65,7 @@ async def test_a_turn_with_a_plugin_that_raises_and_exits_comes_to_its_end(proje
     assert [tool for tool, _ in calls_of(messages)] == ["read", "glob"]
     assert "half" not in project.provider.requests[0].parameters.options
     where = ".opencode/plugin/hostile.py"
-    assert project.told() == [
+    assert project.list_warnings() == [
         f"{where}:11: hook chat.message: SystemExit: None; that was fault 1 of 3",
         f"{where}:15: hook experimental.chat.system.transform: SystemExit: 3; that was fault 2 of 3",
         f"{where}:7: hook chat.params: ValueError: no params today; after 3 faults its hooks are no longer called",
@@ -119,7 +119,7 @@ async def test_a_hook_that_hangs_costs_its_deadline_once_and_no_turn(
         assert await when_time_is_up(asking, clock) is NOW
         let_go(release)
 
-    assert project.told() == [
+    assert project.list_warnings() == [
         ".opencode/plugin/slow.py: hook tool.execute.after took longer than 10 seconds; that was fault 1 of 3"
     ]
 
@@ -141,7 +141,7 @@ async def test_a_plugin_that_stays_stuck_is_left_alone_without_waiting_for_it_ag
         assert [await hooks.ask(TOOL_AFTER, TOLD, NOW) for _ in range(3)] == [NOW] * 3
         assert not hooks.any(TOOL_AFTER)
 
-    assert [line.rpartition("; ")[2] for line in project.told()] == [
+    assert [line.rpartition("; ")[2] for line in project.list_warnings()] == [
         "that was fault 1 of 3",
         "that was fault 2 of 3",
         "after 3 faults its hooks are no longer called",
@@ -223,5 +223,5 @@ async def test_what_a_plugin_does_in_its_own_tasks_ends_nobody_else(project: Pro
 
     assert words_of(messages).endswith("Done.")
     assert outcome in (NOW, NOW.but(title="still here"))  # it may have had its three faults by then
-    assert "a task of its own: SystemExit: 1" in project.told()[0]
+    assert "a task of its own: SystemExit: 1" in project.list_warnings()[0]
     assert not local.runtime.hooks.any(CHAT_PARAMS)

@@ -51,21 +51,21 @@ async def test_a_command_is_told_in_json_and_changes_what_it_names(
     }
     assert "secret" not in env.read_text()
     assert f"PWD={project.root}" in env.read_text()
-    assert project.said == []
+    assert project.warnings == []
 
 
 @pytest.mark.parametrize("script", ["exit 0", "echo '{}'", "echo '{\"now\": null}'", "exec cat >/dev/null"])
 async def test_one_that_says_nothing_changes_nothing(project: Project, script: str) -> None:
     hooked(project, script)
     assert await asked(project) is NOW
-    assert project.said == []
+    assert project.warnings == []
 
 
 async def test_exit_code_2_says_no_and_standard_error_why(project: Project) -> None:
     hooked(project, "echo 'not on a Friday' >&2\nexit 2")
     with pytest.raises(BlockedError, match="not on a Friday"):
         await asked(project)
-    assert project.said == []
+    assert project.warnings == []
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ async def test_exit_code_2_says_no_and_standard_error_why(project: Project) -> N
 async def test_anything_else_is_a_fault_that_is_passed_over(project: Project, script: str, said: str) -> None:
     hooked(project, script)
     assert await asked(project) is NOW
-    (line,) = project.told()
+    (line,) = project.list_warnings()
     assert line.startswith(f"./hook.sh: hook tool.execute.before: {said}")
     assert line.endswith("that was fault 1 of 3")
 
@@ -98,7 +98,7 @@ async def test_one_that_hangs_is_ended_at_its_deadline(project: Project, tmp_pat
             clock.turn(3000)
             await asyncio.wait([asking], timeout=0.01)
         assert asking.result() is NOW
-    (line,) = project.told()
+    (line,) = project.list_warnings()
     assert "took longer than 3 seconds" in line
 
 
@@ -125,7 +125,7 @@ async def test_a_hook_that_cannot_block_is_at_fault_if_it_tries(project: Project
     async with project.open() as local:
         now = ChatHeaders(headers={})
         assert await local.runtime.hooks.ask(CHAT_HEADERS, None, now) is now  # type: ignore[arg-type]
-    matcher, fault = project.told()
+    matcher, fault = project.list_warnings()
     assert "this hook has no matcher" in matcher
     assert "hook chat.headers cannot block anything" in fault
 
@@ -138,7 +138,7 @@ async def test_a_name_that_is_none_is_told_with_what_was_meant(project: Project)
     )
     async with project.open():
         pass
-    meant, empty = project.said
+    meant, empty = project.warnings
     assert str(meant).endswith("experimental.weft.hooks.tool.execute.befor: there is no such hook")
     assert meant.hint == "did you mean 'tool.execute.before'?"
     assert "the command is empty" in str(empty)

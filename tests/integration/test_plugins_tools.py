@@ -64,7 +64,7 @@ async def test_a_file_of_tools_gives_tools_that_a_model_can_call(project: Projec
     assert offered["math"].about == "Add numbers."
     assert offered["math"].schema["properties"]["numbers"]["description"] == "what to add up"
     assert offered["math_divide"].schema["required"] == ["a"]
-    assert project.said == []
+    assert project.warnings == []
 
 
 async def test_arguments_are_judged_and_faults_are_results(project: Project) -> None:
@@ -105,7 +105,7 @@ async def test_arguments_are_judged_and_faults_are_results(project: Project) -> 
     assert number[1] == "The gives_a_number tool returned a int; it must return text or a ToolAnswer."
     assert len(talk[1]) < 60_000
     assert "truncated" in talk[1]
-    assert project.said == []
+    assert project.warnings == []
 
 
 async def test_one_that_cannot_await_an_answer_is_not_taken_for_allowed(project: Project) -> None:
@@ -187,7 +187,7 @@ async def test_names_that_cannot_be_are_told_with_file_line_and_function(project
 
     assert await called(project, UseTool(tool="twice")) == [("twice", "default")]
     where = ".opencode/tool"
-    assert project.told() == [
+    assert project.list_warnings() == [
         f"{where}/invalid.py:2: function 'execute': the name 'invalid' is reserved by weft",
         f"{where}/twice.py: tool 'twice' replaces the one in {project.root}/.opencode/plugin/other.py".replace(
             f"{project.root}/", ""
@@ -224,8 +224,8 @@ async def test_one_that_hangs_is_left_behind_when_the_run_is_aborted(project: Pr
         asked = PromptInput(model=MODEL, parts=(TextInput(text="go"),))
         events = local.events()
         running = asyncio.ensure_future(local.prompt(session, asked))
-        async for told in events:
-            if isinstance(told.event, PartUpdated) and is_running(told.event.part):
+        async for published in events:
+            if isinstance(published.event, PartUpdated) and is_running(published.event.part):
                 break
         assert await local.abort(session)
         await running

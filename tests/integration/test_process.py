@@ -239,8 +239,8 @@ async def test_a_child_sees_what_is_allowed_and_no_key(tmp_path: Path) -> None:
     }
     seen = tool_environment(source, extra=["MINE"])
     assert seen == {"PATH": os.environ["PATH"], "LC_ALL": "C", "MINE": "1"}
-    told = await capture_output(
+    captured = await capture_output(
         ProcessCommand(argv=("env",), directory=str(tmp_path), environment=seen), limit=10_000
     )
-    assert b"secret" not in told.output
-    assert b"MINE=1" in told.output
+    assert b"secret" not in captured.output
+    assert b"MINE=1" in captured.output

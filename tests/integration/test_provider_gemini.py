@@ -49,10 +49,10 @@ async def test_calls_and_their_signature_go_back_as_they_came() -> None:
         )
         session = await engine.api.create_session(SessionInput())
         answer = await engine.api.prompt(session.id, text_prompt("say hi"))
-    [asked, told, answered] = sent(stand, 1)
-    signature = told["parts"][1]["thoughtSignature"]
+    [asked, model_turn, answered] = sent(stand, 1)
+    signature = model_turn["parts"][1]["thoughtSignature"]
     assert asked == HI
-    assert told == {
+    assert model_turn == {
         "role": "model",
         "parts": [
             {"text": "One moment."},

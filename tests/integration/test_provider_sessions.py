@@ -122,8 +122,8 @@ async def test_an_abort_closes_the_connection(wire: str) -> None:
         listening = engine.api.events()
         async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
             prompt = tasks.create_task(engine.api.prompt(session, text_prompt("go")))
-            async for told in listening:
-                if isinstance(told.event, PartUpdated) and told.event.delta == "one":
+            async for published in listening:
+                if isinstance(published.event, PartUpdated) and published.event.delta == "one":
                     break
             await engine.api.abort(session)
         await stand.server.left()

@@ -69,16 +69,16 @@ async def test_an_organisations_configuration_and_a_persons_addresses_reach_the_
             json.dumps({"config": {"instructions": [f"{web.url}/org.md"]}}).encode()
         )
         (project / "opencode.json").write_text(json.dumps({"instructions": [f"{web.url}/theirs.md"]}))
-        told, _ = await told_first(tmp_path, project)
+        system_prompt, _ = await told_first(tmp_path, project)
         assert sorted(asked.path for asked in web.requests) == [
             "/.well-known/opencode",
             "/mine.md",
             "/org.md",
         ]
 
-    assert "Speak of the organisation." in told
-    assert "Speak of me." in told
-    assert "Speak of them." not in told
+    assert "Speak of the organisation." in system_prompt
+    assert "Speak of me." in system_prompt
+    assert "Speak of them." not in system_prompt
     age_copies()
     offline, warnings = await told_first(tmp_path, project)
     assert "Speak of the organisation." in offline
@@ -92,9 +92,9 @@ async def test_an_organisation_that_was_never_reached_keeps_nobody_from_starting
     with open_web({}) as web:
         url = web.url
     configure(url)
-    told, warnings = await told_first(tmp_path, project)
-    assert f"{url}/mine.md" in told
-    assert "[not read: it could not be fetched (no connection (ConnectError))]" in told
+    system_prompt, warnings = await told_first(tmp_path, project)
+    assert f"{url}/mine.md" in system_prompt
+    assert "[not read: it could not be fetched (no connection (ConnectError))]" in system_prompt
     assert f"{url}/.well-known/opencode: could not be fetched (no connection (ConnectError))" in warnings
 
 

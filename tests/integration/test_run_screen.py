@@ -124,10 +124,10 @@ def test_json_lines_hold_no_character_that_steers_a_terminal(capsys: pytest.Capt
 
 def test_no_character_that_steers_a_terminal_is_left_by_escaping() -> None:
     every = "".join(map(chr, (*range(0x20, 0xD800), *range(0xE000, 0x110000))))
-    told = json.dumps(every, ensure_ascii=False)
+    encoded = json.dumps(every, ensure_ascii=False)
 
-    assert steers(escape_json(told)) == []
-    assert json.loads(escape_json(told)) == every
+    assert steers(escape_json(encoded)) == []
+    assert json.loads(escape_json(encoded)) == every
 
 
 def test_json_of_other_commands_holds_none_either(capsys: pytest.CaptureFixture[str]) -> None:

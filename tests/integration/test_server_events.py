@@ -29,10 +29,10 @@ def test_a_turn_is_told_from_beginning_to_end(server: ProjectServer) -> None:
     with stream_events(server, "/event") as events, stream_events(server, "/global/event") as everywhere:
         session = server.post("/session", {})["id"]
         server.post(f"/session/{session}/message", prompt("hi"))
-        told = types_until(events, "session.idle")
-        assert told[:3] == ["session.created", "session.updated", "message.updated"]
-        assert {"message.part.updated", "session.status", "session.updated"} <= set(told)
-        assert "message.part.delta" not in told
+        received = types_until(events, "session.idle")
+        assert received[:3] == ["session.created", "session.updated", "message.updated"]
+        assert {"message.part.updated", "session.status", "session.updated"} <= set(received)
+        assert "message.part.delta" not in received
         assert "message.part.delta" in types_until(everywhere, "session.idle")
 
 
@@ -42,8 +42,8 @@ def test_every_new_session_is_told_as_created_and_then_as_updated(server: Projec
         root = server.post("/session", {})
         child = server.post("/session", {"parentID": root["id"]})
         fork = server.post(f"/session/{root['id']}/fork")
-        told = [next(events) for _ in range(6)]
-    assert [(event["type"], event["properties"]) for event in told] == [
+        received = [next(events) for _ in range(6)]
+    assert [(event["type"], event["properties"]) for event in received] == [
         (kind, {"info": session})
         for session in (root, child, fork)
         for kind in ("session.created", "session.updated")
@@ -76,8 +76,8 @@ def test_a_run_that_is_closed_with_its_directory_says_how_it_ended(tmp_path: Pat
         server.client.post(f"/session/{session}/prompt_async", json=prompt("hi"))
         next(event for event in events if event["properties"].get("info", {}).get("role") == "assistant")
         server.post("/instance/dispose")
-        told = [event["type"] for event in events]
-        assert told.index("session.idle") < told.index("server.instance.disposed")
+        received = [event["type"] for event in events]
+        assert received.index("session.idle") < received.index("server.instance.disposed")
         last = server.get(f"/session/{session}/message")[-1]
         assert last["info"]["error"]["name"] == "MessageAbortedError"
 
@@ -126,8 +126,8 @@ def test_screens_hear_what_they_are_asked_to_do(server: ProjectServer) -> None:
             ("publish", {"type": "tui.prompt.append", "properties": {"text": "more"}}),
         ):
             assert server.post(f"/tui/{path}", body) is True
-        told = [next(events) for _ in range(11)]
-    assert [(event["type"], event["properties"]) for event in told] == [
+        received = [next(events) for _ in range(11)]
+    assert [(event["type"], event["properties"]) for event in received] == [
         ("tui.prompt.append", {"text": "words"}),
         *(
             ("tui.command.execute", {"command": command})

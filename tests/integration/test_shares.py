@@ -55,8 +55,8 @@ async def shared(engine: Engine) -> Session:
 
 async def everything_told(engine: Engine, after: int = 0) -> str:
     events = engine.api.events(after=after)
-    told = [await anext(events) for _ in range(engine.api.bus.cursor - after)]
-    return "\n".join(encode(each.event).decode() for each in told)
+    published_events = [await anext(events) for _ in range(engine.api.bus.cursor - after)]
+    return "\n".join(encode(each.event).decode() for each in published_events)
 
 
 async def test_a_session_is_there_whole_once_it_is_shared(shares: ShareServer) -> None:
@@ -175,14 +175,14 @@ async def test_the_secret_is_in_no_session_no_event_and_no_export(shares: ShareS
         session = await shared(here)
         await here.api.prompt(session.id, text_prompt("go"))
         await here.api.sharing.catch_up()
-        told = await everything_told(here)
+        published_events = await everything_told(here)
         exported = to_document(await here.api.export_session(session.id)).decode()
         listed = encode(await here.api.sharing.list_shares()).decode()
         stored = encode(await here.store.get_session(session.id)).decode()
         kept = await here.store.kept(("session_share", session.id))
     assert kept == {"id": "shr1", "url": f"{shares.url}/share/shr1", "secret": "the-secret-1"}
-    assert f"{shares.url}/share/shr1" in told
-    for text in (told, exported, listed, stored):
+    assert f"{shares.url}/share/shr1" in published_events
+    for text in (published_events, exported, listed, stored):
         assert "the-secret-1" not in text
     items = [json.loads(body).get("data") for body in shares.bodies]
     assert "the-secret-1" not in json.dumps(items)
@@ -256,7 +256,11 @@ async def test_an_auto_share_that_fails_is_told_and_the_session_goes_on(shares: 
         events = here.api.events()
         session = await here.api.create_session(SessionInput())
         await here.api.sharing.catch_up()
-        warned = [told.event async for told in _first(events, 3) if isinstance(told.event, SessionWarned)]
+        warned = [
+            published.event
+            async for published in _first(events, 3)
+            if isinstance(published.event, SessionWarned)
+        ]
         assert [each.session_id for each in warned] == [session.id]
         assert "403" in warned[0].message
         assert (await here.api.get_session(session.id)).share is None

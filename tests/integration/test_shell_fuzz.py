@@ -22,8 +22,8 @@ def test_a_trial_tells_what_a_command_did(tmp_path: Path) -> None:
         "ls",
     )
     with open_trial(tree) as trial:
-        told = [trial.run(command) for command in commands]
-    assert told == [
+        effects = [trial.run(command) for command in commands]
+    assert effects == [
         Effects(),
         Effects(changed=("project/MARK",), ran=("touch",)),
         Effects(read=("project/.env",)),

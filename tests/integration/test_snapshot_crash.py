@@ -90,8 +90,8 @@ async def test_what_the_person_did_after_the_crash_is_not_rolled_back(tmp_path: 
 
         recovered = await harness.snapshots.recover(falls)
 
-    [told] = recovered.rolled_back
-    assert harness.fates(told) == {"a.txt": "kept", "b.txt": "restored"}
+    [restored] = recovered.rolled_back
+    assert harness.fates(restored) == {"a.txt": "kept", "b.txt": "restored"}
     assert (root / "a.txt").read_text() == "person"
     assert (root / "b.txt").read_text() == "x\n"
 

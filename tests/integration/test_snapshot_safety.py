@@ -214,11 +214,11 @@ async def test_a_missing_snapshot_refuses_and_changes_nothing(tmp_path: Path, lo
         else:
             (tmp_path / "data").rglob("2e65efe2a145dda7ee51d1741299f848e5bf752e"[2:]).__next__().unlink()
 
-        told = await harness.snapshots.preview(plan)
+        preview = await harness.snapshots.preview(plan)
         with pytest.raises(SnapshotMissingError, match="nothing was changed"):
             await harness.snapshots.restore(plan)
 
-    assert harness.fates(told)["a.txt"] == "missing"
+    assert harness.fates(preview)["a.txt"] == "missing"
     assert read_tree(root) == before
 
 
@@ -354,8 +354,8 @@ async def test_a_command_does_not_wait_longer_than_it_is_told_to(tmp_path: Path)
         await harness.run_command("echo agent > a.txt")
         (patch,) = await harness.end_step()
     assert patch.files == ()
-    [told] = patch.uncovered
-    assert told == Uncovered(file=str(harness.root), reason="the first scan of the files took too long")
+    [preview] = patch.uncovered
+    assert preview == Uncovered(file=str(harness.root), reason="the first scan of the files took too long")
 
 
 async def test_a_cancelled_command_is_still_looked_at(tmp_path: Path) -> None:

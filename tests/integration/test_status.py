@@ -22,16 +22,16 @@ ANSWERED = PermissionSettings(terms=AskPolicy(answered=True))
 
 
 async def statuses(session: SessionID, listening: AsyncIterator[PublishedEvent]) -> list[AnyStatus]:
-    told: list[AnyStatus] = []
+    seen: list[AnyStatus] = []
     async for each in listening:
         match each.event:
             case StatusChanged(session_id=about, status=status) if about == session:
-                told.append(status)
+                seen.append(status)
             case SessionRested():
                 break
             case _:
                 pass
-    return told
+    return seen
 
 
 async def test_a_run_that_waits_for_an_answer_is_busy_and_says_for_what() -> None:
@@ -44,9 +44,9 @@ async def test_a_run_that_waits_for_an_answer_is_busy_and_says_for_what() -> Non
         session = (await engine.api.create_session(SessionInput(title="T"))).id
         listening, watching = engine.api.events(), engine.api.events()
         tasks.create_task(engine.api.prompt(session, text_prompt("go")))
-        async for told in listening:
-            if isinstance(told.event, PermissionAsked):
-                asked = told.event.request.id
+        async for published in listening:
+            if isinstance(published.event, PermissionAsked):
+                asked = published.event.request.id
                 break
         waiting, listed = await engine.api.get_status(session), await engine.api.list_status()
         await engine.api.reply_permission(asked, "once")
@@ -68,8 +68,8 @@ async def test_an_aborted_run_waits_for_nothing_any_more() -> None:
         session = (await engine.api.create_session(SessionInput(title="T"))).id
         listening = engine.api.events()
         tasks.create_task(engine.api.prompt(session, text_prompt("go")))
-        async for told in listening:
-            if isinstance(told.event, PermissionAsked):
+        async for published in listening:
+            if isinstance(published.event, PermissionAsked):
                 break
         await engine.api.abort(session)
 
@@ -86,11 +86,11 @@ async def test_trying_again_is_a_status_and_then_it_is_busy_again() -> None:
         await clock.somebody_sleeps(2)
         trying = await engine.api.get_status(session)
         clock.turn(3_000)
-        told = await statuses(session, listening)
+        seen = await statuses(session, listening)
 
     assert isinstance(trying, Retry)
     assert (trying.attempt, trying.message) == (1, "overloaded")
-    assert told == [Busy(), trying, Busy(), Idle()]
+    assert seen == [Busy(), trying, Busy(), Idle()]
 
 
 def test_old_clients_read_a_run_that_waits_as_a_busy_one() -> None:

@@ -33,33 +33,33 @@ async def root() -> Path:
     return root
 
 
-def said(capsys: Out, *words: str, code: int = 0) -> str:
+def run_text(capsys: Out, *words: str, code: int = 0) -> str:
     assert run_command(words) == code
     return capsys.readouterr().out
 
 
-def told(capsys: Out, *words: str, code: int = 0) -> Any:
-    return json.loads(said(capsys, *words, "--format", "json", code=code))
+def run_json(capsys: Out, *words: str, code: int = 0) -> Any:
+    return json.loads(run_text(capsys, *words, "--format", "json", code=code))
 
 
 def test_du_adds_up(root: Path, capsys: Out) -> None:
     files = [path for path in root.rglob("*") if path.is_file()]
     for by in ("kind", "project", "session"):
-        report = told(capsys, "storage", "du", "--by", by)
+        report = run_json(capsys, "storage", "du", "--by", by)
         assert report["total"] == {"bytes": sum(path.stat().st_size for path in files), "files": len(files)}
         assert sum(row["bytes"] for row in report["rows"]) == report["total"]["bytes"]
-    assert "total" in said(capsys, "storage", "du")
+    assert "total" in run_text(capsys, "storage", "du")
 
 
 def test_gc_says_first_what_it_would_do_and_then_does_it(root: Path, capsys: Out) -> None:
     (root / f"session/p1/{OTHER}.json").unlink()
     before = contents(root)
-    planned = told(capsys, "storage", "gc", "--dry-run", "--age", "0")
+    planned = run_json(capsys, "storage", "gc", "--dry-run", "--age", "0")
     assert contents(root) == before
-    done = told(capsys, "storage", "gc", "--age", "0")
+    done = run_json(capsys, "storage", "gc", "--age", "0")
     assert [each["path"] for each in done["removed"]] == [each["path"] for each in planned["found"]]
     assert not [path for path in documents(root) if OTHER[4:] in path]
-    assert said(capsys, "storage", "gc", "--age", "0") == "nothing to sweep away\n"
+    assert run_text(capsys, "storage", "gc", "--age", "0") == "nothing to sweep away\n"
 
 
 async def test_gc_lets_go_of_the_snapshots_of_sessions_that_are_gone(
@@ -75,44 +75,44 @@ async def test_gc_lets_go_of_the_snapshots_of_sessions_that_are_gone(
             await snapshots.take(whose)
             await snapshots.stored(whose)
 
-    [told_of] = told(capsys, "storage", "gc", "--dry-run")["snapshots"]
+    [told_of] = run_json(capsys, "storage", "gc", "--dry-run")["snapshots"]
     assert told_of["released"] == [{"session": gone, "reason": "it is gone"}]
-    assert "it is gone" in said(capsys, "storage", "gc")
-    assert [each["released"] for each in told(capsys, "storage", "gc")["snapshots"]] == [[]]
-    assert [row["kind"] for row in told(capsys, "storage", "du")["rows"]].count("undo") == 1
+    assert "it is gone" in run_text(capsys, "storage", "gc")
+    assert [each["released"] for each in run_json(capsys, "storage", "gc")["snapshots"]] == [[]]
+    assert [row["kind"] for row in run_json(capsys, "storage", "du")["rows"]].count("undo") == 1
 
 
 def test_gc_leaves_the_young_alone_unless_told_otherwise(root: Path, capsys: Out) -> None:
     (root / f"session/p1/{OTHER}.json").unlink()
-    assert told(capsys, "storage", "gc")["found"] == []
+    assert run_json(capsys, "storage", "gc")["found"] == []
 
 
 def test_verify_ends_with_one_when_anything_is_wrong(root: Path, capsys: Out) -> None:
-    report = told(capsys, "storage", "verify")
+    report = run_json(capsys, "storage", "verify")
     assert report["totals"] == {"sessions": 3, "messages": 6, "parts": 12, "problems": 0}
     (root / "todo/ses_first.json").write_bytes(b"")
-    report = told(capsys, "storage", "verify", code=1)
+    report = run_json(capsys, "storage", "verify", code=1)
     assert [each["where"] for each in report["problems"]] == [f"{root}/todo/ses_first.json"]
-    assert "problem:" in said(capsys, "storage", "verify", code=1)
+    assert "problem:" in run_text(capsys, "storage", "verify", code=1)
 
 
 def test_migrate_prints_a_table_and_refuses_what_cannot_be_meant(
     root: Path, tmp_path: Path, capsys: Out
 ) -> None:
     words = ("storage", "migrate", "--from", str(root), "--to", str(tmp_path / "new"))
-    assert told(capsys, *words, "--dry-run")["complete"]
+    assert run_json(capsys, *words, "--dry-run")["complete"]
     assert not (tmp_path / "new").exists()
-    table = said(capsys, *words)
+    table = run_text(capsys, *words)
     assert [line.split()[:3] for line in table.splitlines()[1:4]] == [
         [FIRST, "2/4", "2/4"],
         [CHILD, "2/4", "2/4"],
         [OTHER, "2/4", "2/4"],
     ]
-    hashes = {each["session"]: each["hash"] for each in told(capsys, "storage", "verify")["sessions"]}
-    there = told(capsys, "storage", "verify", "--store", str(tmp_path / "new"))["sessions"]
+    hashes = {each["session"]: each["hash"] for each in run_json(capsys, "storage", "verify")["sessions"]}
+    there = run_json(capsys, "storage", "verify", "--store", str(tmp_path / "new"))["sessions"]
     assert {each["session"]: each["hash"] for each in there} == hashes
-    said(capsys, "storage", "migrate", "--from", str(root), "--to", str(root), code=2)
-    said(capsys, "storage", "migrate", "--from", str(tmp_path / "none"), "--to", str(root), code=2)
+    run_text(capsys, "storage", "migrate", "--from", str(root), "--to", str(root), code=2)
+    run_text(capsys, "storage", "migrate", "--from", str(tmp_path / "none"), "--to", str(root), code=2)
 
 
 async def pin(root: Path, id: str) -> None:
@@ -128,19 +128,19 @@ async def pinned(root: Path) -> Path:
 
 def test_prune_needs_to_be_told_what_and_to_be_sure(pinned: Path, capsys: Out) -> None:
     before = contents(pinned)
-    said(capsys, "storage", "prune", code=2)
-    planned = told(capsys, "storage", "prune", "--older-than", "1d", "--dry-run")
+    run_text(capsys, "storage", "prune", code=2)
+    planned = run_json(capsys, "storage", "prune", "--older-than", "1d", "--dry-run")
     assert [(each["id"], sorted(each["sessions"])) for each in planned["chosen"]] == [(FIRST, [CHILD, FIRST])]
     assert [(each["id"], each["reason"]) for each in planned["spared"]] == [(OTHER, "pinned")]
     assert contents(pinned) == before
 
 
 def test_prune_puts_into_the_trash_and_empties_it_when_told(pinned: Path, capsys: Out) -> None:
-    done = told(capsys, "storage", "prune", "--older-than", "1d", "--yes")
+    done = run_json(capsys, "storage", "prune", "--older-than", "1d", "--yes")
     assert [path for path in documents(pinned) if path.startswith("session/")] == [f"session/p1/{OTHER}.json"]
     [bundle] = [each["bundle"] for each in done["chosen"]]
-    assert told(capsys, "storage", "prune", "--empty-trash", "1d", "--yes")["emptied"] == []
-    kinds = {row["kind"] for row in told(capsys, "storage", "du")["rows"]}
+    assert run_json(capsys, "storage", "prune", "--empty-trash", "1d", "--yes")["emptied"] == []
+    kinds = {row["kind"] for row in run_json(capsys, "storage", "du")["rows"]}
     assert "trash" in kinds
     assert (pinned / ".weft/trash" / bundle).is_dir()
 
@@ -153,20 +153,20 @@ def test_without_a_terminal_prune_asks_nobody_and_does_nothing(pinned: Path, cap
 
 
 def test_doctor_ends_with_one_until_it_was_let_to_work(root: Path, capsys: Out) -> None:
-    assert told(capsys, "doctor")["fine"]
+    assert run_json(capsys, "doctor")["fine"]
     (root / f"session/p1/{FIRST}.json").write_bytes(b"")
     os.utime(root / f"session/p1/{FIRST}.json", (1, 1))
-    report = told(capsys, "doctor", code=1)
+    report = run_json(capsys, "doctor", code=1)
     [finding] = [each for each in report["findings"] if each["severity"] == "problem"]
     assert (finding["items"][0]["where"], finding["repair"]) == (
         f"{root}/session/p1/{FIRST}.json",
         "weft doctor --fix",
     )
-    fixed = told(capsys, "doctor", "--fix")
+    fixed = run_json(capsys, "doctor", "--fix")
     assert fixed["fine"]
     assert [each["done"] for each in fixed["fixed"]] == ["moved to the backup; rebuilt from 2 messages"]
     assert (Path(fixed["backup"]) / f"session/p1/{FIRST}.json").read_bytes() == b""
-    assert "all is well" in said(capsys, "doctor")
+    assert "all is well" in run_text(capsys, "doctor")
 
 
 async def repository(root: Path, path: Path) -> ProjectID:
@@ -192,16 +192,16 @@ def checkout(path: Path) -> Path:
 
 
 def counts(capsys: Out) -> dict[str, int]:
-    return {row["id"]: row["sessions"] for row in told(capsys, "project", "list")}
+    return {row["id"]: row["sessions"] for row in run_json(capsys, "project", "list")}
 
 
 def test_adopt_brings_all_strays_home(home: ProjectID, capsys: Out) -> None:
     assert counts(capsys) == {"p1": 3, home: 0, "b" * 40: 1}
-    assert len(told(capsys, "session", "adopt", "--all", "--dry-run")) == 2
+    assert len(run_json(capsys, "session", "adopt", "--all", "--dry-run")) == 2
     assert counts(capsys)[home] == 0
-    assert {row["project"] for row in told(capsys, "session", "adopt", "--all")} == {home}
+    assert {row["project"] for row in run_json(capsys, "session", "adopt", "--all")} == {home}
     assert counts(capsys) == {"p1": 3, home: 2}
-    assert said(capsys, "session", "adopt", "--all") == "nothing to adopt\n"
+    assert run_text(capsys, "session", "adopt", "--all") == "nothing to adopt\n"
 
 
 def test_adopt_takes_named_sessions_to_the_project_of_a_directory(
@@ -209,18 +209,18 @@ def test_adopt_takes_named_sessions_to_the_project_of_a_directory(
 ) -> None:
     drifted = "ses_" + "d" * 26
     other = checkout(tmp_path / "other")
-    [row] = told(capsys, "session", "adopt", drifted, "--dir", str(other))
+    [row] = run_json(capsys, "session", "adopt", drifted, "--dir", str(other))
     assert (row["id"], row["directory"]) == (drifted, str(tmp_path / "work"))
     assert row["project"] not in (home, "b" * 40)
-    said(capsys, "session", "adopt", "ses_" + "n" * 26, code=2)
-    said(capsys, "session", "adopt", code=2)
+    run_text(capsys, "session", "adopt", "ses_" + "n" * 26, code=2)
+    run_text(capsys, "session", "adopt", code=2)
 
 
 def test_merge_moves_every_session(home: ProjectID, capsys: Out) -> None:
-    said(capsys, "project", "merge", "b" * 40, home, "--yes")
+    run_text(capsys, "project", "merge", "b" * 40, home, "--yes")
     assert counts(capsys) == {"p1": 3, home: 1}
-    said(capsys, "project", "merge", "p1", "nowhere", "--yes", code=2)
-    assert "here" in said(capsys, "project", "list")
+    run_text(capsys, "project", "merge", "p1", "nowhere", "--yes", code=2)
+    assert "here" in run_text(capsys, "project", "list")
 
 
 @pytest.mark.parametrize(

@@ -117,9 +117,9 @@ async def test_a_question_of_a_child_is_asked_in_its_name_and_its_parent_stays_b
         session = await start(engine)
         listening = engine.api.events()
         asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
-        async for told in listening:
-            assert not isinstance(told.event, SessionRested)
-            if isinstance(told.event, PermissionAsked):
+        async for published in listening:
+            assert not isinstance(published.event, SessionRested)
+            if isinstance(published.event, PermissionAsked):
                 break
         (child,) = await children_of(engine, session)
         (request,) = await engine.api.list_permissions()

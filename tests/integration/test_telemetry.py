@@ -222,9 +222,9 @@ async def test_without_content_no_word_of_a_conversation_gets_out(words: list[st
         async with record_telemetry(engine.api.bus) as seen:
             await engine.api.prompt(session, text_prompt(words[0]))
             await engine.api.prompt(session, text_prompt(words[0]))
-    told = seen.all_text()
+    reported = seen.all_text()
     assert seen.spans_named("execute_tool spill")
-    assert [word for word in words if word in told] == []
+    assert [word for word in words if word in reported] == []
 
 
 def run_demo(tmp_path: Path, config: dict[str, object], **env: str) -> subprocess.CompletedProcess[str]:
@@ -288,8 +288,8 @@ class Stuck(SpanExporter):
 
 @pytest.mark.parametrize("exporter", [Broken(), Stuck()], ids=["broken", "stuck"])
 async def test_an_exporter_in_trouble_neither_fails_nor_holds_up_a_run(exporter: SpanExporter) -> None:
-    told: list[str] = []
-    sink = TelemetryEmitter(Exporters(spans=SafeSpanExporter(exporter, FirstErrorReporter(told.append))))
+    reported: list[str] = []
+    sink = TelemetryEmitter(Exporters(spans=SafeSpanExporter(exporter, FirstErrorReporter(reported.append))))
     async with open_engine([Say(text="One.")], [Say(text="Two.")], skip_waits=True) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         async with open_follower(engine.api.bus, TelemetryFold(os.urandom), sink):
@@ -301,7 +301,7 @@ async def test_an_exporter_in_trouble_neither_fails_nor_holds_up_a_run(exporter:
         assert not exporter.came_back
         exporter.gate.set()
     else:
-        assert told == ["OSError: no such collector"]
+        assert reported == ["OSError: no such collector"]
 
 
 async def test_a_run_that_is_cut_off_is_told_as_far_as_it_went() -> None:
@@ -310,8 +310,8 @@ async def test_a_run_that_is_cut_off_is_told_as_far_as_it_went() -> None:
         events = engine.api.events()
         async with record_telemetry(engine.api.bus) as seen:
             await engine.api.submit(session, text_prompt("go"))
-            async for told in events:
-                if isinstance(told.event, PartUpdated) and told.event.delta == "Well.":
+            async for published in events:
+                if isinstance(published.event, PartUpdated) and published.event.delta == "Well.":
                     break
         await engine.api.abort(session)
     assert seen.tree() == [("invoke_agent build", [("step", ["chat test"])])]

@@ -65,7 +65,7 @@ async def watched(project: Path, *servers: KnownServer, patience: LspTimeouts = 
     assert processes_in(project) == []
 
 
-def told(project: Path, manner: str = "good") -> list[dict[str, Any]]:
+def read_log(project: Path, manner: str = "good") -> list[dict[str, Any]]:
     log = project.parent / f"{manner}.log"
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
@@ -114,7 +114,7 @@ async def test_a_server_is_greeted_and_told_of_every_version(project: Path) -> N
         await bench.call(EDIT, filePath="a b.fake", oldString="one", newString="two")
     uri = f"file://{project}/a%20b.fake"
     messages = [
-        message for message in told(project) if message.get("method", "").startswith("textDocument/did")
+        message for message in read_log(project) if message.get("method", "").startswith("textDocument/did")
     ]
     assert [(each["method"], each["params"]["textDocument"]["uri"]) for each in messages] == [
         ("textDocument/didOpen", uri),
@@ -123,9 +123,9 @@ async def test_a_server_is_greeted_and_told_of_every_version(project: Path) -> N
         ("textDocument/didSave", uri),
     ]
     assert messages[2]["params"]["contentChanges"] == [{"text": "two\n"}]
-    greeting = told(project)[0]["params"]
+    greeting = read_log(project)[0]["params"]
     assert (greeting["rootUri"], greeting["initializationOptions"]) == (f"file://{project}", {"level": 3})
-    replies = {message["id"]: message for message in told(project) if message.get("id") in ("a", "b")}
+    replies = {message["id"]: message for message in read_log(project) if message.get("id") in ("a", "b")}
     assert replies["a"]["result"] == [{"level": 3}, {"level": 3}]
     assert replies["b"]["error"]["code"] == -32601
 
@@ -134,7 +134,7 @@ async def test_reading_warms_a_server_up(project: Path) -> None:
     (project / "a.fake").write_text("wrong\n")
     async with watched(project, fake(project)) as bench:
         await bench.call(READ, filePath="a.fake")
-        while "textDocument/didOpen" not in [message.get("method") for message in told(project)]:  # noqa: ASYNC110  a process tells nobody
+        while "textDocument/didOpen" not in [message.get("method") for message in read_log(project)]:  # noqa: ASYNC110  a process tells nobody
             await asyncio.sleep(0)
 
 
@@ -144,7 +144,7 @@ async def test_a_broken_server_is_left_alone(project: Path, manner: str) -> None
         for text in ("wrong\n", "more wrong\n"):
             result = await bench.call(WRITE, filePath="a.fake", content=text)
             assert result.output == "Wrote file successfully."
-        assert [message["method"] for message in told(project, manner)] == ["initialize"]
+        assert [message["method"] for message in read_log(project, manner)] == ["initialize"]
 
 
 async def test_a_program_that_is_not_there_is_no_server(project: Path) -> None:

@@ -96,9 +96,9 @@ async def test_what_a_run_searches_keeps_to_its_rules(tree: ShellTree, tmp_path:
     ) as engine:
         session = await engine.api.create_session(SessionInput())
         await engine.api.prompt(session.id, text_prompt("find it"))
-        told = engine.provider.requests[-1].messages[-1]
-    assert "KEY=" not in str(told)
-    assert "may only be seen with the read tool" in str(told)
+        last_turn = engine.provider.requests[-1].messages[-1]
+    assert "KEY=" not in str(last_turn)
+    assert "may only be seen with the read tool" in str(last_turn)
 
 
 async def test_searching_in_one_file_is_reading_it(bench: Bench, tree: ShellTree) -> None:

@@ -213,7 +213,7 @@ async def test_an_id_of_a_message_or_part_that_leads_elsewhere_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "error_message"),
     [
         (b"", "not JSON"),
         (b"hello", "not JSON"),
@@ -225,11 +225,11 @@ async def test_an_id_of_a_message_or_part_that_leads_elsewhere_is_refused(
     ],
 )
 async def test_a_file_that_is_no_session_is_refused_by_name(
-    here: Machine, tmp_path: Path, raw: bytes, told: str
+    here: Machine, tmp_path: Path, raw: bytes, error_message: str
 ) -> None:
     path = tmp_path / "given.json"
     path.write_bytes(raw)
-    with pytest.raises(DocumentError, match=told) as caught:
+    with pytest.raises(DocumentError, match=error_message) as caught:
         await here.bring(path)
     assert str(path) in str(caught.value)
     assert here.files() == {}

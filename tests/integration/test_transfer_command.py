@@ -79,7 +79,7 @@ def test_a_bundle_goes_to_another_store_and_says_so_as_json(place: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("export", "ses_00000000000000000000000000"), "there is no session"),
         (("export", "../../etc/passwd"), "is not one"),
@@ -92,11 +92,11 @@ def test_a_bundle_goes_to_another_store_and_says_so_as_json(place: Path) -> None
     ],
 )
 def test_what_cannot_be_meant_is_said_in_a_sentence(
-    place: Path, arguments: tuple[str, ...], told: str
+    place: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     done = weft(place, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -619,13 +619,13 @@ async def test_session_and_prompt_say_what_was_changed_after_every_step(root: Pa
         )
         second = await harness.run_turn([call_bash("rm n.txt"), call_bash("echo more >> b.txt")])
 
-        told = [each.event for each in await heard.take()]
+        published = [each.event for each in await heard.take()]
         a = FileDiff(file="a.txt", before="one\n", after="two\n", additions=1, deletions=1)
         later = FileDiff(file="a.txt", before="one\n", after="three\n", additions=1, deletions=1)
         n = FileDiff(file="n.txt", before="", after="new\n", additions=1, deletions=0)
         gone = FileDiff(file="n.txt", before="new\n", after="", additions=0, deletions=1)
         b = FileDiff(file="b.txt", before="b\n", after="b\nmore\n", additions=1, deletions=0)
-        assert [event.diff for event in told if isinstance(event, SessionDiffed)] == [
+        assert [event.diff for event in published if isinstance(event, SessionDiffed)] == [
             (a,),
             (later, n),
             (later, b),

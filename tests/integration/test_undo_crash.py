@@ -45,7 +45,7 @@ def run_killed(root: Path, *given: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "fates"),
     [
         ("command", {"a.txt": "restored", "first.txt": "removed"}),
         ("child", {"a.txt": "restored", "first.txt": "removed"}),
@@ -53,7 +53,7 @@ def run_killed(root: Path, *given: str) -> str:
     ],
 )
 async def test_what_a_killed_run_changed_can_be_taken_back(
-    root: Path, how: str, told: dict[str, str]
+    root: Path, how: str, fates: dict[str, str]
 ) -> None:
     before = read_tree(root)
     session = SessionID(run_killed(root, how))
@@ -62,13 +62,13 @@ async def test_what_a_killed_run_changed_can_be_taken_back(
         changed = read_tree(root)
         first = next(each.info.id for each in await harness.history() if isinstance(each.info, UserMessage))
 
-        assert await harness.undo(first) == told
+        assert await harness.undo(first) == fates
         assert read_tree(root) == before
         await harness.redo()
         assert read_tree(root) == changed
         summary = (await harness.api.get_session(session)).summary
         assert summary is not None
-        assert summary.files == len(told)
+        assert summary.files == len(fates)
 
 
 @pytest.mark.parametrize(("how", "stands"), [("before", False), ("after", True)])

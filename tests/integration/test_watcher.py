@@ -55,7 +55,7 @@ def test_the_head_of_a_worktree_is_its_own(project: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "reported"),
     [
         ("a.py", True),
         ("deep/er/a.py", True),
@@ -69,9 +69,9 @@ def test_the_head_of_a_worktree_is_its_own(project: Path, tmp_path: Path) -> Non
         ("4913", False),
     ],
 )
-def test_what_programs_make_is_not_told(path: str, told: bool) -> None:
+def test_what_programs_make_is_not_told(path: str, reported: bool) -> None:
     scope = WatchScope(directory="/p", whole=True, ignore=("made", "*.gen"))
-    assert scope.wants(f"/p/{path}") is told
+    assert scope.wants(f"/p/{path}") is reported
 
 
 def hear(events: Iterator[dict[str, Any]], *types: str) -> Iterator[dict[str, Any]]:
@@ -104,11 +104,11 @@ class Stirring:
 def test_a_branch_that_is_checked_out_is_told_to_who_listens(tmp_path: Path) -> None:
     with serve_project(tmp_path) as server, stream_events(server, "/event") as events:
         subprocess.run(["git", "branch", "other"], cwd=server.project, check=True)
-        told = hear(events, "vcs.branch.updated", "file.watcher.updated")
+        reported = hear(events, "vcs.branch.updated", "file.watcher.updated")
         with Stirring(["git", "switch", "other"], ["git", "switch", "main"], cwd=server.project):
-            first = next(told)
+            first = next(reported)
             # A branch that is switched back before anybody looked was never another.
-            second = next(event for event in told if event["type"] == "vcs.branch.updated")
+            second = next(event for event in reported if event["type"] == "vcs.branch.updated")
     head = {"file": os.path.realpath(server.project / ".git/HEAD"), "event": "change"}
     assert (first["type"], first["properties"]) == ("file.watcher.updated", head)
     assert second["properties"]["branch"] in {"main", "other"}
@@ -126,6 +126,6 @@ def test_all_files_are_told_of_if_the_flag_asks_for_it(
 ) -> None:
     monkeypatch.setenv(WATCH_ALL, "1")
     with serve_project(tmp_path) as server, stream_events(server, "/event") as events:
-        told = told_files(server, events)
-    assert told["properties"]["file"] == os.path.realpath(server.project / "a.txt")
-    assert told["properties"]["event"] in {"add", "change"}
+        reported = told_files(server, events)
+    assert reported["properties"]["file"] == os.path.realpath(server.project / "a.txt")
+    assert reported["properties"]["event"] in {"add", "change"}

@@ -79,10 +79,10 @@ async def test_a_prompt_is_changed_some_time_after_it_was_taken(api: Api) -> Non
 async def test_a_conversation_is_held_and_heard(api: Api, model: FakeModel) -> None:
     model.plays()
     talk, heard = await converse(api), Transcript()
-    told = [event async for event in talk.prompt("hello")]
-    heard.feed(*told)
-    assert isinstance(told[-1], SessionRested)
-    assert any(isinstance(event, PartUpdated) for event in told)
+    events = [event async for event in talk.prompt("hello")]
+    heard.feed(*events)
+    assert isinstance(events[-1], SessionRested)
+    assert any(isinstance(event, PartUpdated) for event in events)
     assert talk.messages() == heard.messages() == await api.list_messages(talk.id)
     assert await talk.ask("and again?") != ""
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from opencode.comparison import strict
 from opencode.engine import open_sandbox_store
 from opencode.fake_model import FakeModel, called, said
-from opencode.reading import strict
 from opencode.sandbox import Sandbox, make_sandbox
 from weft.model.diff import FileDiff
 from weft.model.ids import SessionID

@@ -117,9 +117,9 @@ async def test_everything_in_the_database_comes_across(
 
 def test_an_import_is_printed_as_a_table_with_equal_counts(newer: Sandbox, sandbox: Sandbox) -> None:
     data = str(newer.root / "data" / "opencode" / "opencode.db")
-    told = sandbox.weft("import", "--from", "opencode-sqlite", data, "--dry-run")
+    result = sandbox.weft("import", "--from", "opencode-sqlite", data, "--dry-run")
     counts = held(Path(data))
-    rows = {line.split()[0]: line.split()[1:] for line in told.splitlines() if len(line.split()) == 3}
+    rows = {line.split()[0]: line.split()[1:] for line in result.splitlines() if len(line.split()) == 3}
     assert rows["sessions"] == [str(counts["session"])] * 2
     assert rows["messages"] == [str(counts["message"])] * 2
     assert rows["parts"] == [str(counts["part"])] * 2

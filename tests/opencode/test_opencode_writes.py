@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from opencode.comparison import exported, shapes, strict, texts
 from opencode.engine import open_sandbox_store
 from opencode.fake_model import TITLE, Answer, Called, FakeModel, called, called_slowly, said
-from opencode.reading import exported, shapes, strict, texts
 from opencode.sandbox import Sandbox
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, ProjectID, SessionID

@@ -191,8 +191,8 @@ def converse(sandbox: Sandbox, model: FakeModel, name: str) -> list[Json]:
     )
     began = ("run", "--format", "json")
     picture = str(sandbox.project / "dot.png")
-    told = run(*began, "-m", "fake/fake-model", "what is there?", "-f", picture)
-    session = json.loads(told.splitlines()[0])["sessionID"]
+    result = run(*began, "-m", "fake/fake-model", "what is there?", "-f", picture)
+    session = json.loads(result.splitlines()[0])["sessionID"]
     run(*began, "-s", session, "-m", "fake/other-model", "and now?")
     return alike(model.requests, sandbox.root)
 

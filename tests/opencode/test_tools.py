@@ -128,9 +128,9 @@ def post(url: str, body: Json) -> Json:
         return dict(json.loads(answer.read()))
 
 
-def begun(told: str) -> str:
+def begun(output: str) -> str:
     """The session that a run was held in."""
-    return next(str(json.loads(line)["sessionID"]) for line in told.splitlines() if '"sessionID"' in line)
+    return next(str(json.loads(line)["sessionID"]) for line in output.splitlines() if '"sessionID"' in line)
 
 
 def list_parts(sandbox: Sandbox, session: str) -> Iterator[Json]:

@@ -122,8 +122,8 @@ async def test_opencode_says_what_it_changed_itself_after_a_step_of_weft_that_on
     )
     ask(server, f"/session/{session}/message", {"parts": [{"type": "text", "text": "Change it."}]})
 
-    (told,) = wait_for_diff(server, session)
-    assert told == {
+    (file_diff,) = wait_for_diff(server, session)
+    assert file_diff == {
         "file": "hello.txt",
         "before": "hello\nthere\n",
         "after": "hello\nall\n",

@@ -8,8 +8,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
+from opencode.comparison import exported, shapes, strict
 from opencode.engine import UNPRICED, open_engine, open_sandbox_store, say
-from opencode.reading import exported, shapes, strict
 from opencode.sandbox import PATIENCE, Sandbox
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput

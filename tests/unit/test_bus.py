@@ -19,7 +19,7 @@ def edited(number: int) -> FileEdited:
     return FileEdited(file=f"/{number}")
 
 
-def told(cursor: int, event: Event) -> PublishedEvent:
+def published(cursor: int, event: Event) -> PublishedEvent:
     return PublishedEvent(cursor=cursor, directory=HERE, event=event)
 
 
@@ -56,7 +56,7 @@ async def test_a_listener_hears_what_is_told_from_now_on_in_order() -> None:
     publish(bus, 1)
     listener = bus.listen()
     publish(bus, 2, 3)
-    assert await listener.take() == [told(2, edited(2)), told(3, edited(3))]
+    assert await listener.take() == [published(2, edited(2)), published(3, edited(3))]
     assert bus.cursor == listener.cursor == 3
 
 
@@ -68,7 +68,7 @@ async def test_a_listener_waits_for_news_and_is_woken_by_it() -> None:
         await settled()
         assert not waiting.done()
         publish(bus, 1)
-    assert waiting.result() == [told(1, edited(1))]
+    assert waiting.result() == [published(1, edited(1))]
 
 
 async def test_publishing_never_waits_and_needs_nobody_to_listen() -> None:
@@ -83,7 +83,7 @@ async def test_all_who_wait_are_woken() -> None:
         waiting = [tasks.create_task(bus.listen().take()) for _ in range(3)]
         await settled()
         publish(bus, 1)
-    assert [task.result() for task in waiting] == [[told(1, edited(1))]] * 3
+    assert [task.result() for task in waiting] == [[published(1, edited(1))]] * 3
 
 
 async def test_who_stops_waiting_is_forgotten_and_misses_nothing() -> None:
@@ -174,8 +174,13 @@ async def test_a_listener_that_fell_behind_is_told_so_and_can_start_anew() -> No
 
 
 def test_neighbouring_growth_of_one_part_becomes_one() -> None:
-    news = [told(1, growth("ab", 0)), told(2, growth("c", 2)), told(3, growth("d", 3)), told(4, edited(1))]
-    assert merge_growth(news) == [told(3, growth("abcd", 0)), told(4, edited(1))]
+    news = [
+        published(1, growth("ab", 0)),
+        published(2, growth("c", 2)),
+        published(3, growth("d", 3)),
+        published(4, edited(1)),
+    ]
+    assert merge_growth(news) == [published(3, growth("abcd", 0)), published(4, edited(1))]
 
 
 @pytest.mark.parametrize(
@@ -184,19 +189,22 @@ def test_neighbouring_growth_of_one_part_becomes_one() -> None:
 def test_growth_that_does_not_join_on_stays_apart(second: PartGrew) -> None:
     first = growth("ab", 0)
     assert not follows(first, second)
-    assert merge_growth([told(1, first), told(2, second)]) == [told(1, first), told(2, second)]
+    assert merge_growth([published(1, first), published(2, second)]) == [
+        published(1, first),
+        published(2, second),
+    ]
 
 
 def test_what_happened_in_between_keeps_growth_apart() -> None:
-    news = [told(1, growth("a", 0)), told(2, edited(1)), told(3, growth("b", 1))]
+    news = [published(1, growth("a", 0)), published(2, edited(1)), published(3, growth("b", 1))]
     assert merge_growth(news) == news
 
 
 async def test_who_resumes_in_the_middle_of_merged_growth_hears_only_the_rest() -> None:
     bus = Bus()
     bus.publish(growth("a", 0), growth("b", 1), growth("c", 2), directory=HERE)
-    assert await bus.listen(after=0).take() == [told(3, growth("abc", 0))]
-    assert await bus.listen(after=1).take() == [told(3, growth("bc", 1))]
+    assert await bus.listen(after=0).take() == [published(3, growth("abc", 0))]
+    assert await bus.listen(after=1).take() == [published(3, growth("bc", 1))]
 
 
 @given(st.lists(st.sampled_from(["prt_1", "prt_2", ""]), max_size=30), st.data())
@@ -206,10 +214,10 @@ def test_merging_changes_the_words_and_not_the_story(parts: list[str], data: st.
     for cursor, part in enumerate(parts, start=1):
         if part:
             delta = data.draw(st.text(max_size=2))
-            news.append(told(cursor, growth(delta, len(texts[part]), part=part)))
+            news.append(published(cursor, growth(delta, len(texts[part]), part=part)))
             texts[part] += delta
         else:
-            news.append(told(cursor, edited(cursor)))
+            news.append(published(cursor, edited(cursor)))
 
     fewer = merge_growth(news)
     spelled = dict.fromkeys(texts, "")

@@ -24,7 +24,7 @@ from weft.testing.store_values import NOW, PROMPT, SESSION, growth, prompt, sess
 CHILD = SessionID("ses_2")
 
 
-async def told(bus: Bus) -> list[Event]:
+async def list_published(bus: Bus) -> list[Event]:
     """All there is to hear from the beginning."""
     return [each.event for each in await bus.listen(after=0).take()]
 
@@ -34,7 +34,7 @@ async def test_of_a_session_that_begins_with_a_history_only_the_session_is_told(
     async with open_journal(store, bus, HandClock(NOW), directory="/") as journal:
         await journal.begin(session(), MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "a")))
     assert await store.list_messages(SESSION) == [whole(prompt(), text("prt_1", "a"))]
-    assert await told(bus) == [SessionCreated(info=session()), SessionUpdated(info=session())]
+    assert await list_published(bus) == [SessionCreated(info=session()), SessionUpdated(info=session())]
 
 
 async def test_what_goes_into_the_trash_has_grown_to_the_last_letter() -> None:
@@ -47,7 +47,7 @@ async def test_what_goes_into_the_trash_has_grown_to_the_last_letter() -> None:
         assert await store.list_sessions() == []
         await journal.restore(trashed.id)
     assert await store.list_messages(SESSION) == [whole(prompt(), text("prt_1", "abc"))]
-    assert (await told(bus))[-6:] == [
+    assert (await list_published(bus))[-6:] == [
         SessionDeleted(info=session(CHILD)),
         SessionDeleted(info=session()),
         SessionCreated(info=session()),
@@ -79,4 +79,4 @@ async def test_two_who_edit_one_message_at_the_same_time_do_not_overwrite_one_an
     both = replace(prompt(), summary=UserSummary(title="Mending", body="Done"))
     assert await store.list_messages(SESSION) == [whole(both)]
     assert known.messages() == [whole(both)]
-    assert (await told(bus))[-1] == MessageUpdated(info=both)
+    assert (await list_published(bus))[-1] == MessageUpdated(info=both)

@@ -48,9 +48,9 @@ def test_connections_of_clients_that_do_not_read_time_out() -> None:
 
 def test_lines_that_were_not_read_in_time_are_counted_and_the_others_stay_in_order() -> None:
     ours, its = os.pipe()
-    told: list[str] = []
+    notes: list[str] = []
     with os.fdopen(ours) as read:
-        reader = threading.Thread(target=lambda: told.extend(line.strip() for line in read))
+        reader = threading.Thread(target=lambda: notes.extend(line.strip() for line in read))
         with os.fdopen(its, "w") as written:
             lines = LineWriter(written, lambda count: f"{count} are missing")
             for number in range(3 * MAX_LINES):
@@ -58,8 +58,8 @@ def test_lines_that_were_not_read_in_time_are_counted_and_the_others_stay_in_ord
             reader.start()
             lines.close()
         reader.join()
-    missing = [line for line in told if line.endswith("are missing")]
-    numbers = [int(line) for line in told if line not in missing]
+    missing = [line for line in notes if line.endswith("are missing")]
+    numbers = [int(line) for line in notes if line not in missing]
     assert numbers == sorted(set(numbers))
     assert len(numbers) + sum(int(line.split()[0]) for line in missing) == 3 * MAX_LINES
     assert missing != []

@@ -79,10 +79,10 @@ def answered(name: str, model: Model = CLAUDE, *extra: AnyPart) -> MessageWithPa
 
 
 def setback(name: str, kind: FaultKind, model: Model = CLAUDE) -> RetryPart:
-    told = {"url": "http://api.test/v1"} | make_refusal_mark(
+    mark = {"url": "http://api.test/v1"} | make_refusal_mark(
         kind, ModelRef(provider_id=model.provider_id, model_id=model.id)
     )
-    error = ApiFailure(data=ApiData(message="no", is_retryable=False, metadata=told))
+    error = ApiFailure(data=ApiData(message="no", is_retryable=False, metadata=mark))
     return RetryPart(**ids(name, 7), attempt=1, error=error, time=Moment(created=1))
 
 

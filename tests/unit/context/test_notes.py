@@ -80,7 +80,7 @@ def test_an_answer_cannot_pass_for_a_note() -> None:
 
 SOURCES = some.sampled_from(["/a", "/b", "/c"])
 BASES = some.builds(
-    lambda told, day: basis(*told.items(), today=day),
+    lambda seen_files, day: basis(*seen_files.items(), today=day),
     some.dictionaries(SOURCES, some.text(max_size=20)),
     some.sampled_from(["Sun Nov 15 2026", "Mon Nov 16 2026"]),
 )

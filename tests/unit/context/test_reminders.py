@@ -171,11 +171,11 @@ def note(history: list[MessageWithParts], agent: str, *, exists: bool) -> str | 
 
 
 def test_who_begins_to_plan_is_told_how_and_where_to() -> None:
-    told = note([], "plan", exists=False)
+    noted = note([], "plan", exists=False)
 
-    assert told is not None
-    assert "The plan file: /checkout/.opencode/plans/1-a.md\nIt does not exist yet: create it." in told
-    assert "`plan_exit`" in told
+    assert noted is not None
+    assert "The plan file: /checkout/.opencode/plans/1-a.md\nIt does not exist yet: create it." in noted
+    assert "`plan_exit`" in noted
     assert "read it, and go on from it" in (note([], "plan", exists=True) or "")
 
 
@@ -202,6 +202,6 @@ def test_who_carries_out_a_plan_is_led_to_it_if_there_is_one() -> None:
 
 
 def test_a_prompt_knows_whether_it_was_told_of_plans() -> None:
-    told = user_message("msg_1", 1, text("msg_1", "x", metadata={OURS: {"reminder": "plan"}}))
+    noted = user_message("msg_1", 1, text("msg_1", "x", metadata={OURS: {"reminder": "plan"}}))
 
-    assert (has_plan_note(user_message("msg_1", 1)), has_plan_note(told)) == (False, True)
+    assert (has_plan_note(user_message("msg_1", 1)), has_plan_note(noted)) == (False, True)

@@ -58,10 +58,10 @@ def _answer(
 def _parts(message: MessageWithParts, dice: Random) -> tuple[object, ...]:
     if dice.random() > 0.2:
         return message.parts
-    told = make_refusal_mark(
+    mark = make_refusal_mark(
         dice.choice((SIGNATURE, MEDIA)), ModelRef(provider_id=CLAUDE.provider_id, model_id=CLAUDE.id)
     )
-    failure = ApiFailure(data=ApiData(message="no", is_retryable=False, metadata=told))
+    failure = ApiFailure(data=ApiData(message="no", is_retryable=False, metadata=mark))
     info = message.info
     retry = RetryPart(
         id=PartID("prt_r"),

@@ -92,12 +92,12 @@ def read(path: Path) -> ImportedSession:
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> ImportedSession:
+def imported(tmp_path: Path) -> ImportedSession:
     return read(written(tmp_path / f"{SESSION}.jsonl", LINES))
 
 
-def test_the_session_has_the_properties_of_the_transcript(told: ImportedSession) -> None:
-    info = told.parcel.info
+def test_the_session_has_the_properties_of_the_transcript(imported: ImportedSession) -> None:
+    info = imported.parcel.info
     assert (info.title, info.directory, info.version) == (
         "Mending a loom",
         "/home/ada/loom",
@@ -106,9 +106,9 @@ def test_the_session_has_the_properties_of_the_transcript(told: ImportedSession)
     assert (info.time.created, info.time.updated) == (1_770_091_501_000, 1_770_091_510_000)
 
 
-def test_lines_with_one_message_id_are_one_answer(told: ImportedSession) -> None:
-    prompt, first, second, third, *rest = told.parcel.messages
-    assert [type(each.info) for each in told.parcel.messages] == [
+def test_lines_with_one_message_id_are_one_answer(imported: ImportedSession) -> None:
+    prompt, first, second, third, *rest = imported.parcel.messages
+    assert [type(each.info) for each in imported.parcel.messages] == [
         UserMessage,
         *[AssistantMessage] * 3,
         *[UserMessage] * 2,
@@ -150,25 +150,25 @@ def test_lines_with_one_message_id_are_one_answer(told: ImportedSession) -> None
     assert meta.synthetic
 
 
-def test_counting_the_lines_gives_the_same_as_reading_them(told: ImportedSession) -> None:
-    assert told.counted == count_export(told.parcel) == ExportCounts(messages=6, parts=9)
-    assert told.troubles == ()
+def test_counting_the_lines_gives_the_same_as_reading_them(imported: ImportedSession) -> None:
+    assert imported.counted == count_export(imported.parcel) == ExportCounts(messages=6, parts=9)
+    assert imported.troubles == ()
 
 
-def test_a_broken_line_is_reported_and_the_rest_is_read(tmp_path: Path, told: ImportedSession) -> None:
+def test_a_broken_line_is_reported_and_the_rest_is_read(tmp_path: Path, imported: ImportedSession) -> None:
     path = written(tmp_path / "cut.jsonl", LINES, tail='{"type": "user", "mess')
     cut = read(path)
-    assert cut.parcel.messages == told.parcel.messages
+    assert cut.parcel.messages == imported.parcel.messages
     [trouble] = cut.troubles
     assert trouble.where == f"{path}:{len(LINES) + 1}"
 
 
-def test_a_transcript_that_has_grown_keeps_its_old_ids(tmp_path: Path, told: ImportedSession) -> None:
+def test_a_transcript_that_has_grown_keeps_its_old_ids(tmp_path: Path, imported: ImportedSession) -> None:
     for length in range(2, len(LINES)):
         earlier = read(written(tmp_path / f"{SESSION}.jsonl", LINES[:length]))
-        assert earlier.parcel.info.id == told.parcel.info.id
+        assert earlier.parcel.info.id == imported.parcel.info.id
         if length not in (3, 4):  # in the middle of an answer that already looked finished
-            assert compare_states(told.parcel, earlier.parcel) in ("ahead", "same")
+            assert compare_states(imported.parcel, earlier.parcel) in ("ahead", "same")
 
 
 def test_a_call_without_a_result_is_still_running_at_the_end(tmp_path: Path) -> None:
@@ -182,12 +182,12 @@ def test_a_call_without_a_result_is_still_running_at_the_end(tmp_path: Path) -> 
 
 def test_a_summary_replaces_earlier_messages(tmp_path: Path) -> None:
     lines = [*LINES, line("user", 11, "We mended a loom.", isCompactSummary=True)]
-    told = read(written(tmp_path / "a.jsonl", lines))
-    *_, asked, summary = told.parcel.messages
+    imported = read(written(tmp_path / "a.jsonl", lines))
+    *_, asked, summary = imported.parcel.messages
     assert isinstance(asked.parts[0], CompactionPart)
     assert isinstance(summary.info, AssistantMessage)
     assert summary.info.summary
-    assert told.counted == count_export(told.parcel)
+    assert imported.counted == count_export(imported.parcel)
 
 
 def test_the_lines_of_a_subagent_become_a_child_session(tmp_path: Path) -> None:

@@ -84,17 +84,17 @@ def read(path: Path) -> ImportedSession:
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> ImportedSession:
+def imported(tmp_path: Path) -> ImportedSession:
     return read(written(tmp_path / "rollout-1.jsonl", LINES))
 
 
-def test_the_session_has_the_properties_of_the_rollout(told: ImportedSession) -> None:
-    info = told.parcel.info
+def test_the_session_has_the_properties_of_the_rollout(imported: ImportedSession) -> None:
+    info = imported.parcel.info
     assert (info.title, info.directory, info.version) == ("Mend the loom", "/home/ada/loom", "codex 0.50.0")
 
 
-def test_each_step_is_an_answer(told: ImportedSession) -> None:
-    around, prompt, first, second, third = told.parcel.messages
+def test_each_step_is_an_answer(imported: ImportedSession) -> None:
+    around, prompt, first, second, third = imported.parcel.messages
     assert isinstance(around.parts[0], TextPart)
     assert around.parts[0].synthetic
     assert isinstance(prompt.info, UserMessage)
@@ -128,20 +128,20 @@ def test_each_step_is_an_answer(told: ImportedSession) -> None:
     assert (third.info.finish, third.info.parent_id) == ("stop", prompt.info.id)
 
 
-def test_counting_the_lines_gives_the_same_as_reading_them(told: ImportedSession) -> None:
-    assert told.counted == count_export(told.parcel) == ExportCounts(messages=5, parts=6)
-    assert told.troubles == ()
+def test_counting_the_lines_gives_the_same_as_reading_them(imported: ImportedSession) -> None:
+    assert imported.counted == count_export(imported.parcel) == ExportCounts(messages=5, parts=6)
+    assert imported.troubles == ()
 
 
 def test_a_compaction_replaces_earlier_messages(tmp_path: Path) -> None:
-    told = read(
+    imported = read(
         written(tmp_path / "r.jsonl", [*LINES, line(10, "compacted", {"message": "We mended a loom."})])
     )
-    *_, asked, summary = told.parcel.messages
+    *_, asked, summary = imported.parcel.messages
     assert isinstance(asked.parts[0], CompactionPart)
     assert isinstance(summary.info, AssistantMessage)
     assert summary.info.summary
-    assert told.counted == count_export(told.parcel)
+    assert imported.counted == count_export(imported.parcel)
 
 
 def test_the_bare_items_of_the_first_versions_are_read_too(tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ def test_the_bare_items_of_the_first_versions_are_read_too(tmp_path: Path) -> No
         {"record_type": "state"},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Mended."}]},
     ]
-    told = read(written(tmp_path / "r.jsonl", bare))
-    assert isinstance(told.parcel.messages[1].parts[0], FilePart)
-    assert told.counted == count_export(told.parcel) == ExportCounts(messages=3, parts=3)
+    imported = read(written(tmp_path / "r.jsonl", bare))
+    assert isinstance(imported.parcel.messages[1].parts[0], FilePart)
+    assert imported.counted == count_export(imported.parcel) == ExportCounts(messages=3, parts=3)
 
 
 def test_a_result_without_a_call_is_reported(tmp_path: Path) -> None:

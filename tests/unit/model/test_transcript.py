@@ -170,7 +170,7 @@ def history(steps: list[tuple[int, int]]) -> list[MessageWithParts]:
     """A conversation across the wrap: messages some milliseconds apart, each with some parts."""
     clock = HandClock(WRAP_2026 - 5)
     mint = seeded_mint(clock.now)
-    told = []
+    stored = []
     for number, (wait, parts) in enumerate(steps):
         clock.turn(wait)
         say = prompt if number % 2 == 0 else answer
@@ -179,8 +179,8 @@ def history(steps: list[tuple[int, int]]) -> list[MessageWithParts]:
         for count in range(parts):
             made.append(words(info.id, mint.part(), f"{number}.{count}"))
             clock.turn(wait)
-        told.append(MessageWithParts(info=info, parts=tuple(made)))
-    return told
+        stored.append(MessageWithParts(info=info, parts=tuple(made)))
+    return stored
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=8)
@@ -188,13 +188,13 @@ STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=8)
 
 @given(STEPS, st.randoms())
 def test_messages_and_parts_may_arrive_in_any_order(steps: list[tuple[int, int]], dice: Random) -> None:
-    told = history(steps)
-    events: list[Event] = [MessageUpdated(info=message.info) for message in told]
-    events += [PartUpdated(part=part) for message in told for part in message.parts]
+    stored = history(steps)
+    events: list[Event] = [MessageUpdated(info=message.info) for message in stored]
+    events += [PartUpdated(part=part) for message in stored for part in message.parts]
     dice.shuffle(events)
-    assert folded(*events) == told
-    assert Transcript(told).messages() == told
-    assert Transcript(reversed(told)).messages() == told
+    assert folded(*events) == stored
+    assert Transcript(stored).messages() == stored
+    assert Transcript(reversed(stored)).messages() == stored
 
 
 def what_happened(steps: list[tuple[int, int]], dice: Random) -> list[Durable]:

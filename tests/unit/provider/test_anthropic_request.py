@@ -121,9 +121,9 @@ def test_thoughts_alone_and_at_the_end_are_not_sent() -> None:
 def test_results_follow_their_calls() -> None:
     turn = AssistantTurn(content=(CALL, TextContent(text="and then"), replace(CALL, call_id="toolu:2")))
     answer = ToolTurn(content=(ResultContent(call_id="toolu:2", tool="read", output="", error=True),))
-    told = messages(HELLO, turn, answer)
-    assert [block["type"] for block in told[1]["content"]] == ["text", "tool_use", "tool_use"]
-    assert told[2]["content"] == [
+    encoded_messages = messages(HELLO, turn, answer)
+    assert [block["type"] for block in encoded_messages[1]["content"]] == ["text", "tool_use", "tool_use"]
+    assert encoded_messages[2]["content"] == [
         {
             "type": "tool_result",
             "tool_use_id": "toolu_1",

@@ -100,8 +100,8 @@ def test_keys_of_the_environment_of_a_profile_and_of_the_configuration(home: str
     assert keys({"HOME": home, "AWS_PROFILE": "work"}) == work
     assert keys({**ENV, "HOME": home}, {"profile": "work"}) == work
     assert keys({"HOME": home}, {}) == AwsKeys(id="AKIADEFAULT", secret="default-secret")
-    told = {"accessKeyId": "AKIATOLD", "secretAccessKey": "told"}
-    assert keys({**ENV, "HOME": home}, told) == AwsKeys(id="AKIATOLD", secret="told")
+    given_keys = {"accessKeyId": "AKIATOLD", "secretAccessKey": "told"}
+    assert keys({**ENV, "HOME": home}, given_keys) == AwsKeys(id="AKIATOLD", secret="told")
 
 
 def test_files_may_lie_elsewhere(tmp_path: Path) -> None:
@@ -182,5 +182,5 @@ def test_a_project_cannot_bring_keys_along(
 
 
 def test_nothing_that_is_shown_shows_a_key() -> None:
-    told = access(ENV, {"accessKeyId": "AKIATOLD", "secretAccessKey": "told"})
-    assert not any(word in repr(told) for word in ("AKIATOLD", "told", "env-secret"))
+    given_keys = access(ENV, {"accessKeyId": "AKIATOLD", "secretAccessKey": "told"})
+    assert not any(word in repr(given_keys) for word in ("AKIATOLD", "told", "env-secret"))

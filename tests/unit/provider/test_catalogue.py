@@ -102,10 +102,10 @@ def test_an_answer_that_is_no_catalogue_replaces_nothing(raw: bytes, tmp_path: P
 
 
 def test_the_snapshot_holds_facts_alone() -> None:
-    told = msgspec.json.decode(read_snapshot()["anthropic"])
+    entry = msgspec.json.decode(read_snapshot()["anthropic"])
     kept = {"name", "env", "npm", "api", "models"}
-    assert set(told) <= kept
-    assert {key for model in told["models"].values() for key in model} <= {
+    assert set(entry) <= kept
+    assert {key for model in entry["models"].values() for key in model} <= {
         "name", "family", "release_date", "attachment", "reasoning", "temperature", "tool_call", "interleaved",
         "status", "provider", "limit", "modalities", "cost",
     }  # fmt: skip

@@ -100,7 +100,7 @@ def test_a_whole_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"),
+    ("stop_reason", "reason"),
     [
         ("end_turn", "stop"),
         ("stop_sequence", "stop"),
@@ -113,10 +113,10 @@ def test_a_whole_answer() -> None:
         ("", "unknown"),
     ],
 )
-def test_why_it_ended(told: str, reason: str) -> None:
-    last = fold(START, event("messageStop", stopReason=told), event("metadata"))[-1]
+def test_why_it_ended(stop_reason: str, reason: str) -> None:
+    last = fold(START, event("messageStop", stopReason=stop_reason), event("metadata"))[-1]
     assert isinstance(last, Finished)
-    assert (last.reason, last.raw_reason, last.usage) == (reason, told, Usage())
+    assert (last.reason, last.raw_reason, last.usage) == (reason, stop_reason, Usage())
 
 
 def test_an_answer_without_a_count_is_whole_and_one_without_a_reason_is_not() -> None:

@@ -79,7 +79,7 @@ async def test_an_answer_over_either_api() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "message", "told"),
+    ("status", "message", "expected"),
     [
         (
             403,
@@ -94,10 +94,10 @@ async def test_an_answer_over_either_api() -> None:
         (400, "something else", "something else"),
     ],
 )
-async def test_a_refusal_says_what_to_do(status: int, message: str, told: str) -> None:
+async def test_a_refusal_says_what_to_do(status: int, message: str, expected: str) -> None:
     async with open_stand(OpenAIChatDialect(), Copilot, GPT_4O) as stand:
         stand.server.refuse(status, message)
         heard = await hear(stand.provider, request(GPT_4O))
     assert heard.error is not None
-    assert (str(heard.error), heard.error.status) == (told, status)
+    assert (str(heard.error), heard.error.status) == (expected, status)
     assert message in heard.error.body

@@ -16,12 +16,16 @@ RECORDED: list[dict[str, Any]] = msgspec.json.decode(
 )
 
 
-@pytest.mark.parametrize("told", RECORDED, ids=lambda told: told["name"])
-def test_a_failure_is_of_its_kind(told: dict[str, Any]) -> None:
-    error = parse_error(told["status"], told["headers"], told["body"].encode())
-    assert (error.kind, error.retryable, error.wait_ms) == (told["kind"], told["retryable"], told["wait_ms"])
-    assert told["status"] in (None, error.status)
-    assert error.body == told["body"]
+@pytest.mark.parametrize("failure", RECORDED, ids=lambda failure: failure["name"])
+def test_a_failure_is_of_its_kind(failure: dict[str, Any]) -> None:
+    error = parse_error(failure["status"], failure["headers"], failure["body"].encode())
+    assert (error.kind, error.retryable, error.wait_ms) == (
+        failure["kind"],
+        failure["retryable"],
+        failure["wait_ms"],
+    )
+    assert failure["status"] in (None, error.status)
+    assert error.body == failure["body"]
     assert str(error)
 
 

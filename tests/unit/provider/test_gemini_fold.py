@@ -53,7 +53,7 @@ def finished(reason: Any, raw: str, usage: Usage = Usage()) -> Finished:  # noqa
 
 
 def test_a_whole_answer() -> None:
-    told = fold(
+    chunks = fold(
         piece({"text": "**Look**", "thought": True}, responseId="r1"),
         piece({"text": " at it", "thought": True}),
         piece({"text": "One "}, {"text": "moment."}),
@@ -61,7 +61,7 @@ def test_a_whole_answer() -> None:
         piece({"functionCall": {"id": "fc-7", "name": "read_it"}}),
         piece({"text": ""}, reason="STOP", usageMetadata=COUNTS),
     )
-    assert told == [
+    assert chunks == [
         Started(),
         ReasoningStart(id="1"),
         ReasoningDelta(id="1", text="**Look**"),
@@ -82,8 +82,8 @@ def test_a_whole_answer() -> None:
 
 
 def test_a_signature_on_an_empty_piece_belongs_to_what_was_said_before() -> None:
-    told = fold(piece({"text": "4"}), piece({"text": "", "thoughtSignature": SIGNATURE}, reason="STOP"))
-    assert told == [
+    chunks = fold(piece({"text": "4"}), piece({"text": "", "thoughtSignature": SIGNATURE}, reason="STOP"))
+    assert chunks == [
         Started(),
         TextStart(id="1"),
         TextDelta(id="1", text="4"),
@@ -93,11 +93,11 @@ def test_a_signature_on_an_empty_piece_belongs_to_what_was_said_before() -> None
 
 
 def test_two_signed_pieces_are_kept_apart() -> None:
-    told = fold(
+    chunks = fold(
         piece({"text": "a", "thoughtSignature": SIGNATURE}),
         piece({"text": "b", "thoughtSignature": "b3RoZXI="}, reason="STOP"),
     )
-    assert told[1:-1] == [
+    assert chunks[1:-1] == [
         TextStart(id="1"),
         TextDelta(id="1", text="a"),
         TextEnd(id="1", metadata=SIGNED),
@@ -110,8 +110,8 @@ def test_two_signed_pieces_are_kept_apart() -> None:
 def test_calls_without_ids_are_told_apart() -> None:
     call = {"functionCall": {"name": "read", "args": None}}
     same = {"functionCall": {"id": "same", "name": "read"}}
-    told = fold(piece(call, call, same, same, reason="STOP"))
-    calls = [(chunk.call_id, chunk.raw) for chunk in told if isinstance(chunk, ToolCall)]
+    chunks = fold(piece(call, call, same, same, reason="STOP"))
+    calls = [(chunk.call_id, chunk.raw) for chunk in chunks if isinstance(chunk, ToolCall)]
     assert calls == [("call_3_0", "{}"), ("call_3_1", "{}"), ("same", "{}"), ("same_3", "{}")]
 
 
@@ -132,11 +132,11 @@ def test_why_it_stopped(raw: str, reason: str) -> None:
 
 
 def test_a_prompt_that_is_blocked_has_no_answer() -> None:
-    told = fold(
+    chunks = fold(
         {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 9}}
     )
     usage = Usage(input=9, raw={"promptTokenCount": 9})
-    assert told == [Started(usage=usage), finished("content-filter", "PROHIBITED_CONTENT", usage)]
+    assert chunks == [Started(usage=usage), finished("content-filter", "PROHIBITED_CONTENT", usage)]
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def user(*parts: dict[str, Any]) -> dict[str, Any]:
     return {"role": "user", "parts": list(parts)}
 
 
-def told(*parts: dict[str, Any]) -> dict[str, Any]:
+def model_turn(*parts: dict[str, Any]) -> dict[str, Any]:
     return {"role": "model", "parts": list(parts)}
 
 
@@ -148,7 +148,7 @@ def test_signatures_and_ids_go_back_where_they_came_from() -> None:
     )
     assert made == [
         user({"text": "hi"}),
-        told(
+        model_turn(
             {"text": "hm", "thought": True, "thoughtSignature": SIGNATURE},
             {"text": "Reading.", "thoughtSignature": SIGNATURE},
             {
@@ -194,7 +194,7 @@ def test_two_answers_in_a_row_are_one() -> None:
     made = contents(said("hi"), answer(TextContent(text="a")), answer(call()), done(result()))
     assert made == [
         user({"text": "hi"}),
-        told(
+        model_turn(
             {"text": "a"}, {"functionCall": {"name": "read", "args": {}}, "thoughtSignature": SKIP_SIGNATURE}
         ),
         user(response(response={"output": "ok"})),
@@ -277,15 +277,18 @@ def tool(**schema: Any) -> dict[str, Any]:
         ({"contents": [user({"text": ""})]}, "empty text"),
         ({"contents": [user({})]}, "oneof field 'data'"),
         ({"contents": [{"role": "assistant", "parts": [{"text": "x"}]}]}, "valid role"),
-        ({"contents": [told({"text": "x"}), HI]}, "begin with a user turn"),
-        ({"contents": [HI, told({"text": "x"})]}, "ends with a user turn"),
-        ({"contents": [HI, told({"text": "x"}), told(CALL), user(OK)]}, "immediately after a user turn"),
-        ({"contents": [HI, told(CALL), HI]}, "number of function response parts"),
-        ({"contents": [HI, told(CALL, CALL), user(OK)]}, "number of function response parts"),
+        ({"contents": [model_turn({"text": "x"}), HI]}, "begin with a user turn"),
+        ({"contents": [HI, model_turn({"text": "x"})]}, "ends with a user turn"),
+        (
+            {"contents": [HI, model_turn({"text": "x"}), model_turn(CALL), user(OK)]},
+            "immediately after a user turn",
+        ),
+        ({"contents": [HI, model_turn(CALL), HI]}, "number of function response parts"),
+        ({"contents": [HI, model_turn(CALL, CALL), user(OK)]}, "number of function response parts"),
         ({"contents": [HI, user(OK)]}, "immediately after a function call turn"),
-        ({"contents": [HI, told(CALL), user(response(name="other", response={}))]}, "does not match"),
-        ({"contents": [HI, told(UNSIGNED_CALL), user(OK)]}, "missing a thought_signature"),
-        ({"contents": [HI, told(CALL | {"thoughtSignature": "!"}), user(OK)]}, "TYPE_BYTES"),
+        ({"contents": [HI, model_turn(CALL), user(response(name="other", response={}))]}, "does not match"),
+        ({"contents": [HI, model_turn(UNSIGNED_CALL), user(OK)]}, "missing a thought_signature"),
+        ({"contents": [HI, model_turn(CALL | {"thoughtSignature": "!"}), user(OK)]}, "TYPE_BYTES"),
         ({"contents": [user({"inlineData": {"mimeType": "image/gif", "data": "AAAA"}})]}, "Unsupported MIME"),
         ({"contents": [HI], "tools": [tool(type="array")]}, "items: missing field"),
         ({"contents": [HI], "tools": [tool(type="integer", enum=[1])]}, "only allowed for STRING"),
@@ -307,9 +310,9 @@ def test_the_fake_refuses_what_the_api_refuses(body: dict[str, Any], says: str) 
 
 
 def test_an_older_model_takes_calls_without_signatures_but_no_files_in_responses() -> None:
-    check_request("gemini-2.5-flash", {"contents": [HI, told(UNSIGNED_CALL), user(OK)]})
+    check_request("gemini-2.5-flash", {"contents": [HI, model_turn(UNSIGNED_CALL), user(OK)]})
     with pytest.raises(RefusedError, match="Multimodal"):
         check_request(
             "gemini-2.5-flash",
-            {"contents": [HI, told(UNSIGNED_CALL), user(response(response={}, parts=[INLINE]))]},
+            {"contents": [HI, model_turn(UNSIGNED_CALL), user(response(response={}, parts=[INLINE]))]},
         )

@@ -71,11 +71,11 @@ def test_what_a_provider_asks_for_is_kept_to_however_long() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.booleans(), st.integers(0, 10**8)), max_size=40))
 def test_an_order_has_everybody_once_and_the_well_ones_first(
-    told: list[tuple[str, bool, int]],
+    outcomes: list[tuple[str, bool, int]],
 ) -> None:
     chain = [ModelRef(provider_id="mill", model_id=name) for name in "abcda"]
     health, now, until = ModelHealth(), NOW, dict.fromkeys("abcd", 0)
-    for name, works, passed in told:
+    for name, works, passed in outcomes:
         now += passed
         model = ModelRef(provider_id="mill", model_id=name)
         if works:

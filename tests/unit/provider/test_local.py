@@ -29,9 +29,9 @@ def group() -> OSError:
 def test_a_refused_connection_to_this_machine_is_not_tried_again(
     url: str, provider: str, place: str, hint: str
 ) -> None:
-    told = to_refused_connection(url, group(), provider)
-    assert told is not None
-    assert (str(told), told.kind, told.retryable, told.hint) == (
+    refusal = to_refused_connection(url, group(), provider)
+    assert refusal is not None
+    assert (str(refusal), refusal.kind, refusal.retryable, refusal.hint) == (
         f"nothing listens at {place}: the connection was refused",
         "network",
         False,

@@ -84,10 +84,10 @@ def test_what_a_model_cannot_read_is_said() -> None:
 
 def test_a_result_keeps_its_words_when_its_picture_goes() -> None:
     held = ResultContent(call_id="a", tool="read", output="done", files=(picture(),))
-    [told] = adapt_files([ToolTurn(content=(held,))], BLIND, lambda _: True, MediaLimits())
+    [replaced] = adapt_files([ToolTurn(content=(held,))], BLIND, lambda _: True, MediaLimits())
     said = 'done\n\nERROR: Cannot read "a.png" (this model does not support image input). Inform the user.'
-    assert told == ToolTurn(content=(ResultContent(call_id="a", tool="read", output=said),))
-    assert [has_files([turn]) for turn in (ToolTurn(content=(held,)), told)] == [True, False]
+    assert replaced == ToolTurn(content=(ResultContent(call_id="a", tool="read", output=said),))
+    assert [has_files([turn]) for turn in (ToolTurn(content=(held,)), replaced)] == [True, False]
 
 
 # --- how much ---
@@ -106,13 +106,13 @@ def test_the_newest_files_stay(limits: MediaLimits) -> None:
 
 def test_documents_are_counted_for_themselves() -> None:
     pdf = picture(base64.b64encode(b"%PDF-1.7 ...").decode(), mime="application/pdf", name="a.pdf")
-    told = shown(GPT, pdf, picture(), pdf, limits=MediaLimits(documents=1))
-    assert told == [TOO_MUCH.replace("png", "pdf"), picture(), pdf]
+    replaced = shown(GPT, pdf, picture(), pdf, limits=MediaLimits(documents=1))
+    assert replaced == [TOO_MUCH.replace("png", "pdf"), picture(), pdf]
 
 
 def test_a_picture_that_cannot_be_made_smaller_is_not_shown() -> None:
-    [told] = shown(GPT, picture(), limits=MediaLimits(pixels=8000))
-    assert told == "[a.png is not shown: it has 9000 × 16 pixels, the model accepts 8000 per side]"
+    [replaced] = shown(GPT, picture(), limits=MediaLimits(pixels=8000))
+    assert replaced == "[a.png is not shown: it has 9000 × 16 pixels, the model accepts 8000 per side]"
     assert shown(GPT, picture(), limits=MediaLimits(pixels=9000)) == [picture()]
 
 
@@ -123,9 +123,9 @@ def test_without_pillow_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) ->
     assert shown(GPT, MediaContent(url=wide.url, mime=wide.mime, filename="w"), limits=room) == [
         "[w is not shown: it has 90 × 4 pixels, the model accepts 64 per side; install weft[images] to shrink it automatically]"
     ]
-    [told] = shown(GPT, MediaContent(url=large.url, mime=large.mime), limits=MediaLimits(each=20_000))
+    [replaced] = shown(GPT, MediaContent(url=large.url, mime=large.mime), limits=MediaLimits(each=20_000))
     assert (
-        told
+        replaced
         == "[image/png is not shown: it is larger than the model accepts; install weft[images] to shrink it automatically]"
     )
 

@@ -101,8 +101,8 @@ def test_files() -> None:
     paper = MediaContent(
         url="data:application/pdf;base64,JVBERi0xAAAA", mime="application/pdf", filename="a.pdf"
     )
-    [told] = messages(GPT, UserTurn(content=(TextContent(text="see"), PICTURE, paper)))
-    assert told["content"] == [
+    [encoded_messages] = messages(GPT, UserTurn(content=(TextContent(text="see"), PICTURE, paper)))
+    assert encoded_messages["content"] == [
         {"type": "text", "text": "see"},
         WIRE_PICTURE,
         {
@@ -114,8 +114,8 @@ def test_files() -> None:
 
 def test_texts_alone_are_one_string() -> None:
     texts = tuple(TextContent(text=text) for text in ("see these files:", " ", "a.txt", "b.txt"))
-    told = messages(LOCAL, UserTurn(content=texts), AssistantTurn(content=texts), HELLO)
-    assert [message["content"] for message in told] == [
+    encoded_messages = messages(LOCAL, UserTurn(content=texts), AssistantTurn(content=texts), HELLO)
+    assert [message["content"] for message in encoded_messages] == [
         "see these files:\n\na.txt\n\nb.txt",
         "see these files:\n\na.txt\n\nb.txt",
         "hello",
@@ -134,10 +134,10 @@ def test_pictures_of_a_result_are_shown_after_it() -> None:
 
 def test_mistral_has_rules_of_its_own() -> None:
     shown = ToolTurn(content=(ResultContent(call_id="call_1", tool="read", output="x", files=(PICTURE,)),))
-    told = messages(
+    encoded_messages = messages(
         MISTRAL, HELLO, AssistantTurn(content=(CALL,)), shown, HELLO, manners=Manners(mistral=True)
     )
-    assert [(message["role"], message.get("tool_call_id")) for message in told] == [
+    assert [(message["role"], message.get("tool_call_id")) for message in encoded_messages] == [
         ("user", None),
         ("assistant", None),
         ("tool", "call10000"),
@@ -146,7 +146,7 @@ def test_mistral_has_rules_of_its_own() -> None:
         ("assistant", None),
         ("user", None),
     ]
-    assert told[3] == told[5] == {"role": "assistant", "content": "Done."}
+    assert encoded_messages[3] == encoded_messages[5] == {"role": "assistant", "content": "Done."}
     assert "stream_options" not in to_body(request(MISTRAL, HELLO))
 
 
@@ -172,10 +172,10 @@ def test_long_ids_are_shortened_for_openai() -> None:
 )
 def test_thoughts_go_back_in_the_field_the_model_wants(content: Any, expected: str | None) -> None:
     manners = Manners(message_fields=frozenset({"reasoning_content"}))
-    told = messages(
+    encoded_messages = messages(
         wanting("reasoning_content"), HELLO, AssistantTurn(content=content), RESULT, HELLO, manners=manners
     )
-    assert told[1].get("reasoning_content") == expected
+    assert encoded_messages[1].get("reasoning_content") == expected
 
 
 def test_thoughts_are_not_sent_unasked() -> None:
@@ -228,8 +228,8 @@ def test_litellm_gets_a_tool_that_does_nothing() -> None:
 
 def test_half_a_pair_is_replaced() -> None:
     broken = replace(CALL, input={"path": "\ud83d"})
-    told = UserTurn(content=(TextContent(text="\ud83d half"),))
-    raw = to_bytes(to_body(request(GPT, told, AssistantTurn(content=(broken,)), RESULT)))
+    encoded_messages = UserTurn(content=(TextContent(text="\ud83d half"),))
+    raw = to_bytes(to_body(request(GPT, encoded_messages, AssistantTurn(content=(broken,)), RESULT)))
     assert b"\xef\xbf\xbd half" in raw
     assert b"ud83d" not in raw
 

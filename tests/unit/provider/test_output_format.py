@@ -46,25 +46,25 @@ def test_each_api_is_told_of_the_one_tool_to_call_in_its_own_words() -> None:
             request(model, HELLO, tools=(HAND,), options=options), tool_choice="required", forced="Value"
         )
 
-    told = {
+    sent = {
         "chat": plain(chat.to_body(forced(GPT))),
         "responses": plain(responses.to_body(forced(GPT_5))),
         "messages": plain(claude.to_body(forced(CLAUDE))),
         "gemini": plain(google.to_body(forced(GEMINI_2))),
         "converse": plain(converse.to_body(forced(CLAUDE))),
     }
-    openai.check(told["chat"])
-    responses_rules.check_request(told["responses"])
-    anthropic.check(told["messages"])
-    gemini_rules.check_request(GEMINI_2.api.id, told["gemini"])
-    assert told["chat"]["tool_choice"] == {"type": "function", "function": {"name": "Value"}}
-    assert told["responses"]["tool_choice"] == {"type": "function", "name": "Value"}
-    assert told["messages"]["tool_choice"] == {"type": "tool", "name": "Value"}
-    assert told["gemini"]["toolConfig"]["functionCallingConfig"] == {
+    openai.check(sent["chat"])
+    responses_rules.check_request(sent["responses"])
+    anthropic.check(sent["messages"])
+    gemini_rules.check_request(GEMINI_2.api.id, sent["gemini"])
+    assert sent["chat"]["tool_choice"] == {"type": "function", "function": {"name": "Value"}}
+    assert sent["responses"]["tool_choice"] == {"type": "function", "name": "Value"}
+    assert sent["messages"]["tool_choice"] == {"type": "tool", "name": "Value"}
+    assert sent["gemini"]["toolConfig"]["functionCallingConfig"] == {
         "mode": "ANY",
         "allowedFunctionNames": ["Value"],
     }
-    assert told["converse"]["toolConfig"]["toolChoice"] == {"tool": {"name": "Value"}}
+    assert sent["converse"]["toolConfig"]["toolChoice"] == {"tool": {"name": "Value"}}
 
 
 @pytest.mark.parametrize(

@@ -63,14 +63,14 @@ def end(kind: str = "completed", **response: Any) -> dict[str, Any]:
 
 def test_a_whole_answer() -> None:
     usage = Usage(input=30, output=30, reasoning=20, cache_read=60, cache_write=10)
-    told = fold_script(
+    chunks = fold_script(
         Think(text="Look at it."),
         Say(text="One moment."),
         UseTool(tool="read", input={"path": "a"}),
         End(usage=usage),
     )
     secret = "gAAAAABMTpMb29rIGF0IGl0Lg=="
-    assert told == [
+    assert chunks == [
         Started(),
         ReasoningStart(id="reasoning-0-0", metadata={"openai": {"itemId": "rs_1"}}),
         ReasoningDelta(id="reasoning-0-0", text="Look"),
@@ -96,7 +96,7 @@ def test_a_whole_answer() -> None:
 
 
 def test_items_go_by_their_place_when_ids_change_in_every_event() -> None:
-    told = fold(
+    chunks = fold(
         CREATED,
         item("added", 0, type="message", id="a", phase="final_answer"),
         {"type": "response.output_text.delta", "output_index": 0, "item_id": "b", "delta": "Hi"},
@@ -105,7 +105,7 @@ def test_items_go_by_their_place_when_ids_change_in_every_event() -> None:
         end(),
     )
     kept = {"openai": {"itemId": "a", "phase": "final_answer"}}
-    assert told == [
+    assert chunks == [
         Started(),
         TextStart(id="text-0", metadata=kept),
         TextDelta(id="text-0", text="Hi"),
@@ -116,7 +116,7 @@ def test_items_go_by_their_place_when_ids_change_in_every_event() -> None:
 
 
 def test_every_part_of_a_summary_is_a_thought_and_the_last_carries_the_secret() -> None:
-    told = fold(
+    chunks = fold(
         item("added", 0, type="reasoning", id="rs_1", encrypted_content="early"),
         {"type": "response.reasoning_summary_part.added", "output_index": 0, "summary_index": 0},
         {
@@ -135,7 +135,7 @@ def test_every_part_of_a_summary_is_a_thought_and_the_last_carries_the_secret() 
         item("done", 0, type="reasoning", id="rs_1", encrypted_content="secret"),
     )
     kept = {"openai": {"itemId": "rs_1"}}
-    assert told == [
+    assert chunks == [
         Started(),
         ReasoningStart(id="reasoning-0-0", metadata=kept),
         ReasoningDelta(id="reasoning-0-0", text="a"),
@@ -149,11 +149,11 @@ def test_every_part_of_a_summary_is_a_thought_and_the_last_carries_the_secret() 
 
 
 def test_a_thought_without_words_is_kept_for_its_secret() -> None:
-    told = fold(
+    chunks = fold(
         item("added", 0, type="reasoning", id="rs_1", summary=[]),
         item("done", 0, type="reasoning", id="rs_1", summary=[], encrypted_content="secret"),
     )
-    assert told == [
+    assert chunks == [
         Started(),
         ReasoningStart(id="reasoning-0-0", metadata={"openai": {"itemId": "rs_1"}}),
         ReasoningEnd(
@@ -183,13 +183,13 @@ def test_a_server_that_sends_nothing_but_the_end_is_understood() -> None:
 
 
 def test_a_refusal_is_told_in_its_own_words() -> None:
-    told = fold(
+    chunks = fold(
         item("added", 0, type="message", id=""),
         {"type": "response.refusal.delta", "output_index": 0, "delta": "I cannot."},
         item("done", 0, type="message", content=[{"type": "refusal", "refusal": "I cannot."}]),
         end(),
     )
-    assert told == [
+    assert chunks == [
         Started(),
         TextStart(id="text-0"),
         TextDelta(id="text-0", text="I cannot."),
@@ -203,14 +203,14 @@ def test_a_refusal_is_told_in_its_own_words() -> None:
     [("max_output_tokens", "length"), ("content_filter", "content-filter"), ("new", "other")],
 )
 def test_an_answer_that_was_cut_closes_what_is_open(why: str, reason: Any) -> None:
-    told = fold(
+    chunks = fold(
         {"type": "response.output_text.delta", "output_index": 0, "delta": "Hal"},
         item("added", 1, type="function_call", call_id="c", name="read"),
         {"type": "response.function_call_arguments.delta", "output_index": 1, "delta": '{"pa'},
         item("added", 2, type="function_call", call_id="d", name="read"),
         end("incomplete", incomplete_details={"reason": why}),
     )
-    assert told == [
+    assert chunks == [
         Started(),
         TextStart(id="text-0"),
         TextDelta(id="text-0", text="Hal"),
@@ -225,7 +225,7 @@ def test_an_answer_that_was_cut_closes_what_is_open(why: str, reason: Any) -> No
 
 
 def test_what_is_unknown_is_passed_over() -> None:
-    told = fold(
+    chunks = fold(
         CREATED,
         {"type": "response.web_search_call.searching", "output_index": 0, "delta": {"x": 1}},
         item("added", 0, type="web_search_call", id="ws_1"),
@@ -233,7 +233,7 @@ def test_what_is_unknown_is_passed_over() -> None:
         {"type": "keepalive"},
         end(),
     )
-    assert told == [Started(), Finished(reason="stop", raw_reason="completed", usage=BARE)]
+    assert chunks == [Started(), Finished(reason="stop", raw_reason="completed", usage=BARE)]
 
 
 @pytest.mark.parametrize(

@@ -105,8 +105,8 @@ def test_a_model_that_does_not_reason_is_not_asked_to() -> None:
 
 def test_a_reasoning_model_is_given_a_temperature_only_when_it_is_not_to_reason() -> None:
     assert "temperature" not in to_body(request(GPT_5, temperature=0.5))
-    told = to_body(request(GPT_5, temperature=0.5, options={"reasoningEffort": "none"}))
-    assert told["temperature"] == 0.5
+    encoded = to_body(request(GPT_5, temperature=0.5, options={"reasoningEffort": "none"}))
+    assert encoded["temperature"] == 0.5
 
 
 def test_thoughts_go_back_encrypted_and_without_ids_before_what_followed() -> None:

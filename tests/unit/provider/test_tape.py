@@ -308,13 +308,13 @@ async def run(provider: Provider, seed: int, directory: str) -> list[MessageWith
 
 
 def gist(history: list[MessageWithParts]) -> list[object]:
-    told: list[object] = []
+    results: list[object] = []
     for message in history:
         if isinstance(message.info, AssistantMessage):
-            told.append((message.info.cost, message.info.tokens, message.info.finish))
-        told += [part.text for part in message.parts if isinstance(part, TextPart)]
-        told += [(part.tool, part.state.input) for part in message.parts if isinstance(part, ToolPart)]
-    return told
+            results.append((message.info.cost, message.info.tokens, message.info.finish))
+        results += [part.text for part in message.parts if isinstance(part, TextPart)]
+        results += [(part.tool, part.state.input) for part in message.parts if isinstance(part, ToolPart)]
+    return results
 
 
 async def test_a_run_is_the_same_when_it_is_played(tmp_path: Path) -> None:

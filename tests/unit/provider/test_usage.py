@@ -26,9 +26,9 @@ WIRES: Any = {
 
 @pytest.mark.parametrize("case", RECORDED, ids=lambda case: case["name"])
 def test_each_token_is_counted_once(case: dict[str, Any]) -> None:
-    told, counts = case["told"], case["counts"]
+    reported, counts = case["told"], case["counts"]
     cost = Decimal(counts.pop("cost")) if "cost" in counts else None
-    assert WIRES[case["wire"]](told) == Usage(**counts, cost=cost, raw=told or None)
+    assert WIRES[case["wire"]](reported) == Usage(**counts, cost=cost, raw=reported or None)
 
 
 @pytest.mark.parametrize("wire", WIRES)

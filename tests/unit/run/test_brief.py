@@ -44,7 +44,7 @@ def pieces(request: ModelRequest) -> list[bytes]:
     return [msgspec.json.encode(each) for each in (request.tools, *request.system, *request.messages)]
 
 
-def told(turn: object) -> list[str]:
+def texts_of(turn: object) -> list[str]:
     assert isinstance(turn, UserTurn)
     return [content.text for content in turn.content if isinstance(content, TextContent)]
 
@@ -75,10 +75,10 @@ async def test_a_changed_file_is_noted_in_the_next_prompt_and_the_prefix_stays_a
             f"Instructions from: {repository.near}/AGENTS.md\nNear.\n\nInstructions from: {repository.top}/AGENTS.md\nFar."
         )
     )
-    asked = told(requests[2].messages[-1])
+    asked = texts_of(requests[2].messages[-1])
     assert asked[0] == "second"
     assert f"Instructions from: {repository.near}/AGENTS.md\nNearer.\n</system-reminder>" in asked[1]
-    assert told(requests[4].messages[-1]) == ["third"]
+    assert texts_of(requests[4].messages[-1]) == ["third"]
 
 
 async def test_another_process_on_another_day_begins_with_the_same_bytes(repository: Repository) -> None:
@@ -134,7 +134,7 @@ async def test_a_fork_begins_as_its_original_did(repository: Repository) -> None
         before, after = engine.provider.requests
 
     assert pieces(after)[: len(pieces(before))] == pieces(before)
-    assert "Farther." in told(after.messages[-1])[1]
+    assert "Farther." in texts_of(after.messages[-1])[1]
 
 
 async def test_where_a_compaction_cuts_off_a_note_it_goes_into_what_comes_first(
@@ -153,7 +153,10 @@ async def test_where_a_compaction_cuts_off_a_note_it_goes_into_what_comes_first(
 
     assert last.system[1].endswith(f"Instructions from: {repository.top}/AGENTS.md\nFarther.")
     assert not any(
-        "have changed" in text for turn in last.messages if isinstance(turn, UserTurn) for text in told(turn)
+        "have changed" in text
+        for turn in last.messages
+        if isinstance(turn, UserTurn)
+        for text in texts_of(turn)
     )
 
 
@@ -191,7 +194,7 @@ async def test_a_message_sent_during_the_work_is_shown_the_same_in_this_run_and_
     wrapped = wrap_reminder(
         "The user sent the following message:\nalso this\n\nPlease address this message and continue with your tasks."
     )
-    assert told(requests[1].messages[-1]) == [wrapped]
+    assert texts_of(requests[1].messages[-1]) == [wrapped]
     for before, after in pairwise(requests):
         assert pieces(after)[: len(pieces(before))] == pieces(before)
     assert [("also this", False)] in [parts(message) for message in stored]
@@ -204,7 +207,7 @@ async def test_the_last_step_is_told_so_and_the_next_request_is_not() -> None:
         await engine.api.prompt(session, text_prompt("go on"))
         _, last, after = engine.provider.requests
 
-    assert told(last.messages[-1]) == [wrap_reminder(read_text("last_step"))]
+    assert texts_of(last.messages[-1]) == [wrap_reminder(read_text("last_step"))]
     assert after.messages[: len(last.messages) - 1] == last.messages[:-1]
 
 
@@ -219,8 +222,8 @@ async def test_a_plan_is_reminded_of_without_being_stored() -> None:
         first, second = engine.provider.requests
         stored = await engine.api.list_messages(session)
 
-    assert told(first.messages[-1]) == ["plan it", wrap_reminder(read_text("plan"))]
-    assert told(second.messages[-1]) == ["do it", wrap_reminder(read_text("build_switch"))]
+    assert texts_of(first.messages[-1]) == ["plan it", wrap_reminder(read_text("plan"))]
+    assert texts_of(second.messages[-1]) == ["do it", wrap_reminder(read_text("build_switch"))]
     assert second.messages[0] == first.messages[0]
     assert [parts(stored[0]), parts(stored[2])] == [[("plan it", False)], [("do it", False)]]
 

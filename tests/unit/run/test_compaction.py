@@ -45,9 +45,9 @@ async def test_b10_a_conversation_that_no_longer_fits_is_summed_up_and_goes_on()
         listening = engine.api.events()
         await engine.api.prompt(session, text_prompt("mend the loom"))
         compacted = False
-        async for told in listening:
-            compacted |= isinstance(told.event, SessionCompacted)
-            if told.event.type == "session.idle":
+        async for published in listening:
+            compacted |= isinstance(published.event, SessionCompacted)
+            if published.event.type == "session.idle":
                 break
         messages = await engine.api.list_messages(session)
         requests = engine.provider.requests
@@ -147,10 +147,10 @@ async def test_when_a_summary_makes_no_room_the_run_ends_and_says_so() -> None:
         listening = engine.api.events()
         await engine.api.prompt(session, text_prompt("x" * 4_000))
         failures = []
-        async for told in listening:
-            if isinstance(told.event, SessionFailed):
-                failures.append(told.event.error)
-            if told.event.type == "session.idle":
+        async for published in listening:
+            if isinstance(published.event, SessionFailed):
+                failures.append(published.event.error)
+            if published.event.type == "session.idle":
                 break
 
         assert len(failures) == 1
@@ -254,11 +254,11 @@ async def test_a_pinned_note_is_told_at_once_and_survives_every_cut() -> None:
         await engine.api.prompt(session, text_prompt("two"))
         await engine.api.compact(session)
         await engine.api.prompt(session, text_prompt("three"))
-        before, told, _, after = engine.provider.requests
+        before, visible, _, after = engine.provider.requests
 
         assert "archive" not in str(before)
-        assert told.system == before.system
-        assert "never touch the archive" in str(told.messages[-1])
+        assert visible.system == before.system
+        assert "never touch the archive" in str(visible.messages[-1])
         assert "never touch the archive" in "".join(after.system)
 
 
@@ -277,8 +277,8 @@ async def test_a_history_ten_times_the_window_is_summed_up_in_pieces_that_fit() 
         assert len(asked_for) > 5
         assert all(weight(request) < 12_000 for request in asked_for)
         assert "summary 0" in str(asked_for[1].messages[0])
-        told = [part.text for part in summary.parts if isinstance(part, TextPart) and not part.ignored]
-        assert told == [f"summary {len(asked_for) - 1}"]
+        visible = [part.text for part in summary.parts if isinstance(part, TextPart) and not part.ignored]
+        assert visible == [f"summary {len(asked_for) - 1}"]
 
 
 async def test_what_does_not_fit_is_sent_with_less_and_summed_up_before_the_next_step() -> None:

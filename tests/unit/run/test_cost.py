@@ -87,8 +87,8 @@ async def aborted(engine: Engine, session: SessionID) -> MessageWithParts:
     """Ask, and abort the answer once there is a word of it."""
     events = engine.api.events()
     asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
-    async for told in events:
-        part = told.event.part if isinstance(told.event, PartUpdated) else None
+    async for published in events:
+        part = published.event.part if isinstance(published.event, PartUpdated) else None
         if isinstance(part, ReasoningPart) or (isinstance(part, TextPart) and part.text == "half an ans"):
             break
     await engine.api.abort(session)

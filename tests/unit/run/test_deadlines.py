@@ -45,8 +45,8 @@ async def let_others_run() -> None:
 
 
 async def until_running(events: AsyncIterator[PublishedEvent], tool: str) -> None:
-    async for told in events:
-        match told.event:
+    async for published in events:
+        match published.event:
             case PartUpdated(part=ToolPart(tool=name, state=RunningState())) if name == tool:
                 return
             case _:
@@ -129,8 +129,8 @@ async def test_a_prompt_that_came_in_during_a_turn_that_ran_out_has_a_turn_of_it
         await clock.somebody_sleeps(5_000)
         events = engine.api.events()
         second = asyncio.ensure_future(engine.api.prompt(session, text_prompt("two")))
-        async for told in events:
-            if isinstance(told.event, PartUpdated):
+        async for published in events:
+            if isinstance(published.event, PartUpdated):
                 break
         await pass_time(clock, 60)
         await first
@@ -156,9 +156,9 @@ async def test_the_time_a_person_takes_to_answer_is_not_the_tools_nor_the_turns(
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         events = engine.api.events()
         asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
-        async for told in events:
-            if isinstance(told.event, PermissionAsked):
-                request = told.event.request
+        async for published in events:
+            if isinstance(published.event, PermissionAsked):
+                request = published.event.request
                 break
         await pass_time(clock, 3_600)
         await engine.api.reply_permission(request.id, "once")

@@ -67,8 +67,8 @@ def test_calls_that_all_fail_are_told_of_whatever_they_are() -> None:
     assert find_loop(failed[:9], "edit", {"n": 10}) is None
     assert find_loop(failed, "edit", {"n": 10}) == CallLoop(times=11, kind="failures")
     assert find_loop([*failed, MadeCall("read", {}, "ok")], "edit", {"n": 10}) is None
-    told = MadeCall("edit", {}, describe_loop(CallLoop(times=11, kind="failures")), failed=True)
-    assert find_loop([*failed, told], "edit", {"n": 11}) is None
+    failed_call = MadeCall("edit", {}, describe_loop(CallLoop(times=11, kind="failures")), failed=True)
+    assert find_loop([*failed, failed_call], "edit", {"n": 11}) is None
 
 
 def test_the_same_words_before_each_call_are_told_of() -> None:

@@ -99,13 +99,13 @@ def setbacks(message: MessageWithParts) -> list[tuple[int, str]]:
 
 
 async def statuses(events: AsyncIterator[PublishedEvent]) -> list[Retry]:
-    told = []
+    seen = []
     async for each in events:
         if isinstance(each.event, StatusChanged) and isinstance(each.event.status, Retry):
-            told.append(each.event.status)
+            seen.append(each.event.status)
         if each.event.type == "session.idle":
             break
-    return told
+    return seen
 
 
 async def test_the_next_model_answers_in_the_same_step_and_the_message_is_its_own() -> None:

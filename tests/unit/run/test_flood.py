@@ -35,8 +35,8 @@ async def test_a_listener_keeps_up_with_an_answer_in_one_lump() -> None:
 
         async def listen() -> None:
             nonlocal heard
-            async for told in events:
-                match told.event:
+            async for published in events:
+                match published.event:
                     case PartGrew(delta=delta):
                         heard += len(delta)
                     case PartUpdated(part=TextPart(), delta=str(delta)):

@@ -54,7 +54,7 @@ def info(message: MessageWithParts) -> AssistantMessage:
     return message.info
 
 
-class Told:
+class SchemaRun:
     """What came of one prompt."""
 
     def __init__(self, answer: MessageWithParts, messages: Sequence[MessageWithParts], requests: Any) -> None:
@@ -69,18 +69,18 @@ class Told:
         ]
 
 
-async def told(*script: Sequence[AnyMove], schema: dict[str, Any] = PERSON, **more: Any) -> Told:
+async def run_schema(*script: Sequence[AnyMove], schema: dict[str, Any] = PERSON, **more: Any) -> SchemaRun:
     retry_count = more.pop("retry_count", None)
     more.setdefault("tools", (INVALID, ECHO))
     async with asyncio.timeout(60), open_engine(*script, **more) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         format = JsonFormat(schema=schema, retry_count=retry_count)
         answer = await engine.api.prompt(session, text_prompt("who?", format=format))
-        return Told(answer, await engine.store.list_messages(session), engine.provider.requests)
+        return SchemaRun(answer, await engine.store.list_messages(session), engine.provider.requests)
 
 
 async def test_the_value_stands_on_the_message_and_the_run_ends_with_it() -> None:
-    found = await told([Say(text="I know."), hand(ADA)], [Say(text="never asked for")])
+    found = await run_schema([Say(text="I know."), hand(ADA)], [Say(text="never asked for")])
 
     assert (found.answer.structured, found.answer.error) == (ADA, None)
     assert found.states() == ["StructuredOutput: The value was taken."]
@@ -91,7 +91,7 @@ async def test_the_value_stands_on_the_message_and_the_run_ends_with_it() -> Non
 
 
 async def test_the_model_is_told_of_the_tool_and_has_to_call_one() -> None:
-    found = await told([hand(ADA)])
+    found = await run_schema([hand(ADA)])
     request = found.requests[0]
     schema = {key: item for key, item in PERSON.items() if key != "$schema"}
 
@@ -102,13 +102,13 @@ async def test_the_model_is_told_of_the_tool_and_has_to_call_one() -> None:
 
 
 async def test_the_work_is_done_with_the_other_tools_first() -> None:
-    found = await told([UseTool(tool="echo", input={"words": "Ada, 36"})], [hand(ADA)])
+    found = await run_schema([UseTool(tool="echo", input={"words": "Ada, 36"})], [hand(ADA)])
 
     assert (found.answer.structured, len(found.requests)) == (ADA, 2)
 
 
 async def test_what_is_wrong_with_a_value_is_told_to_the_model_which_mends_it() -> None:
-    found = await told([hand({"name": "Ada", "age": -1, "x": 0})], [hand({"name": "Ada"})], [hand(ADA)])
+    found = await run_schema([hand({"name": "Ada", "age": -1, "x": 0})], [hand({"name": "Ada"})], [hand(ADA)])
 
     assert found.answer.structured == ADA
     first, second, third = found.states()
@@ -119,7 +119,7 @@ async def test_what_is_wrong_with_a_value_is_told_to_the_model_which_mends_it() 
 
 
 async def test_who_gets_it_wrong_too_often_fails_and_the_failure_says_how() -> None:
-    found = await told(*[[hand({"name": "Ada"})]] * 9)
+    found = await run_schema(*[[hand({"name": "Ada"})]] * 9)
 
     assert isinstance(found.answer.error, StructureFailure)
     assert found.answer.error.data.retries == 2
@@ -128,12 +128,12 @@ async def test_who_gets_it_wrong_too_often_fails_and_the_failure_says_how() -> N
 
 
 async def test_how_often_it_may_be_wrong_is_said_with_the_format() -> None:
-    assert len((await told(*[[hand({})]] * 9, retry_count=0)).requests) == 1
-    assert len((await told(*[[hand({})]] * 9, retry_count=4)).requests) == 5
+    assert len((await run_schema(*[[hand({})]] * 9, retry_count=0)).requests) == 1
+    assert len((await run_schema(*[[hand({})]] * 9, retry_count=4)).requests) == 5
 
 
 async def test_an_answer_in_words_is_reminded_of_the_value_and_each_reminder_stays_where_it_was() -> None:
-    found = await told([Say(text="She is Ada.")], [Say(text="As I said.")], [hand(ADA)])
+    found = await run_schema([Say(text="She is Ada.")], [Say(text="As I said.")], [hand(ADA)])
     seconds, thirds = found.requests[1].messages, found.requests[2].messages
 
     assert found.answer.structured == ADA
@@ -150,7 +150,7 @@ async def test_an_answer_in_words_is_reminded_of_the_value_and_each_reminder_sta
 
 
 async def test_nothing_but_words_is_a_failure_in_the_end() -> None:
-    found = await told(*[[Say(text="She is Ada.")]] * 9)
+    found = await run_schema(*[[Say(text="She is Ada.")]] * 9)
 
     assert found.answer.error == StructureFailure(
         data=StructureData(
@@ -162,7 +162,7 @@ async def test_nothing_but_words_is_a_failure_in_the_end() -> None:
 
 async def test_arguments_that_are_no_json_count_as_a_try() -> None:
     broken = UseTool(tool="StructuredOutput", raw="{not json")
-    found = await told(*[[broken]] * 9)
+    found = await run_schema(*[[broken]] * 9)
 
     assert isinstance(found.answer.error, StructureFailure)
     assert "the arguments are not JSON" in found.answer.error.data.message
@@ -170,8 +170,8 @@ async def test_arguments_that_are_no_json_count_as_a_try() -> None:
 
 async def test_on_the_last_step_the_value_is_all_that_can_be_handed_over() -> None:
     work = [UseTool(tool="echo", input={"words": "x"})]
-    found = await told(work, [hand(ADA)], steps=2)
-    failed = await told(work, [Say(text="no time")], steps=2)
+    found = await run_schema(work, [hand(ADA)], steps=2)
+    failed = await run_schema(work, [Say(text="no time")], steps=2)
 
     assert [tool.name for tool in found.requests[1].tools] == ["StructuredOutput"]
     assert found.answer.structured == ADA
@@ -180,15 +180,15 @@ async def test_on_the_last_step_the_value_is_all_that_can_be_handed_over() -> No
 
 async def test_an_agent_that_may_use_no_tool_can_still_hand_over_a_value() -> None:
     deny = (Rule(permission="*", pattern="*", action="deny"),)
-    found = await told([hand(ADA)], rules=deny)
+    found = await run_schema([hand(ADA)], rules=deny)
 
     assert [tool.name for tool in found.requests[0].tools] == ["StructuredOutput"]
     assert found.answer.structured == ADA
 
 
 async def test_a_value_that_is_no_object_is_handed_over_in_one() -> None:
-    found = await told([hand({"value": ["Ada"]})], schema=NAMES)
-    missing = await told([hand({"names": ["Ada"]})], [hand({"value": ["Ada"]})], schema=NAMES)
+    found = await run_schema([hand({"value": ["Ada"]})], schema=NAMES)
+    missing = await run_schema([hand({"names": ["Ada"]})], [hand({"value": ["Ada"]})], schema=NAMES)
 
     assert found.requests[0].tools[-1] == ToolSpec(
         name="StructuredOutput",
@@ -206,7 +206,7 @@ async def test_a_value_that_is_no_object_is_handed_over_in_one() -> None:
 
 
 async def test_a_null_is_a_value_and_is_kept() -> None:
-    found = await told([hand({"value": None})], schema={"type": ["string", "null"]})
+    found = await run_schema([hand({"value": None})], schema={"type": ["string", "null"]})
 
     assert found.answer.structured is None
     assert decode(encode(found.answer), AssistantMessage) == found.answer

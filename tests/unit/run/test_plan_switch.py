@@ -24,9 +24,9 @@ TOOLS = (PLAN_ENTER, PLAN_EXIT)
 
 async def run(engine: Engine, session: SessionID, agent: str, answer: str) -> QuestionAsked:
     async with run_alongside(engine.api.prompt(session, text_prompt("go", agent=agent))) as [running]:
-        async for told in engine.api.events(after=0):
-            if isinstance(told.event, QuestionAsked):
-                asked = told.event
+        async for published in engine.api.events(after=0):
+            if isinstance(published.event, QuestionAsked):
+                asked = published.event
                 await engine.api.reply_question(asked.request.id, ((answer,),))
                 break
         await running

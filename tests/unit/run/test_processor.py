@@ -115,21 +115,21 @@ def test_a_call_goes_from_pending_to_running_to_completed_and_keeps_its_id_and_s
         CallReported(call_id="c", title="working", metadata={"done": 1}),
         CallDone(call_id="c", title="Echo", output="x", metadata={"done": 2}),
     )
-    told = [
+    produced = [
         event.part for event in events if isinstance(event, PartUpdated) and isinstance(event.part, ToolPart)
     ]
 
-    assert len({part.id for part in told}) == 1
-    assert [part.state.__struct_config__.tag for part in told] == [
+    assert len({part.id for part in produced}) == 1
+    assert [part.state.__struct_config__.tag for part in produced] == [
         "pending",
         "running",
         "running",
         "completed",
     ]
-    assert told[2].state == RunningState(
+    assert produced[2].state == RunningState(
         input={"words": "x"}, title="working", metadata={"done": 1}, time=Span(start=NOW)
     )
-    assert told[3].state == CompletedState(
+    assert produced[3].state == CompletedState(
         input={"words": "x"},
         output="x",
         title="Echo",

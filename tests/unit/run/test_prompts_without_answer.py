@@ -46,9 +46,9 @@ async def test_p42_a_run_that_breaks_before_any_answer_leaves_the_reason_as_the_
     async with asyncio.timeout(PATIENCE), open_engine([Say(text="x")], instructions=unreadable) as engine:
         session, listening = await start(engine), engine.api.events()
         answer = await engine.api.prompt(session, text_prompt("go"))
-        told: list[Event] = []
+        collected: list[Event] = []
         async for each in listening:
-            told.append(each.event)
+            collected.append(each.event)
             if isinstance(each.event, SessionRested):
                 break
 
@@ -58,7 +58,7 @@ async def test_p42_a_run_that_breaks_before_any_answer_leaves_the_reason_as_the_
         assert isinstance(info(answer).error, UnknownFailure)
         assert "on fire" in str(info(answer).error)
         assert info(answer).time.completed is not None
-        assert [e.error for e in told if isinstance(e, SessionFailed)] == [info(answer).error]
+        assert [e.error for e in collected if isinstance(e, SessionFailed)] == [info(answer).error]
         assert engine.provider.requests == []
 
 
@@ -72,8 +72,8 @@ async def test_r11_a_prompt_that_is_aborted_before_its_run_has_begun_says_so() -
 
         assert prompt.info.id == id
         assert isinstance(info(answer).error, AbortedFailure)
-        async for told in listening:
-            if isinstance(told.event, SessionRested):
+        async for published in listening:
+            if isinstance(published.event, SessionRested):
                 break
         assert info(await engine.api.prompt(session, text_prompt("again"))).finish == "stop"
 
@@ -110,8 +110,8 @@ async def test_r8_a_failure_that_cannot_be_stored_is_raised_and_the_session_rest
         session, listening = await start(engine), engine.api.events()
         with pytest.raises(StoreError, match="no space left"):
             await engine.api.prompt(session, text_prompt("go"))
-        async for told in listening:
-            if isinstance(told.event, SessionRested):
+        async for published in listening:
+            if isinstance(published.event, SessionRested):
                 break
 
         assert len(await engine.api.list_messages(session)) == 1
@@ -143,9 +143,9 @@ async def test_p42_a_prompt_that_was_answered_before_gives_its_answer_back_and_s
         assert await engine.api.list_messages(session) == before
         assert words(later) == "two"
         await engine.api.touch_session(session)
-        async for told in listening:
-            assert not isinstance(told.event, StatusChanged)
-            if told.event.type == "session.updated":
+        async for published in listening:
+            assert not isinstance(published.event, StatusChanged)
+            if published.event.type == "session.updated":
                 break
 
 

@@ -34,13 +34,13 @@ def info(message: MessageWithParts) -> AssistantMessage:
 
 
 async def statuses(events: AsyncIterator[PublishedEvent]) -> list[AnyStatus]:
-    told = []
+    seen = []
     async for each in events:
         if isinstance(each.event, StatusChanged):
-            told.append(each.event.status)
+            seen.append(each.event.status)
         if each.event.type == "session.idle":
             break
-    return told
+    return seen
 
 
 async def test_what_the_provider_asks_for_is_waited_to_the_millisecond_and_told() -> None:

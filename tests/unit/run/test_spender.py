@@ -58,25 +58,25 @@ async def heard(
     """The answer to a prompt, and the warnings and failures told on the way."""
     listening = engine.api.events()
     answer = await engine.api.prompt(session, text_prompt(words, **more))
-    told: list[str] = []
+    notices: list[str] = []
     async for each in listening:
         match each.event:
             case SessionWarned(message=message):
-                told.append(message)
+                notices.append(message)
             case SessionFailed(error=BudgetFailure(data=data)):
-                told.append(f"failed: {data.scope} {data.measure}")
+                notices.append(f"failed: {data.scope} {data.measure}")
             case SessionRested():
                 break
             case _:
                 pass
-    return answer, told
+    return answer, notices
 
 
 async def test_the_call_that_would_break_a_budget_is_not_made_and_why_is_stored() -> None:
     budget = Budget(cost=Decimal("0.12"))
     async with open_engine(*[call(str(n)) for n in range(9)], budgets=Budgets(session=budget)) as engine:
         session = await start(engine)
-        answer, told = await heard(engine, session, "go")
+        answer, notices = await heard(engine, session, "go")
         stored = await engine.api.list_messages(session)
         spending = await engine.api.get_spending(session)
 
@@ -94,7 +94,7 @@ async def test_the_call_that_would_break_a_budget_is_not_made_and_why_is_stored(
     assert len(engine.provider.requests) == 3
     assert stored[-1] == answer
     assert info(answer).time.completed is not None
-    assert told == [
+    assert notices == [
         "the next call brings this session to about $0.1026 of $0.12",
         "failed: session cost",
     ]
@@ -127,12 +127,12 @@ async def test_a_prompt_may_bring_a_budget_of_its_own_which_ends_with_its_run() 
     async with open_engine(*script) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("before"))
-        stopped, told = await heard(engine, session, "go", budget=Budget(steps=2))
+        stopped, notices = await heard(engine, session, "go", budget=Budget(steps=2))
         after = await engine.api.prompt(session, text_prompt("and now"))
 
     assert (failure(stopped).scope, failure(stopped).spent) == ("run", 2)
     assert failure(stopped).hint.startswith("give it more with --max-steps")
-    assert told == ["the next call brings this run to 2 of 2 steps", "failed: run steps"]
+    assert notices == ["the next call brings this run to 2 of 2 steps", "failed: run steps"]
     assert info(after).error is None
 
 
@@ -269,11 +269,11 @@ async def test_an_unknown_price_is_said_once_and_tokens_still_count() -> None:
     unpriced = replace(MODEL, cost=None)
     async with open_engine(*[call(str(n)) for n in range(9)], model=unpriced, budgets=budgets) as engine:
         session = await start(engine)
-        answer, told = await heard(engine, session, "go")
+        answer, notices = await heard(engine, session, "go")
 
     assert failure(answer).measure == "tokens"
-    assert told[0].startswith("the price of the model is unknown")
-    assert len([each for each in told if "unknown" in each]) == 1
+    assert notices[0].startswith("the price of the model is unknown")
+    assert len([each for each in notices if "unknown" in each]) == 1
 
 
 async def test_the_first_call_is_weighed_before_anything_was_counted() -> None:

@@ -141,12 +141,12 @@ async def test_every_prompt_gets_a_title_by_one_call_of_the_small_model_each() -
         assert await titles_of(engine, session) == ["Mending", "Weaving on"]
         assert (await engine.api.get_session(session)).title == "Mending"
         assert len(provider.requests) == 2
-        told = [(await anext(listening)).event for _ in range(12)]
+        collected = [(await anext(listening)).event for _ in range(12)]
         assert any(
             isinstance(event, MessageUpdated)
             and isinstance(event.info, UserMessage)
             and event.info.summary == UserSummary(title="Mending")
-            for event in told
+            for event in collected
         )
 
 

@@ -141,8 +141,8 @@ async def test_after_a_failed_opening_those_who_waited_and_those_who_come_later_
         doors.gates["open /a"].set()
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         later = [asyncio.ensure_future(directories.get("/a")) for _ in range(2)]
-        told = await asyncio.gather(*first, *later, return_exceptions=True)
-        assert len({id(each) for each in told if not isinstance(each, DirectoryError)}) == 1
+        results = await asyncio.gather(*first, *later, return_exceptions=True)
+        assert len({id(each) for each in results if not isinstance(each, DirectoryError)}) == 1
         assert doors.opened == ["/a"]
     assert doors.closed == ["/a"]
 

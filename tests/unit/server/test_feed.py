@@ -35,19 +35,19 @@ def idle() -> Event:
     return SessionRested(session_id=SESSION)
 
 
-def told(read: tuple[bytes, int] | None) -> list[tuple[str, Any]]:
+def decode_read(read: tuple[bytes, int] | None) -> list[tuple[str, Any]]:
     """The id and the event of each frame."""
     assert read is not None
-    return told_in(read[0])
+    return decode_frames(read[0])
 
 
-def told_in(raw: bytes) -> list[tuple[str, Any]]:
+def decode_frames(raw: bytes) -> list[tuple[str, Any]]:
     frames = [frame.split("\n") for frame in raw.decode().split("\n\n") if frame]
     return [(first.removeprefix("id: "), json.loads(data.removeprefix("data: "))) for first, data in frames]
 
 
 def types(read: tuple[bytes, int] | None) -> list[str]:
-    return [event["type"] for _, event in told(read)]
+    return [event["type"] for _, event in decode_read(read)]
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ async def test_each_listener_hears_of_growth_in_the_grain_it_knows(numbering: Ev
         "message.part.delta",
         "session.idle",
     ]
-    whole = [event for _, event in told(feed.read(0, WHOLE))]
+    whole = [event for _, event in decode_read(feed.read(0, WHOLE))]
     assert [event["type"] for event in whole] == [
         "message.part.updated",
         "message.part.updated",
@@ -88,7 +88,7 @@ async def test_a_growing_part_is_told_whole_at_a_bounded_rate(numbering: EventCo
     for number in range(1000):
         feed.take(grew("x", 3 + number))
     await asyncio.sleep(feeds.WHOLE_PART_SECONDS * 2)
-    told_whole = told(feed.read(0, WHOLE))
+    told_whole = decode_read(feed.read(0, WHOLE))
     assert len(told_whole) == 2
     assert told_whole[1][1]["properties"]["part"]["text"] == "Hel" + "x" * 1000
 
@@ -98,7 +98,7 @@ async def test_growth_that_was_said_before_is_not_said_twice(numbering: EventCou
     feed.listeners["whole"] = 1
     for event in (PartUpdated(part=PART), grew("lo", 3), grew("lo", 3), grew("lo!", 3), idle()):
         feed.take(event)
-    assert told(feed.read(0, WHOLE))[1][1]["properties"]["part"]["text"] == "Hello!"
+    assert decode_read(feed.read(0, WHOLE))[1][1]["properties"]["part"]["text"] == "Hello!"
 
 
 async def test_nobody_pays_for_whole_parts_that_nobody_hears(numbering: EventCounter) -> None:
@@ -114,7 +114,7 @@ async def test_one_number_says_where_a_listener_of_all_directories_stands(number
     other.take(idle())
     one.take(idle())
 
-    assert [id for id, _ in told(one.read(0, FINE))] == ["boot.1", "boot.3"]
+    assert [id for id, _ in decode_read(one.read(0, FINE))] == ["boot.1", "boot.3"]
     heard = numbering.find("boot.1")
     assert heard is not None
     assert one.position_after(heard) == 1
@@ -126,7 +126,7 @@ async def test_one_number_says_where_a_listener_of_all_directories_stands(number
 async def test_wrapped_frames_say_which_directory(numbering: EventCounter) -> None:
     feed = make(numbering)
     feed.take(idle())
-    ((_, event),) = told(feed.read(0, StreamStyle(grain="fine", wrapped=True)))
+    ((_, event),) = decode_read(feed.read(0, StreamStyle(grain="fine", wrapped=True)))
     assert event == {
         "directory": "/work",
         "project": "p1",
@@ -142,7 +142,7 @@ async def test_what_is_no_longer_held_is_not_pretended_to_be(
     for _ in range(5):
         feed.take(idle())
     assert feed.read(1, FINE) is None
-    assert len(told(feed.read(2, FINE))) == 3
+    assert len(decode_read(feed.read(2, FINE))) == 3
     assert (feed.position_after(1), feed.position_after(2)) == (None, 2)
 
 
@@ -214,7 +214,7 @@ async def test_what_happens_in_many_directories_is_told_in_the_order_it_happened
     for feed in (one, two, two, one, two):
         feed.take(idle())
     (piece,) = await heard_by(numbering, one, two)
-    assert [id for id, _ in told_in(piece)] == [f"boot.{number}" for number in range(1, 6)]
+    assert [id for id, _ in decode_frames(piece)] == [f"boot.{number}" for number in range(1, 6)]
 
 
 async def test_one_that_is_far_behind_is_given_a_piece_after_the_other(
@@ -227,7 +227,7 @@ async def test_one_that_is_far_behind_is_given_a_piece_after_the_other(
         feed.take(idle())
     pieces = await heard_by(numbering, feed)
     assert max(map(len, pieces)) < 500
-    assert [id for piece in pieces for id, _ in told_in(piece)] == [f"boot.{n}" for n in range(1, 21)]
+    assert [id for piece in pieces for id, _ in decode_frames(piece)] == [f"boot.{n}" for n in range(1, 21)]
 
 
 @pytest.mark.parametrize("writes", [0, 1, 2])

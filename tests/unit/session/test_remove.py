@@ -26,12 +26,12 @@ async def test_a_run_is_ended_before_its_session_goes() -> None:
             pass
         await engine.api.remove_session(session.id)
         await asyncio.wait([running])
-        told = []
+        kinds = []
         async for each in listening:
-            told.append(type(each.event))
+            kinds.append(type(each.event))
             if isinstance(each.event, SessionDeleted) and each.event.info.id == session.id:
                 break
-        assert told.index(SessionRested) < told.index(SessionDeleted)
+        assert kinds.index(SessionRested) < kinds.index(SessionDeleted)
         assert await engine.store.list_messages(child.id) == []
         assert await engine.api.abort(child.id) is False
 

@@ -130,9 +130,9 @@ def test_what_a_step_used_is_shown_but_not_in_the_words_of_the_provider() -> Non
     used = StepFinishPart(
         id=PartID("prt_u"), **ids, reason="stop", cost=Decimal("0.5"), tokens=Tokens(input=3)
     )
-    told = replace(used, weft=WeftStepData(usage={"input_tokens": 3, "account": "ada"}))
+    step = replace(used, weft=WeftStepData(usage={"input_tokens": 3, "account": "ada"}))
 
-    assert to_shared_view(with_parts(parcel(), told)).messages[0].parts[-1] == used
+    assert to_shared_view(with_parts(parcel(), step)).messages[0].parts[-1] == used
 
 
 def test_of_a_failure_what_was_said_is_shown_and_not_what_came_with_it() -> None:

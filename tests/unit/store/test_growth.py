@@ -8,10 +8,10 @@ from weft.model.transcript import grow_part
 from weft.store.files.growth import GrowthPiece, apply_growth
 from weft.testing.store_values import growth, text
 
-told = st.lists(st.tuples(st.integers(0, 12), st.text(max_size=4)), max_size=12)
+growths = st.lists(st.tuples(st.integers(0, 12), st.text(max_size=4)), max_size=12)
 
 
-@given(start=st.text(max_size=5), pieces=told)
+@given(start=st.text(max_size=5), pieces=growths)
 def test_applying_all_pieces_equals_applying_one_by_one(start: str, pieces: list[tuple[int, str]]) -> None:
     part: AnyPart = text("prt_1", start)
     for offset, delta in pieces:

@@ -16,7 +16,7 @@ SHELF = SkillSource(find=lambda: SKILLS, read=lambda skill: skill.name)
 AGENTS = {"explore": Agent(name="explore", mode="subagent", description="Looks.")}
 
 
-def told(
+def list_offered(
     equipment: ToolSetup, *, api: str = "claude-x", provider: str = "anthropic", denied: str = ""
 ) -> dict[str, str]:
     """What a model reads of each tool it is offered."""
@@ -43,12 +43,12 @@ USUAL = [
 
 
 def test_the_usual_tools_come_in_order() -> None:
-    assert list(told(ToolSetup())) == [*USUAL, "recall", "jobs"]
+    assert list(list_offered(ToolSetup())) == [*USUAL, "recall", "jobs"]
 
 
 def test_with_all_there_is_all_is_offered() -> None:
     everything = ToolSetup(shelf=SHELF, search="http://127.0.0.1:1", lsp=True, batch=True, planning=True)
-    assert list(told(everything)) == [
+    assert list(list_offered(everything)) == [
         *USUAL,
         "websearch",
         "codesearch",
@@ -77,27 +77,27 @@ def test_with_all_there_is_all_is_offered() -> None:
 )
 def test_some_models_are_given_patches_in_the_place_of_edits(api: str, expected: bool) -> None:
     assert prefers_patches(api) is expected
-    offered = {"apply_patch", "edit", "write"} & told(ToolSetup(), api=api).keys()
+    offered = {"apply_patch", "edit", "write"} & list_offered(ToolSetup(), api=api).keys()
     assert offered == ({"apply_patch"} if expected else {"edit", "write"})
 
 
 def test_searching_is_for_those_who_have_a_service() -> None:
-    assert "websearch" not in told(ToolSetup())
-    assert {"websearch", "codesearch"} <= told(ToolSetup(), provider="opencode").keys()
-    assert {"websearch", "codesearch"} <= told(ToolSetup(search="http://127.0.0.1:1")).keys()
+    assert "websearch" not in list_offered(ToolSetup())
+    assert {"websearch", "codesearch"} <= list_offered(ToolSetup(), provider="opencode").keys()
+    assert {"websearch", "codesearch"} <= list_offered(ToolSetup(search="http://127.0.0.1:1")).keys()
 
 
 def test_skills_are_listed_as_far_as_they_are_allowed() -> None:
-    text = told(ToolSetup(shelf=SHELF))["skill"]
+    text = list_offered(ToolSetup(shelf=SHELF))["skill"]
     assert text.endswith("\n- weaving: For cloth.\n- dyeing: For colour.")
-    assert told(ToolSetup(shelf=SHELF), denied="weaving")["skill"].endswith(
+    assert list_offered(ToolSetup(shelf=SHELF), denied="weaving")["skill"].endswith(
         "skills:\n\n- dyeing: For colour."
     )
 
 
 def test_without_skills_there_is_nothing_to_load() -> None:
-    assert "skill" not in told(ToolSetup())
-    assert "skill" not in told(
+    assert "skill" not in list_offered(ToolSetup())
+    assert "skill" not in list_offered(
         ToolSetup(shelf=SkillSource(find=lambda: SKILLS[:1], read=str)), denied="weaving"
     )
 

@@ -131,9 +131,9 @@ def test_what_is_asked_comes_by_permission_what_leads_out_first(tree: ShellTree)
 
 
 def test_what_cannot_be_told_counts_as_everything(tree: ShellTree) -> None:
-    told = judge_command("if then", tree.where())
+    judgement = judge_command("if then", tree.where())
     why = ("it is not shell syntax that we can read",)
-    assert told.requests == tuple(
+    assert judgement.requests == tuple(
         ShellRequest(
             permission=permission,
             patterns=("⟦if then⟧",),

@@ -120,9 +120,9 @@ def test_a_forbidden_command_is_found_in_any_structure(command: str) -> None:
 def test_where_it_can_be_read_it_is_denied(around: list[str]) -> None:
     """Not merely asked about: what is plain to see is not taken for unclear."""
     command = reduce(put, around, "rm x")
-    told = explain(command, WHERE, NO_RM)
-    unread = any(each.part.why for each in told.parts)
-    assert told.verdict == "deny" or unread
+    explanation = explain(command, WHERE, NO_RM)
+    unread = any(each.part.why for each in explanation.parts)
+    assert explanation.verdict == "deny" or unread
 
 
 SHELL = st.text(alphabet="ab rm/.'\"\\$(){}[]<>|&;`~*?=!#\n\t-_0@:,+%^", max_size=60)

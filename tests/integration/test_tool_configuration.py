@@ -183,9 +183,9 @@ async def test_a_skill_of_the_project_is_in_what_the_model_is_told(project: Path
         tool = local.runtime.tools["skill"]
         assert tool.tell is not None
         audience = Audience(provider_id="a", api_id="b", allowed=lambda *_: True)
-        told = await asyncio.to_thread(tool.tell, audience)
-    assert told is not None
-    assert told.endswith("- weaving: For cloth.")
+        description = await asyncio.to_thread(tool.tell, audience)
+    assert description is not None
+    assert description.endswith("- weaving: For cloth.")
 
 
 async def test_skills_are_looked_for_on_opening_and_not_while_a_request_is_made(project: Path) -> None:

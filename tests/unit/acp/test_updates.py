@@ -49,12 +49,12 @@ def test_whatever_events_are_missed_the_words_come_whole_and_once(
 ) -> None:
     events, telling = growth(pieces), teller()
     lost = data.draw(st.sets(st.integers(1, len(events) - 1)))
-    told = [
+    sent_updates = [
         update for number, event in enumerate(events) if number not in lost for update in telling.feed(event)
     ]
     whole = MessageWithParts(info=ANSWER, parts=(text("".join(pieces)),))
-    told += telling.catch_up([whole])
-    assert words(told) == "".join(pieces)
+    sent_updates += telling.catch_up([whole])
+    assert words(sent_updates) == "".join(pieces)
     assert list(telling.catch_up([whole])) == []
 
 

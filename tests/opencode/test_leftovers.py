@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from opencode.comparison import texts
 from opencode.engine import Engine, open_engine, open_sandbox_store, say
 from opencode.fake_model import FakeModel, said
-from opencode.reading import texts
 from opencode.sandbox import Sandbox
 from weft.host.files import Disk
 from weft.model.event import MessageRemoved, PartGrew, PartUpdated, SessionDeleted

@@ -181,12 +181,12 @@ async def test_what_a_session_needs_is_kept_and_the_rest_goes(tmp_path: Path) ->
             await harness.snapshots.track(SESSION)
     before = fingerprint(tmp_path / "data")
 
-    told = swept(tmp_path, at_once(dry_run=True))
+    planned = swept(tmp_path, at_once(dry_run=True))
     assert fingerprint(tmp_path / "data") == before
     done = swept(tmp_path, at_once())
 
-    assert told.before == done.before > 150_000
-    assert abs(told.after - done.after) < 3000
+    assert planned.before == done.before > 150_000
+    assert abs(planned.after - done.after) < 3000
     assert done.after < 40_000
     async with open_snapshot_harness(tmp_path, LARGE) as again:
         again.patches = harness.patches

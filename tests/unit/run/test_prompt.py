@@ -117,16 +117,16 @@ async def test_what_is_told_folds_to_what_is_stored() -> None:
         session = await start(engine)
         listening = engine.api.events()
         await engine.api.prompt(session, text_prompt("go"))
-        told: list[PublishedEvent] = []
+        received: list[PublishedEvent] = []
         async for each in listening:
-            told.append(each)
+            received.append(each)
             if each.event.type == "session.idle":
                 break
 
         heard = Transcript()
-        heard.feed(*(each.event for each in told))
+        heard.feed(*(each.event for each in received))
         assert heard.messages() == await engine.store.list_messages(session)
-        assert [each.cursor for each in told] == sorted(each.cursor for each in told)
+        assert [each.cursor for each in received] == sorted(each.cursor for each in received)
 
 
 async def test_a_part_is_told_before_it_grows() -> None:
@@ -134,15 +134,15 @@ async def test_a_part_is_told_before_it_grows() -> None:
         listening = engine.api.events()
         await engine.api.prompt(await start(engine), text_prompt("go"))
         known: set[str] = set()
-        async for told in listening:
-            match told.event:
+        async for published in listening:
+            match published.event:
                 case PartUpdated(part=part):
                     known.add(part.id)
                 case PartGrew(part_id=part_id):
                     assert part_id in known
                 case _:
                     pass
-            if told.event.type == "session.idle":
+            if published.event.type == "session.idle":
                 break
 
 
@@ -173,14 +173,14 @@ async def test_a_call_that_cannot_be_made_tells_the_model_why() -> None:
     async with open_engine(bad, [Say(text="sorry")], tools=(INVALID, ECHO, APPLY_PATCH)) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        _, (_, told), (_, last) = await story(engine, session)
+        _, (_, received), (_, last) = await story(engine, session)
 
-        assert "there is no tool 'nosuch'; there are echo" in told
-        assert "apply_patch" not in told, "it is not offered to this model"
-        assert "the arguments are not JSON" in told
-        assert "the arguments are not a JSON object" in told
-        assert "echo!The echo tool was called with invalid arguments: Expected `str`, got `int`" in told
-        assert "echo=loud" in told
+        assert "there is no tool 'nosuch'; there are echo" in received
+        assert "apply_patch" not in received, "it is not offered to this model"
+        assert "the arguments are not JSON" in received
+        assert "the arguments are not a JSON object" in received
+        assert "echo!The echo tool was called with invalid arguments: Expected `str`, got `int`" in received
+        assert "echo=loud" in received
         assert last == "StepStart 'sorry' StepFinish"
         assert [tool.name for tool in engine.provider.requests[0].tools] == ["echo"]
 
@@ -413,8 +413,8 @@ async def test_abort_before_the_run_has_begun_still_ends_it() -> None:
         session = await start(engine)
         prompt = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         listening = engine.api.events()
-        async for told in listening:
-            if told.event.type == "session.updated":
+        async for published in listening:
+            if published.event.type == "session.updated":
                 break  # the prompt was touched in, and its run is about to begin
         while not prompt.done():
             await engine.api.abort(session)
@@ -440,8 +440,8 @@ async def test_a_prompt_sent_during_a_run_is_answered_by_it() -> None:
         await reached.wait()
         listening = engine.api.events()
         second = asyncio.ensure_future(engine.api.prompt(session, text_prompt("two")))
-        async for told in listening:
-            if isinstance(told.event, PartUpdated) and short(told.event.part) == "'two'":
+        async for published in listening:
+            if isinstance(published.event, PartUpdated) and short(published.event.part) == "'two'":
                 break
         opened.set()
         one, two = await asyncio.gather(first, second)
@@ -665,9 +665,9 @@ async def test_b14_a_model_that_repeats_itself_is_told_and_then_stopped() -> Non
     async with open_engine(*script, rules=rules) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        told = [parts for _, parts in (await story(engine, session))[1:]]
+        received = [parts for _, parts in (await story(engine, session))[1:]]
 
-        assert [parts.split(" ", 1)[1].removesuffix(" StepFinish")[:40] for parts in told] == [
+        assert [parts.split(" ", 1)[1].removesuffix(" StepFinish")[:40] for parts in received] == [
             "echo=again",
             "echo=again",
             "echo!This call was not carried out: you ",
@@ -708,7 +708,9 @@ async def test_a_person_who_says_no_to_a_loop_ends_the_run(continue_on_deny: boo
         listening = engine.api.events()
         running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         asked = await anext(
-            told.event.request async for told in listening if isinstance(told.event, PermissionAsked)
+            published.event.request
+            async for published in listening
+            if isinstance(published.event, PermissionAsked)
         )
         await engine.api.reply_permission(asked.id, "reject")
         await running
@@ -735,7 +737,9 @@ async def test_a_run_goes_on_after_a_no_only_if_that_is_configured(
         listening = engine.api.events()
         running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         asked = await anext(
-            told.event.request async for told in listening if isinstance(told.event, PermissionAsked)
+            published.event.request
+            async for published in listening
+            if isinstance(published.event, PermissionAsked)
         )
         await engine.api.reply_permission(asked.id, "reject")
         await running
@@ -809,15 +813,15 @@ HANG: AnyTool = Tool(name="hang", about="Never return.", takes=EchoInput, run=ha
 
 
 async def until_retry(listening: AsyncIterator[PublishedEvent]) -> Retry:
-    async for told in listening:
-        if isinstance(told.event, StatusChanged) and isinstance(told.event.status, Retry):
-            return told.event.status
+    async for published in listening:
+        if isinstance(published.event, StatusChanged) and isinstance(published.event.status, Retry):
+            return published.event.status
     raise AssertionError("the stream of events does not end")
 
 
 async def until_running(listening: AsyncIterator[PublishedEvent]) -> None:
-    async for told in listening:
-        match told.event:
+    async for published in listening:
+        match published.event:
             case PartUpdated(part=ToolPart(state=RunningState())):
                 return
             case _:

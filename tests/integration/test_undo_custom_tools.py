@@ -60,12 +60,12 @@ async def test_what_a_strangers_tool_changed_is_taken_back_and_what_the_person_d
         session = (await api.create_session(SessionInput(title="t"))).id
         asked = api.events()
         prompt = await api.submit(session, text_prompt("go"))
-        async for told in asked:
-            if told.event.type == "permission.asked":
+        async for published in asked:
+            if published.event.type == "permission.asked":
                 write(root / "b.txt", "me\n")
                 (request,) = await api.list_permissions()
                 await api.reply_permission(request.id, "once")
-            if told.event.type == "session.idle":
+            if published.event.type == "session.idle":
                 break
 
         done = await api.revert(session, prompt.info.id)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from opencode.comparison import texts
 from opencode.engine import open_engine, open_sandbox_store, say
 from opencode.fake_model import FakeModel, said
-from opencode.reading import texts
 from opencode.sandbox import Sandbox
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput

@@ -41,8 +41,8 @@ async def test_aborting_a_run_aborts_and_settles_its_children_at_every_depth() -
         listening = engine.api.events()
         asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         waiting = {"I wait", "So do I"}
-        async for told in listening:
-            text = getattr(getattr(told.event, "part", None), "text", "")
+        async for published in listening:
+            text = getattr(getattr(published.event, "part", None), "text", "")
             waiting = {each for each in waiting if not text.startswith(each.split(maxsplit=1)[0])}
             if not waiting:
                 break
@@ -52,9 +52,9 @@ async def test_aborting_a_run_aborts_and_settles_its_children_at_every_depth() -
         for each in kin:
             kin += [child.id for child in await children_of(engine, each)]
         rested = []
-        async for told in listening:
-            if isinstance(told.event, SessionRested):
-                rested.append(told.event.session_id)
+        async for published in listening:
+            if isinstance(published.event, SessionRested):
+                rested.append(published.event.session_id)
             if len(rested) == len(kin):
                 break
 
@@ -125,8 +125,8 @@ async def test_a_session_is_never_idle_while_a_child_is_not() -> None:
         listening = engine.api.events()
         await engine.api.prompt(session, text_prompt("go"))
         busy: set[SessionID] = set()
-        async for told in listening:
-            match told.event:
+        async for published in listening:
+            match published.event:
                 case StatusChanged(session_id=id, status=Idle()):
                     busy.discard(id)
                     if id == session:
@@ -158,9 +158,9 @@ async def test_how_a_child_is_getting_on_is_told_while_it_works() -> None:
         asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         ticking = asyncio.ensure_future(tick(engine.clock))
         seen: list[list[str]] = []
-        async for told in listening:
-            if session_of(told.event) == session and isinstance(told.event, PartUpdated):
-                seen += summary_in(told.event.part)
+        async for published in listening:
+            if session_of(published.event) == session and isinstance(published.event, PartUpdated):
+                seen += summary_in(published.event.part)
             if seen and seen[-1] == ["completed", "running"]:
                 break
         ticking.cancel()

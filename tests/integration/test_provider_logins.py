@@ -151,7 +151,7 @@ async def test_a_declaration_that_makes_no_sense_costs_the_plugin_its_logins_alo
     project.plugin("acme", ACME.replace('provider="acme"', 'provider="../acme"'))
     async with open_directory(project.opening()) as app:
         assert "../acme" not in await app.configuration.list_auth_methods()
-    assert any("not the name of a provider" in str(said) for said in project.said)
+    assert any("not the name of a provider" in str(said) for said in project.warnings)
 
 
 @pytest.mark.parametrize("url", ["", "file:///etc/passwd", "javascript:alert(1)", "https://a b", 3])
@@ -196,8 +196,8 @@ def test_of_a_module_what_declares_a_login_is_found_once() -> None:
 
 
 def piece(delta: dict[str, Any], reason: str | None = None) -> bytes:
-    told = {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
-    return b"data: " + json.dumps(told).encode() + b"\n\n"
+    chunk = {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
 
 
 CHAT = Answer(

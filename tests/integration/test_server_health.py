@@ -94,8 +94,8 @@ def test_the_containers_look_at_its_health_is_answered_whatever_the_user_is_call
     with serve_project(tmp_path, access=AccessPolicy(password="s3cret", username="grace")) as server:
         asked = program.replace("http://127.0.0.1:4096", server.url)
         for password, code in (("s3cret", 0), ("wrong", 1)):
-            told = {"OPENCODE_SERVER_USERNAME": "grace", "OPENCODE_SERVER_PASSWORD": password}
+            credentials = {"OPENCODE_SERVER_USERNAME": "grace", "OPENCODE_SERVER_PASSWORD": password}
             done = subprocess.run(
-                [sys.executable, "-c", asked], env=told, capture_output=True, timeout=60, check=False
+                [sys.executable, "-c", asked], env=credentials, capture_output=True, timeout=60, check=False
             )
             assert done.returncode == code, done.stderr

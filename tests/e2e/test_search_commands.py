@@ -32,13 +32,13 @@ def test_a_run_leaves_an_index_that_knows_it(shell: Shell) -> None:
 def test_words_are_found_and_shown_with_their_session(shell: Shell) -> None:
     (session,) = shell.sessions()
     shown = shell.weft("session", "search", "Hello", "weft")
-    told = json.loads(shell.weft("session", "search", "--format", "json", "greet a name").stdout)
+    report = json.loads(shell.weft("session", "search", "--format", "json", "greet a name").stdout)
 
     assert shown.returncode == 0, shown.stderr
     assert str(session["id"]) in shown.stdout
     assert "Hello" in shown.stdout
-    assert told[0]["sessionID"] == session["id"]
-    assert told[0]["snippet"] == "let it greet a name"
+    assert report[0]["sessionID"] == session["id"]
+    assert report[0]["snippet"] == "let it greet a name"
 
 
 def test_nothing_found_is_no_failure_and_no_query_is_one(shell: Shell) -> None:
@@ -82,16 +82,16 @@ def test_the_cost_that_was_kept_is_the_cost_of_the_messages(shell: Shell) -> Non
 
 def test_stats_add_it_all_up(shell: Shell) -> None:
     shown = shell.weft("stats", "--models", "--tools", "1")
-    told = json.loads(shell.weft("stats", "--format", "json", "--project", "--days", "0").stdout)
+    report = json.loads(shell.weft("stats", "--format", "json", "--project", "--days", "0").stdout)
 
     assert shown.returncode == 0, shown.stderr
     for title in ("OVERVIEW", "COST & TOKENS", "MODEL USAGE", "TOOL USAGE"):
         assert title in shown.stdout
     assert "scripted/demo" in shown.stdout
     assert len({len(line) for line in shown.stdout.splitlines() if line}) == 1
-    assert (told["sessions"], told["messages"], told["days"]) == (1, 5, 1)
-    assert told["models"][0]["spent"] == told["spent"]
-    assert {tool["name"] for tool in told["tools"]} == {"read", "edit", "bash"}
+    assert (report["sessions"], report["messages"], report["days"]) == (1, 5, 1)
+    assert report["models"][0]["spent"] == report["spent"]
+    assert {tool["name"] for tool in report["tools"]} == {"read", "edit", "bash"}
 
 
 def test_a_cache_that_cannot_be_written_fails_no_run_and_no_search(shell: Shell) -> None:

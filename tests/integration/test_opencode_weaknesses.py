@@ -225,17 +225,17 @@ async def test_b38_a_model_that_is_gone_when_it_is_to_answer_is_a_failure_stored
     async with open_engine(store=store, agents=(SUMMARISER,), seed=2) as engine:
         listening = engine.api.events()
         answer = await engine.api.compact(session)
-        told: list[str] = []
+        failures: list[str] = []
         async for each in listening:
             if isinstance(each.event, SessionFailed):
-                told.append(str(each.event.error))
+                failures.append(str(each.event.error))
             if isinstance(each.event, SessionRested):
                 break
 
     assert "scripted/gone" in str(info(answer).error)
     assert info(answer).time.completed is not None
-    assert len(told) == 1
-    assert "scripted/gone" in told[0]
+    assert len(failures) == 1
+    assert "scripted/gone" in failures[0]
 
 
 async def test_b38_a_provider_with_a_bug_ends_one_answer_and_not_the_prompt_behind_it() -> None:

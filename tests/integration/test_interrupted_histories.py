@@ -70,8 +70,8 @@ class Held(Struct, frozen=True, kw_only=True):
         """All that was told, growth in as small pieces as it can have come."""
         return [
             event
-            for told in await self.engine.api.bus.listen(0).take()
-            for event in _word_by_word(told.event)
+            for published in await self.engine.api.bus.listen(0).take()
+            for event in _word_by_word(published.event)
         ]
 
     async def prompt(self, words: str, *answers: Sequence[AnyMove]) -> None:
@@ -83,8 +83,8 @@ class Held(Struct, frozen=True, kw_only=True):
         listening = self.engine.api.events()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.engine.api.prompt(self.session, text_prompt(words)))
-            async for told in listening:
-                if seen(told.event):
+            async for published in listening:
+                if seen(published.event):
                     break
             await self.engine.api.abort(self.session)
 

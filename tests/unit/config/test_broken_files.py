@@ -200,8 +200,8 @@ def test_a_file_that_is_not_json_names_itself_the_line_and_the_key(
     home.write(home.config / "opencode.json", '{"model": "a/b"}')
     path = home.write(home.project / "opencode.json", text)
     loaded = home.load()
-    told = [(error.path, error.line, error.key) for error in loaded.problems]
-    assert (told, loaded.config.model) == ([(str(path), line, key)], "a/b")
+    reported = [(error.path, error.line, error.key) for error in loaded.problems]
+    assert (reported, loaded.config.model) == ([(str(path), line, key)], "a/b")
 
 
 def test_a_directory_in_a_file_s_place_is_a_problem(home: Any) -> None:
@@ -268,7 +268,7 @@ SPOTS = [
 ]
 
 
-def told(loaded: LoadedConfig) -> str:
+def reported(loaded: LoadedConfig) -> str:
     return "\n".join(f"{error} {error.hint} {error.reason}" for error in (*loaded.problems, *loaded.warnings))
 
 
@@ -279,7 +279,7 @@ def test_what_is_told_of_a_broken_file_holds_no_secret(home: Any, text: str) -> 
     home.write(home.project / "opencode.json", text.replace("SECRET", SECRET))
     loaded = home.load()
     assert loaded.problems or loaded.warnings
-    assert SECRET not in told(loaded)
+    assert SECRET not in reported(loaded)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_what_is_told_of_a_broken_definition_holds_no_secret(home: Any, text: st
     home.write(home.project / ".opencode" / "agent" / "a.md", text.replace("SECRET", SECRET))
     loaded = home.load()
     assert loaded.problems
-    assert SECRET not in told(loaded)
+    assert SECRET not in reported(loaded)
 
 
 # A whole file with a secret where secrets are; hypothesis breaks it.

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from opencode.comparison import asked, exported, strict, texts
 from opencode.engine import open_engine, open_sandbox_store, say
 from opencode.fake_model import FakeModel, said
-from opencode.reading import asked, exported, strict, texts
 from opencode.sandbox import Sandbox
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput

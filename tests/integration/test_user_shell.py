@@ -49,8 +49,8 @@ def done(message: MessageWithParts) -> CompletedState:
 
 async def begun(engine: Engine, session: SessionID, words: str) -> None:
     """Returns once the running command has said these words."""
-    async for told in engine.api.events(after=0):
-        match told.event:
+    async for published in engine.api.events(after=0):
+        match published.event:
             case PartUpdated(part=ToolPart(state=RunningState(metadata=metadata))) if metadata:
                 if words in metadata["output"]:
                     return
@@ -60,8 +60,8 @@ async def begun(engine: Engine, session: SessionID, words: str) -> None:
 
 async def stored(engine: Engine, words: str) -> None:
     """Returns once a part with these words is stored."""
-    async for told in engine.api.events(after=0):
-        match told.event:
+    async for published in engine.api.events(after=0):
+        match published.event:
             case PartUpdated(part=TextPart(text=text)) if text == words:
                 return
             case _:
@@ -100,10 +100,10 @@ async def test_the_model_reads_of_it_with_the_next_prompt(tmp_path: Path) -> Non
         await engine.api.shell(session, ShellInput(command="echo hello; exit 3"))
         await engine.api.prompt(session, text_prompt("why?"))
         (request,) = engine.provider.requests
-        told, called, result, asked = request.messages
+        prompt_turn, called, result, asked = request.messages
 
-        assert isinstance(told, UserTurn)
-        assert told.content == (TextContent(text=RUN_BY_HAND),)
+        assert isinstance(prompt_turn, UserTurn)
+        assert prompt_turn.content == (TextContent(text=RUN_BY_HAND),)
         assert called.content[0].input == {"command": "echo hello; exit 3"}  # type: ignore[union-attr]
         assert isinstance(result, ToolTurn)
         assert result.content[0].output == "hello\n\n\n<metadata>\nexit code 3\n</metadata>"
@@ -124,10 +124,10 @@ async def test_what_it_says_is_told_while_it_runs_and_the_session_is_busy(tmp_pa
         assert done(await running).output == "first\nsecond\n"
         assert await engine.api.get_status(session) == Idle()
         statuses = []
-        async for told in engine.api.events(after=0):
-            if isinstance(told.event, StatusChanged):
-                statuses.append(told.event.status)
-            if isinstance(told.event, SessionRested):
+        async for published in engine.api.events(after=0):
+            if isinstance(published.event, StatusChanged):
+                statuses.append(published.event.status)
+            if isinstance(published.event, SessionRested):
                 break
         assert statuses == [Busy(), Idle()]
 

@@ -92,13 +92,13 @@ async def test_it_is_told_when_a_command_was_executed(tmp_path: Path) -> None:
     async with open_project(tmp_path, says("Go.")) as given:
         heard = given.api.events()
         answer = await given.run("go", "on")
-        told: list[Event] = []
+        collected: list[Event] = []
         async for each in heard:
-            told.append(each.event)
+            collected.append(each.event)
             if isinstance(each.event, CommandExecuted):
                 break
 
-        assert told[-1] == CommandExecuted(
+        assert collected[-1] == CommandExecuted(
             name="go", session_id=given.session, arguments="on", message_id=answer.info.id
         )
 

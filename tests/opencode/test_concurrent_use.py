@@ -9,9 +9,9 @@ from threading import Event
 
 import pytest
 
+from opencode.comparison import texts
 from opencode.engine import FAKE, Engine, open_engine, open_with, say
 from opencode.fake_model import Answer, FakeModel
-from opencode.reading import texts
 from opencode.sandbox import PATIENCE, Sandbox
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
