@@ -1,4 +1,4 @@
-"""What every test stands on: an empty home, no network, and property tests that repeat themselves in CI."""
+"""Fixtures for every test: an empty home directory, no network, and property tests that are reproducible in CI."""
 
 import os
 import re

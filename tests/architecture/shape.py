@@ -1,6 +1,6 @@
-"""The shape of the source: what the rules of size and naming say of one module, and a short report of the whole.
+"""Check the size and naming rules for the modules of the source, and print a short report about them.
 
-Run as a script it prints the report (`make shape`).
+Run as a script, it prints the report (`make shape`).
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Arrows point down: import-linter agrees, and would not if they did not."""
+"""Imports point down: import-linter accepts the source, and rejects imports that point up or sideways."""
 
 import os
 import shutil

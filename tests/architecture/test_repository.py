@@ -1,4 +1,4 @@
-"""The repository as a reader meets it: short pages, numbered decisions, links that lead somewhere, one door."""
+"""Rules for the repository: short pages, numbered decisions, links that work, one entry point."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What may be touched where: processes and the clock in `host`, SQL in `store` and `index`, print in `cli`."""
+"""Which packages may use what: processes and the clock in `host`, SQL in `store` and `search`, print in `cli`."""
 
 import ast
 import re

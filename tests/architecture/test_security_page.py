@@ -1,4 +1,4 @@
-"""SECURITY.md is true: what it names exists, every promise names a test, and no part that meets strangers is left out."""
+"""SECURITY.md is correct: the code and tests it names exist, every promise names a test, and no exposed package is missing."""
 
 import re
 from collections.abc import Iterator

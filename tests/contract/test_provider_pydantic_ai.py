@@ -1,4 +1,4 @@
-"""pydantic-ai, speaking to a server of OpenAI's kind, keeps the contract."""
+"""The provider contract for pydantic-ai, against an OpenAI-compatible server."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Whatever is done in whatever order, the file store gives what the memory store gives."""
+"""After any sequence of operations, the file store returns the same as the memory store."""
 
 import asyncio
 import tempfile

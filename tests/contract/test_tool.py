@@ -1,4 +1,4 @@
-"""Every tool does what every tool must do."""
+"""The tool contract, for every tool."""
 
 import os
 from collections.abc import Iterator

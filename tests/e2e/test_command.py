@@ -1,4 +1,4 @@
-"""The installed command, from outside."""
+"""The installed `weft` command."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Killed in the middle, and what the next run finds."""
+"""Runs that are killed, and what the next run finds."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The examples that are Markdown do what their READMEs say: in a copy of each, with the installed command."""
+"""The Markdown examples do what their READMEs say: in a copy of each, with the installed command."""
 
 import json
 import os

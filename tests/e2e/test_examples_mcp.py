@@ -1,4 +1,4 @@
-"""The examples with MCP servers, by the installed command; the model is a server on this machine that follows a script."""
+"""The MCP examples, with the installed command; the model is a scripted server on this machine."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The examples of plugins, tools and shell hooks, as their pages say: with the installed command, and the effect to be seen."""
+"""The examples of plugins, tools and shell hooks do what their pages say, with the installed command."""
 
 import json
 import os

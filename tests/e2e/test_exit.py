@@ -1,4 +1,4 @@
-"""How `weft run` ends, from outside: one test for each exit code, the last JSON line, and that it ends at all."""
+"""How `weft run` exits: one test for each exit code, the last JSON line, and that it always exits."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a run keeps apart, from outside: worktrees, sandboxed commands, keys, and that nothing outlives a killed run."""
+"""What the installed command keeps apart: worktrees, sandboxed commands, keys; and that no process outlives a killed run."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Permissions from outside: nobody there, somebody in another terminal, and a process killed while it asks."""
+"""Permission requests of the installed command: with nobody to answer, answered in another terminal, and in a killed process."""
 
 import json
 import os

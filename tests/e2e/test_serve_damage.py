@@ -1,4 +1,4 @@
-"""A server says which documents it cannot read: in its log, and to whoever asks."""
+"""A server reports the documents that it cannot read: in its log, and on a route."""
 
 import signal
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How `weft serve` ends: nobody is let in, what is under way may finish, what does not is settled; and what it logs."""
+"""How `weft serve` shuts down: it refuses new requests, lets runs finish, settles those that do not; and what it logs."""
 
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""The commands on sessions at rest, from outside."""
+"""The session commands, with the installed command, on sessions that do not run."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Pages of shared sessions in a real browser: nothing that was said acts, and an open page keeps up with its session."""
+"""Pages of shared sessions in a real browser: nothing in them executes, and an open page follows its session."""
 
 import io
 import json

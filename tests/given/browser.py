@@ -1,4 +1,4 @@
-"""A real browser without a window: opens pages, looks into them, and keeps all that they asked for and complained of."""
+"""A real headless browser: it opens pages, inspects them, and records their requests and problems."""
 
 import json
 import os

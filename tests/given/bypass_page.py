@@ -1,4 +1,4 @@
-"""The corpus as a page for people. Run as a script it writes `tests/golden/bypass/attempts.md`."""
+"""The bypass corpus as a readable page. Run as a script, it writes `tests/golden/bypass/attempts.md`."""
 
 from collections.abc import Iterator
 from pathlib import Path

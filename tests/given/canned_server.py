@@ -1,4 +1,4 @@
-"""A server that says what it is told to, for what our own would never say. It claims to be OpenCode 1.1.34."""
+"""A server that sends the answers a test gives it, also ones that our own never sends. It claims to be OpenCode 1.1.34."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A model that does everything wrong that a model, its API or the network between can do, at random and by a seed."""
+"""A model that fails at random, by a seed, in every way that a model, its API or the network can fail."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable

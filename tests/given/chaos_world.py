@@ -1,4 +1,4 @@
-"""People who work in a weft whose models are out of their mind, and what must hold all the while and in the end."""
+"""Simulated users who work with an engine whose models fail at random, and the invariants that must hold."""
 
 import asyncio
 from collections import Counter

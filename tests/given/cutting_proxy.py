@@ -1,4 +1,4 @@
-"""A road to a server that breaks: connections over it are cut, after so many bytes, in the middle of whatever is said."""
+"""A proxy that cuts connections in the middle of responses."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""An editor of the official SDK at the other end of a pipe, and a weft for it with a scripted model."""
+"""An editor (a client of the official ACP SDK) at the other end of a pipe, and an engine with a scripted model that serves it."""
 
 import asyncio
 import json

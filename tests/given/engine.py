@@ -1,4 +1,4 @@
-"""A whole weft in memory: a scripted model, tools of the test's own, a hand-turned clock, ids that repeat."""
+"""A whole engine in memory: a scripted model, tools of the test, a manual clock, reproducible ids."""
 
 import asyncio
 import os

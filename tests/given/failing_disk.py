@@ -1,4 +1,4 @@
-"""A disk that fails when it is told to."""
+"""A disk that fails at a chosen call."""
 
 import errno
 import resource

@@ -1,4 +1,4 @@
-"""Hooks put together by hand: what the test says of each, and what each was told."""
+"""Hooks as functions of a test, with a record of their calls."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar

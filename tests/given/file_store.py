@@ -1,4 +1,4 @@
-"""A file store on a real tree, and a look at what lies in it."""
+"""Open a file store on a real directory, and list the files in it."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A gate with nothing around it: a hand-turned clock, books in memory or in files, and what was told."""
+"""A permission gate by itself, with a manual clock, records in memory or in files, and the events it published."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable

@@ -1,4 +1,4 @@
-"""Stored histories of every kind, whole and broken: what was interrupted, imported, made up or made by other models."""
+"""Hypothesis strategies for stored histories: complete, interrupted, imported, invalid, and from other models."""
 
 import base64
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Repositories whose own configuration names programs: whatever of it runs leaves a mark."""
+"""Repositories whose git configuration names programs: each that runs leaves a mark."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A repository that tries everything: whatever of it runs leaves a mark, whatever it reads is a secret."""
+"""A malicious repository: everything in it that runs leaves a mark, and everything it tries to read is a secret."""
 
 import json
 import subprocess

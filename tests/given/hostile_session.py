@@ -1,4 +1,4 @@
-"""A session that tries to act in the browser of whoever looks at it, from every place that a page shows."""
+"""A session with markup that tries to execute in the browser, in every place that a page shows."""
 
 from collections.abc import Mapping
 from typing import Any

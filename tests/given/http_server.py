@@ -1,4 +1,4 @@
-"""A server over real HTTP on this machine: a project of its own, a scripted model, nothing of the person's."""
+"""A server over real HTTP on this machine, with its own project and a scripted model."""
 
 import asyncio
 import json

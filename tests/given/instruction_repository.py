@@ -1,4 +1,4 @@
-"""A repository with nested files of instructions."""
+"""A repository with nested instruction files."""
 
 from functools import partial
 from pathlib import Path

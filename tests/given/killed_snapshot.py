@@ -1,6 +1,6 @@
-"""Work on files to be cut short: `python killed_snapshot.py TMP restore|tool|command|both|look|beside [N]` dies by itself.
+"""Snapshot operations that kill their own process: `python killed_snapshot.py TMP restore|tool|command|both|look|beside [N]`.
 
-`beside` lives: it watches and takes, N times, next to others that do the same.
+`beside` does not die: it watches and takes snapshots N times, next to other processes that do the same.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Work on files that is cut short, through the whole of weft: `python killed_undo.py ROOT HOW [SESSION PROMPT]`.
+"""Runs and undos that kill their own process, through the whole engine: `python killed_undo.py ROOT HOW [SESSION PROMPT]`.
 
-`tool`, `command` and `child` die while a call changes files, `before` and `after` a taking back is stored; `slow` takes back and
-lives, if it is let.
+`tool`, `command` and `child` die while a call changes files; `before` and `after` die around storing an undo; `slow` undoes
+without dying, so that the test can kill it.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Models of OpenAI and Google to test their adapters with, and requests of them."""
+"""Models of OpenAI and Google, and requests to them, for tests of their adapters."""
 
 from typing import Any
 

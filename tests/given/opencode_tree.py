@@ -1,4 +1,4 @@
-"""A tree of many small sessions as OpenCode writes it, to import from."""
+"""Write a tree of many small sessions, as OpenCode stores them, to import from."""
 
 import json
 from pathlib import Path

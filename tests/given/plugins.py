@@ -1,4 +1,4 @@
-"""A project with plugins in it, trusted, and weft opened over it with a scripted model."""
+"""A trusted project with plugins, opened with a scripted model."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A model that plays many parts: for each conversation a script of its own, chosen by the words that began it."""
+"""A scripted provider with one script for each conversation, chosen by its first prompt."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 

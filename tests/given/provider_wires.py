@@ -1,4 +1,4 @@
-"""How each API is spoken, by us and by its server, and whether that server would take the next request of a history."""
+"""For each model API: our adapter, a fake of its server, and a check whether the server accepts the next request."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Requests made up from an OpenAPI document: mostly what it describes, sometimes anything at all."""
+"""Hypothesis strategies for HTTP requests, from an OpenAPI document: mostly valid, sometimes arbitrary."""
 
 from typing import Any
 

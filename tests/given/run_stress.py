@@ -1,7 +1,7 @@
-"""Runs with tools on files, by processes that are killed at it, or two at once on one session. Run as a script.
+"""Stress test of runs with tools: processes that are killed, or two processes on one session. Run as a script.
 
-It forks, so it stays clear of threads: whatever opens a store does so in a child. A child answers by one JSON line, and
-what it has seen before it is killed it has written to a log, a line at a time.
+It forks, so it starts no threads: only children open a store. A child answers with one JSON line. What it observes before
+it is killed, it writes to a log, one line at a time.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A home with a secret, a project in it, a place outside: what a sandbox has to tell apart, and a bash behind its wall."""
+"""A home with a secret, a project in it and a directory outside, to test the sandbox with; and bash inside the sandbox."""
 
 import os
 import subprocess

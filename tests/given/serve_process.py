@@ -1,4 +1,4 @@
-"""`weft serve` as a process of its own: what it printed, and how it ended."""
+"""`weft serve` as a process: what it printed, and how it exited."""
 
 import json
 import os

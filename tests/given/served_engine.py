@@ -1,4 +1,4 @@
-"""A house served over real HTTP on this machine, in the loop of the test, and a client of ours for it."""
+"""An in-memory engine served over real HTTP in the event loop of the test, and a client for it."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Sessions to move about: small, whole, with the ids OpenCode would give them."""
+"""Small complete sessions to export and import, with ids as OpenCode generates them."""
 
 from collections.abc import Sequence
 from decimal import Decimal

@@ -1,6 +1,6 @@
-"""A long session that is forked and removed by processes that are killed at it. Run as a script.
+"""Stress test of a long session: processes that fork and remove it are killed. Run as a script.
 
-It forks, so it stays clear of threads: whatever opens a store does so in a child. A child answers by one JSON line.
+It forks, so it starts no threads: only children open a store. A child answers with one JSON line.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Sessions written into a tree as OpenCode writes them: over what is there, without a lock, one file after the other."""
+"""Write sessions into a tree as OpenCode does: in place, without a lock, one file after the other."""
 
 import os
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""A share server on loopback that takes nothing but what OpenCode's takes: strict about paths, bodies and secrets."""
+"""A share server on loopback that accepts only what OpenCode's accepts: strict about paths, bodies and secrets."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A project to judge shell commands in, and rules to judge them by. Nothing of it is ever run."""
+"""A project in which shell commands are judged, and the rules for it. No command is run."""
 
 import os
 import tomllib

@@ -1,4 +1,4 @@
-"""Shell commands made up from a grammar, from mutations of the corpus, and from the options that programs say they have."""
+"""Generate shell commands from a grammar, from mutations of the corpus, and from the options in the help of programs."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""The judgement of shell commands beside what a real shell does with them."""
+"""Compare the judgement of shell commands with what a real shell does with them."""
 
 import tempfile
 from itertools import islice

@@ -1,7 +1,7 @@
-"""Run shell commands in a sandbox and tell what they did: which files they changed, which secrets they read, what ran.
+"""Run shell commands in a sandbox and report which files they changed, which secrets they read, and which programs ran.
 
-The judge looks at one copy of a project; the commands run on another at the same path, in a file system in memory that only
-the sandbox sees. They have no network, and can write nowhere else.
+The judge sees one copy of a project; the commands run on another at the same path, in a file system in memory inside the
+sandbox. They have no network, and can write nowhere else.
 """
 
 import json

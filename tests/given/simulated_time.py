@@ -1,7 +1,6 @@
-"""Simulated time: it passes only when nothing else can happen, and then at once to the next thing that will.
+"""An event loop with simulated time, which jumps to the next timer when nothing else can run.
 
-Hours of waiting take no time, the same seed is the same story, and where everybody waits for something that nobody
-will do, that is an error and not a test that hangs.
+Hours of waiting take no real time, the same seed gives the same run, and a deadlock raises an error instead of hanging.
 """
 
 import asyncio

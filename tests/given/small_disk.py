@@ -1,4 +1,4 @@
-"""A disk with so much room and no more."""
+"""A disk with a limited capacity."""
 
 import errno
 

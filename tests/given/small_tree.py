@@ -1,4 +1,4 @@
-"""A small tree with one of everything in it, and what can be read of a tree."""
+"""A small file store that contains one document of every kind, and functions that list its documents."""
 
 import os
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""A directory with files, an agent that changes them under watch, and a person who changes them without."""
+"""A directory with files, an agent whose changes are snapshotted, and a person whose changes are not."""
 
 import asyncio
 import hashlib

@@ -1,6 +1,6 @@
-"""A storm over one store: writers that are killed, writers beside writers, readers between them. Run as a script.
+"""Stress test of one store: writers that are killed, concurrent writers and readers. Run as a script.
 
-It forks, so it stays clear of threads: whatever opens a store does so in a child. A child answers by one JSON line.
+It forks, so it starts no threads: only children open a store. A child answers with one JSON line.
 """
 
 import asyncio

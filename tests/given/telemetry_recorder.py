@@ -1,4 +1,4 @@
-"""Runs as OpenTelemetry's own exporters see them, kept in memory."""
+"""Record the spans and metrics of runs in memory, with OpenTelemetry's own exporters."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

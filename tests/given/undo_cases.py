@@ -1,6 +1,6 @@
-"""The undo matrix, row by row: what an agent did, what a person did, and what becomes of each file.
+"""The undo matrix: for each row what an agent did, what a person did, and the resulting fate of each file.
 
-`python tests/given/undo_cases.py` prints the rows as they stand in `docs/reference/undo-cases.md`.
+`python tests/given/undo_cases.py` prints the rows of `docs/reference/undo-cases.md`.
 """
 
 from collections.abc import Awaitable, Callable

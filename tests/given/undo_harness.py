@@ -1,4 +1,4 @@
-"""A loom: a directory with files, an agent that works on them through the whole of weft, and a person beside it."""
+"""A directory with files, an agent that changes them through a whole engine, and undo and redo of its work."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What has no end in a session that is at rest, where everything should have one."""
+"""Find parts and messages without an end in a session that does not run."""
 
 from collections.abc import Sequence
 

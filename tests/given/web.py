@@ -1,4 +1,4 @@
-"""A web server on loopback that answers with what a test puts there, and keeps what it was asked."""
+"""A web server on loopback that serves the pages of a test and records the requests."""
 
 import threading
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The pipe itself: whatever comes down it, the conversation goes on."""
+"""Invalid input on the pipe of `weft acp` does not end the conversation."""
 
 import asyncio
 import json

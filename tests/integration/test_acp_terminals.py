@@ -1,4 +1,4 @@
-"""Commands run in terminals of the editor where it offers them; they are bounded and ended as always."""
+"""Commands run in terminals of the editor if it offers them, with the same limits and the same cleanup."""
 
 import asyncio
 from pathlib import Path

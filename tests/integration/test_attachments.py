@@ -1,4 +1,4 @@
-"""What a prompt brings along: each piece is stored as the model will read it, and what cannot be read says so."""
+"""Files of a prompt: each is stored as the model will read it, and a file that cannot be read says so."""
 
 import base64
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every attempt of the corpus comes to its verdict, and everyday work stays unasked. Nothing is run: all of it is judged."""
+"""Every command of the bypass corpus gets its verdict, and everyday commands need no permission. No command is run."""
 
 from pathlib import Path
 

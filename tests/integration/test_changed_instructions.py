@@ -1,4 +1,4 @@
-"""Nested files of instructions that change during a session: what was sent stays the beginning of what is sent."""
+"""Nested instruction files that change during a session: each request still begins with the previous one."""
 
 from itertools import pairwise
 from pathlib import Path

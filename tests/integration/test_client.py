@@ -1,4 +1,4 @@
-"""A client of ours and a server over real HTTP: cancelled, started anew, gone for good, from a version that knows more."""
+"""Our client against our server over real HTTP: cancelled, restarted, gone, or of a newer version."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""A configured model, from `opencode.json` to the wire and back: the package picks the language."""
+"""A configured model, from `opencode.json` to the request and back: its package selects the API."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a dead run leaves behind keeps nobody from working, whatever became of its session or of the disk."""
+"""What a dead run leaves behind blocks nobody, whatever happened to its session or to the disk."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Servers that misbehave, over every wire: the failure is on the message, and the session stays usable."""
+"""Model servers that misbehave, for every API: the message records the failure, and the session stays usable."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""The file store on a real tree: where things lie, what a stranger does to them, what is promised."""
+"""The file store on a real directory: its layout, changes by other programs, and its guarantees."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What the file store remembers of a session, and everybody whose writing makes it look again."""
+"""The cache of the file store, and that it notices every change by other writers."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The trash of the file store: byte for byte, whatever the disk does."""
+"""The trash of the file store: everything is restored byte for byte, also if the disk fails."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Older trees are brought up to date: nothing dropped, nothing marked done that is not, the originals kept."""
+"""Trees of older formats are upgraded: nothing is lost, nothing is marked as done too early, and the originals are kept."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A disk that fills up in the middle of an answer: it is said, what fits is kept, and the rest is stored later."""
+"""A disk that fills up in the middle of an answer: the error is reported, what fits is stored, and the rest is stored later."""
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Sequence

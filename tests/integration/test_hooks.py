@@ -1,4 +1,4 @@
-"""Where plugins have a say in what is asked of a model: each hook through a real run."""
+"""Hooks that change the request to a model, each in a real run."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where plugins have a say in what is done: calls of every kind, commands, permissions."""
+"""Hooks on tool calls of every kind, on slash commands and on permissions."""
 
 import json
 from pathlib import Path

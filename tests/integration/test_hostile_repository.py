@@ -1,4 +1,4 @@
-"""A repository that was merely cloned: opened, listed, prompted in. Nothing of it runs, nothing leaves, nothing loosens."""
+"""A cloned, untrusted repository: opened, listed and prompted in. Nothing of it runs, leaks or relaxes a rule."""
 
 import asyncio
 import json

@@ -1,7 +1,7 @@
-"""Sessions cut off at every event, as by a crash: every wire takes the next request all the same.
+"""Sessions that are cut off at every event, as by a crash: every API accepts the next request.
 
-Each session is held over one wire, by its real adapter, with a server that signs and encrypts as the real one does and
-knows its own again. What is left of it is then asked about over that wire and over every other one.
+Each session runs over one API, with its real adapter and a server that signs, encrypts and verifies as the real one does.
+The rest of the session is then sent over that API and over every other one.
 """
 
 import asyncio

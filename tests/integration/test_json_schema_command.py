@@ -1,4 +1,4 @@
-"""`weft run --json-schema`: only the value on stdout, also if the model is slow or fails."""
+"""`weft run --json-schema`: stdout contains only the value, also if the model is slow or fails."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""`weft run --json-schema` on APIs with a format for answers: by the format, and by a forced call where that fails."""
+"""`weft run --json-schema` on APIs with an output format: by the format, and by a forced tool call if that fails."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Long sessions, forked and removed: every message is counted, and a kill half-way leaves nothing half done."""
+"""Forking and removing long sessions: no message is lost, and a kill in between leaves nothing half done."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Where OpenCode 1.1.34 goes wrong and a run of ours must not: each test bears the number of the weakness it shows."""
+"""Weaknesses of OpenCode 1.1.34 that our runs must not have: each test has the number of its weakness."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""A question that outlives the process which asked it: listed, answered in between, and asked again by its name."""
+"""Permission requests and questions that outlive their process: listed, answered later, and asked again with the same id."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Processes that are talked with: heard, answered, and never left behind."""
+"""Processes that exchange lines with us over pipes: they are read, answered, and never left behind."""
 
 import asyncio
 import os

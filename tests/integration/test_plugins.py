@@ -1,4 +1,4 @@
-"""Plugins found, loaded and asked: from every place they may come from, and what is said of those that cannot be."""
+"""Plugins: found in every source, loaded and called; and the messages about those that cannot be."""
 
 import asyncio
 import json

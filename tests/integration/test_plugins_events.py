@@ -1,4 +1,4 @@
-"""The `event` and the `config` hook: what plugins hear, and what they have to say on what is configured."""
+"""The `event` and `config` hooks: which events plugins receive, and how they change the configuration."""
 
 import asyncio
 import json

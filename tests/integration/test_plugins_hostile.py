@@ -1,4 +1,4 @@
-"""Plugins that raise, hang, talk nonsense and try to end the program: whatever they do, the turn goes on."""
+"""Plugins that raise, hang, return nonsense or try to exit the process: the turn continues."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Hooks that are commands: what they are told, what their exit code means, and that they get none of our secrets."""
+"""Hooks that are shell commands: their input, the meaning of their exit code, and that they get no secret."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""From a directory to its project, on a real disk with real git: whatever happens to a repository, its sessions stay."""
+"""Identify the project of a directory, on a real disk with real git: sessions survive every change of a repository."""
 
 import os
 import shutil

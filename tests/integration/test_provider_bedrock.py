@@ -1,4 +1,4 @@
-"""Sessions over Bedrock, on a server that refuses what the real one refuses, and checks who asks."""
+"""Sessions over Bedrock, with a server that refuses what the real one refuses and verifies signatures."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

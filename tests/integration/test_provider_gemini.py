@@ -1,4 +1,4 @@
-"""A session over Gemini, on a server that refuses what the real one refuses."""
+"""A session over Gemini, with a server that refuses what the real one refuses."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Logging in with a provider: ways that plugins declare, and our own, through the promise, HTTP and the command."""
+"""Logins at providers: methods of plugins and our own, through the API, HTTP and the command."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A session over OpenAI's Responses API, on a server that refuses what the real one refuses."""
+"""A session over OpenAI's Responses API, with a server that refuses what the real one refuses."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

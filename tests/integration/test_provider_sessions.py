@@ -1,4 +1,4 @@
-"""Sessions over Anthropic's and OpenAI's wires, on servers that refuse what the real ones refuse."""
+"""Sessions over Anthropic's and OpenAI's APIs, with servers that refuse what the real ones refuse."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Configuration and instructions from the network, in a real run: fetched, bounded, copied, and only where they may be."""
+"""Configuration and instructions from the network, in a real run: fetched if allowed, limited in time and size, and cached."""
 
 import json
 import os

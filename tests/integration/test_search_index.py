@@ -1,4 +1,4 @@
-"""The index of sessions: found by words, followed by stamps, and never worse than having none."""
+"""The search index of sessions: it finds words, notices changed files, and a broken index is no worse than none."""
 
 import os
 import subprocess

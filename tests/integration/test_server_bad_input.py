@@ -1,4 +1,4 @@
-"""Bad input: the right refusal with a typed body, and the server goes on as if nothing had been."""
+"""Invalid input: the server refuses it with the right status and a typed body, and continues to work."""
 
 import json
 import select

@@ -1,4 +1,4 @@
-"""Configuration is changed over HTTP: checked, nothing lost, and only where it will be in force."""
+"""Changing the configuration over HTTP: it is validated, nothing is lost, and only effective settings are accepted."""
 
 import json
 import os

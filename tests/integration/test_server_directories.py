@@ -1,4 +1,4 @@
-"""Which directories a caller may name, and worktrees made over HTTP."""
+"""Which directories a client may name, and worktrees created over HTTP."""
 
 import subprocess
 from collections.abc import Iterator

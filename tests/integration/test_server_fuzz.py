@@ -1,4 +1,4 @@
-"""Whatever is sent to any operation of our own document, the server answers, and never with a fault of its own."""
+"""Random requests to every operation of our OpenAPI document: the server answers, and never with an internal error."""
 
 import json
 from collections.abc import Iterator

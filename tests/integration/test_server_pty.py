@@ -1,4 +1,4 @@
-"""Terminals over real HTTP and a real socket: typed into, looked at, ended."""
+"""Terminals over real HTTP and a real WebSocket: input, output and end."""
 
 import base64
 import os

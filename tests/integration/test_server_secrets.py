@@ -1,4 +1,4 @@
-"""What a server keeps to itself: the secrets of shares that OpenCode left in sessions, and files where it shows none."""
+"""What a server does not show: the share secrets that OpenCode left in sessions, and files if they are switched off."""
 
 import json
 from pathlib import Path

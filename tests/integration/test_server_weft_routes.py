@@ -1,4 +1,4 @@
-"""Our own routes: what the promise has and OpenCode's wire does not."""
+"""The routes under `/weft`: operations of the API that OpenCode does not have."""
 
 from collections.abc import Iterator
 from pathlib import Path

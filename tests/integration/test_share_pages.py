@@ -1,4 +1,4 @@
-"""Shared sessions as pages over real HTTP: who may look, what they see, and that it is gone when it is taken back."""
+"""Shared sessions as pages over real HTTP: who may see them, what they show, and that revoking removes them."""
 
 import json
 from collections.abc import Iterator

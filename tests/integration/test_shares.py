@@ -1,4 +1,4 @@
-"""Sharing at another's share server: what leaves and what does not, trouble on the way, and taking it back."""
+"""Shares at a remote share server: what is sent and what is not, failures on the way, and revoking."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Commands, from a template to the prompt that comes of it."""
+"""Slash commands: from a template to the prompt."""
 
 import asyncio
 from collections.abc import AsyncIterator

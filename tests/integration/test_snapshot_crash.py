@@ -1,4 +1,4 @@
-"""Killed in the middle: what was begun is finished or rolled back, and what was watched is not forgotten."""
+"""Snapshot operations whose process is killed: they are completed or rolled back, and watched changes are not lost."""
 
 import asyncio
 import os

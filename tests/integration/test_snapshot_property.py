@@ -1,6 +1,6 @@
-"""Whatever agent and person do to files in turn: undoing loses nothing of the person's and leaves nothing of the agent's.
+"""Property test: after any changes by an agent and a person, undo keeps all of the person's and none of the agent's.
 
-Every text says who wrote it and is written once, so that afterwards it can be asked of every byte.
+Every text names its author and is written once, so that the author of every byte is known afterwards.
 """
 
 import asyncio

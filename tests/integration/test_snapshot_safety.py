@@ -1,4 +1,4 @@
-"""What snapshots never do: touch the person's repository, run what it names, or restore what cannot be read."""
+"""What snapshots never do: write to the user's repository, run a program it names, or restore unreadable content."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Trees, diffs and room: what is kept of files, how it is shown, and how it is swept away."""
+"""Stored trees, their diffs, and garbage collection of snapshots."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Thirty turns over every wire: each request begins with all of the one before it, except where the history is cut."""
+"""Thirty turns over every API: each request begins with the previous one, except where the history is cut."""
 
 from collections.abc import Iterable
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What a session is doing: idle, busy, waiting for a person, trying again."""
+"""The status of a session: idle, busy, waiting for an answer, retrying."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""How a step asks, over real wires: servers that refuse, limit and hang, and what the next request carries."""
+"""The requests of a step over real connections: servers that refuse, limit and hang, and what the next request contains."""
 
 import asyncio
 from collections.abc import AsyncIterator

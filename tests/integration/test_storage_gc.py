@@ -1,4 +1,4 @@
-"""Sweeping a tree: what nothing leads to goes, what anything leads to stays, and what may be missed is laid aside."""
+"""Garbage collection of a tree: unreachable files are removed, reachable ones stay, and doubtful ones are set aside."""
 
 import asyncio
 import os

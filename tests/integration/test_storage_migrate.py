@@ -1,4 +1,4 @@
-"""Verifying and migrating: the same counts and hashes in whatever store, and a move that can be stopped anywhere."""
+"""Verify and migrate: every store has the same counts and hashes, and a migration can be interrupted anywhere."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Children that are aborted, late or still at work, and what their parents do meanwhile."""
+"""Child sessions that are aborted, late or still running, and what their parents do meanwhile."""
 
 import asyncio
 

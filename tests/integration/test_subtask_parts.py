@@ -1,4 +1,4 @@
-"""Parts of a prompt that are work for child sessions."""
+"""Parts of a prompt that run in child sessions."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a child session may do, and whom it asks."""
+"""What a child session may do, and which session its permission requests belong to."""
 
 import asyncio
 

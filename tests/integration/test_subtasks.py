@@ -1,4 +1,4 @@
-"""Tasks that a model hands to child sessions."""
+"""Tasks that a model delegates to child sessions."""
 
 import asyncio
 import re

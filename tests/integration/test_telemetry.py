@@ -1,4 +1,4 @@
-"""Runs seen from outside, by OpenTelemetry's own SDK: spans, figures, and no word of what was said unless asked for."""
+"""Spans and metrics of runs, through OpenTelemetry's own SDK; no text of a conversation unless configured."""
 
 import json
 import os

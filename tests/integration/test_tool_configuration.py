@@ -1,4 +1,4 @@
-"""What configuration comes to for tools; and that a cloned repository names no programs to be run."""
+"""How configuration selects tools, formatters and language servers; and that a cloned repository names no programs to run."""
 
 import asyncio
 import json

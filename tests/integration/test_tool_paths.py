@@ -1,4 +1,4 @@
-"""Attempts to evade the rules for files: links out of the project, secrets found by searching, and files that act by themselves."""
+"""Attempts to evade the rules for files: links out of the project, secrets found by searching, and files that execute."""
 
 import os
 from pathlib import Path

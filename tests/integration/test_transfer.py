@@ -1,4 +1,4 @@
-"""Sessions moved between real stores: new, gone on, gone apart, and back again."""
+"""Sessions imported between real stores: new, continued, diverged, and back again."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whole stores imported: one bad file costs one session, and what was cut short is finished by doing it again."""
+"""Imports of whole stores: a bad file costs one session, and repeating an interrupted import completes it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A database of OpenCode as its tables say it: every row comes across, a bad one is named, and nothing is written."""
+"""Import from OpenCode's SQLite database: every row is imported, a bad one is named, and nothing is written to it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Taking a session back: several times, in part, beside others, with a person at work in between."""
+"""Undo of a session: repeated, partial, next to other sessions, and with changes by a person in between."""
 
 import asyncio
 import os

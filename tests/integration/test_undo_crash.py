@@ -1,4 +1,4 @@
-"""Killed in the middle, through the whole of weft: what was changed can be taken back, and a taking back is done or not."""
+"""Undo when the process is killed: changes of a killed run can be undone, and an undo is done or not done."""
 
 import os
 import signal

@@ -1,5 +1,6 @@
-"""A stranger's tool does not say what it changes: all that changes while it runs is its doing, but not what the person does
-while they are asked."""
+"""A custom tool does not announce its changes: everything that changes while it runs is attributed to it, except what a person
+changes while a permission request is open.
+"""
 
 import os
 from pathlib import Path

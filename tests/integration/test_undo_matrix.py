@@ -1,5 +1,6 @@
-"""Undo, end to end: real files, real git, the whole of weft. What becomes of each file, and that nothing of the person's is
-lost. The rows are in `given/undo_cases.py`; `docs/reference/undo-cases.md` shows them."""
+"""The undo matrix, end to end: real files, real git, the whole engine. The fate of each file, and that nothing of the person's is
+lost. The rows are in `given/undo_cases.py`; `docs/reference/undo-cases.md` shows them.
+"""
 
 import hashlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whatever an agent and a person do to files, in any order: undo takes back the agent's work and none of the person's."""
+"""Property test: after any changes by an agent and a person, in any order, undo reverts the agent's work and none of the person's."""
 
 import os
 from pathlib import Path

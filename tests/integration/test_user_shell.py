@@ -1,4 +1,4 @@
-"""A shell command that the person runs themselves in a session."""
+"""A shell command that the user runs in a session."""
 
 import asyncio
 import os

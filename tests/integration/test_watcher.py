@@ -1,4 +1,4 @@
-"""The file watcher: what others do to files is told to who listens, as flags and configuration say."""
+"""The file watcher: changes by other programs are sent to listeners, as flags and configuration say."""
 
 import json
 import os

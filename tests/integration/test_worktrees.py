@@ -1,4 +1,4 @@
-"""Worktrees: made from what is committed, merged all or nothing, discarded with care. With real git."""
+"""Worktrees: created from a commit, merged completely or not at all, discarded without data loss. With real git."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What tests look at: JSON to compare strictly, and conversations boiled down to words."""
+"""Reduce documents for comparison: JSON to strict values, and conversations to text."""
 
 import json
 from collections.abc import Sequence

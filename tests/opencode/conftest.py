@@ -1,4 +1,4 @@
-"""The real OpenCode 1.1.34, installed once and kept, and a sandbox with a fake model for every module that asks."""
+"""The real OpenCode 1.1.34, installed once, and a sandbox with a fake model for every module that uses it."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Weft at work in a sandbox: everything as a person would have it, and a scripted model beside the configured ones."""
+"""A whole engine in a sandbox, with user configuration, and a scripted model next to the configured ones."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

@@ -1,4 +1,4 @@
-"""A model that answers by a script, over the wire that OpenAI-compatible providers speak. Loopback only."""
+"""A scripted model, over the API of OpenAI-compatible providers. Loopback only."""
 
 import json
 import threading

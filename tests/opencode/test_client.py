@@ -1,4 +1,4 @@
-"""Our client with a server of the real OpenCode: the same suite as for our own, and what OpenCode does not keep of it."""
+"""Our client with a server of the real OpenCode: the same suite as for our own, and the checks that OpenCode fails."""
 
 import asyncio
 import re

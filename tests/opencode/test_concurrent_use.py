@@ -1,4 +1,4 @@
-"""Both programs on one store at once: each reads what the other one is writing, and never sees half of it."""
+"""Both programs on one store at the same time: each reads what the other writes, and never sees half of it."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A session from before 2026-08-14, when the numbers in ids began anew: weft sorts it by time and goes on with it."""
+"""A session from before 2026-08-14, when the numbers in ids wrapped: weft sorts it by time and continues it."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The SQLite file that the real OpenCode 1.18.33 writes, imported: every session, message and part, and nothing else touched."""
+"""Import of the SQLite file that the real OpenCode 1.18.33 writes: every session, message and part; nothing else is touched."""
 
 import json
 import os

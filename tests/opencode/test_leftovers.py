@@ -1,4 +1,4 @@
-"""Nothing of ours confuses OpenCode: not locks, not growth, not deleted sessions, not a batch cut short by a crash."""
+"""Files that only weft writes do not confuse OpenCode: locks, growth, deleted sessions, and a batch cut short by a crash."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What OpenCode wrote, weft reads: every document, every field, in the right order."""
+"""weft reads what OpenCode wrote: every document, every field, in the right order."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""One conversation, held with the real OpenCode and with weft: what each sends to the model, side by side.
+"""One conversation with the real OpenCode and with weft: what each sends to the model, compared.
 
-The conversation has words, a picture, thoughts, two calls at once, a call that fails, a command that fails and a
-change of model. Every difference is listed here with its reason, and in the table of `docs/explanation/compatibility.md`.
+The conversation has text, a picture, reasoning, two parallel calls, a call that fails, a command that fails and a change of
+model. Every difference is listed here with its reason, and in the table of `docs/explanation/compatibility.md`.
 """
 
 import base64

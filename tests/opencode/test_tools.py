@@ -1,6 +1,6 @@
-"""The same calls, carried out by the real OpenCode and by weft in equal directories: what came of each, side by side.
+"""The same calls, made by the real OpenCode and by weft in equal directories, with their results compared.
 
-Compared are how a call ended, its title, its output or its error, every field of its metadata, and what is attached.
+Compared are how a call ended, its title, its output or its error, every field of its metadata, and its attachments.
 Every difference is listed in `tool_differences.py` with its reason, and in the table of `docs/explanation/compatibility.md`.
 """
 

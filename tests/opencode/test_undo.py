@@ -1,4 +1,4 @@
-"""Undo between the two: OpenCode cannot do harm with what weft wrote, and weft takes nothing back that OpenCode kept."""
+"""Undo in both programs: OpenCode does no harm with what weft wrote, and weft undoes nothing that OpenCode kept."""
 
 import json
 import re

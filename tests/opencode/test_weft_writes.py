@@ -1,4 +1,4 @@
-"""What weft wrote, OpenCode reads: it lists every session, exports exactly our documents, and accepts them as its own."""
+"""OpenCode reads what weft wrote: it lists every session, exports exactly our documents, and accepts them as its own."""
 
 import asyncio
 import re

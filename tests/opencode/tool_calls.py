@@ -1,4 +1,4 @@
-"""The calls that both programs are given: every tool, what it should do and what it should refuse, by name."""
+"""The calls that both programs make: for every tool, what it should do and what it should refuse, by name."""
 
 import base64
 import os

@@ -1,4 +1,4 @@
-"""Where the outcome of a call differs from OpenCode's, in which way, and why. Nothing else may differ."""
+"""Where the result of a call differs from that of OpenCode, how, and why. Nothing else may differ."""
 
 import re
 from typing import Any

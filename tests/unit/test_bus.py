@@ -1,4 +1,4 @@
-"""The bus: one bounded log, every listener at its own pace, nothing dropped without saying so."""
+"""The bus: one bounded log, listeners at their own pace, and no event dropped silently."""
 
 import asyncio
 from itertools import islice

@@ -1,4 +1,4 @@
-"""The errors: the tree in the docstring is the tree in the code, and each carries its facts."""
+"""The errors: the tree in the docstring matches the code, and each error carries its facts."""
 
 import re
 

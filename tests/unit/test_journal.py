@@ -1,4 +1,4 @@
-"""The journal: nothing is told that was not stored, and what is stored is told, in order, whatever happens."""
+"""The journal: an event is published only after it is stored, in order, whatever happens."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

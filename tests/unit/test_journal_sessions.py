@@ -1,4 +1,4 @@
-"""The journal, when sessions begin with a history, go into the trash and come back."""
+"""The journal, for sessions that begin with a history, go to the trash and come back."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Pages of shared sessions: whatever anybody said is text, nothing of it runs, and nothing is fetched."""
+"""Pages of shared sessions: all content is text, nothing executes, and nothing is fetched."""
 
 import base64
 import re

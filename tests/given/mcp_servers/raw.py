@@ -1,6 +1,6 @@
-"""An MCP server without a library, so that it starts at once, and misbehaves in the manner it is told to.
+"""An MCP server without a library, so that it starts at once. It misbehaves as its first argument says.
 
-What it is told is written to the log named after the manner, a line each.
+It writes the methods that it receives to the log named by its second argument.
 """
 
 import json

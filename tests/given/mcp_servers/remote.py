@@ -1,4 +1,4 @@
-"""MCP servers over HTTP on this machine, in a thread: one that lets anybody in, and one that wants a login."""
+"""MCP servers over HTTP on this machine, in a thread: one without a login, and one that requires a login."""
 
 import asyncio
 import secrets

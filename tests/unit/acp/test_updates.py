@@ -1,4 +1,4 @@
-"""The fold from events to updates: each piece once, whatever was missed on the way."""
+"""Convert events to updates for an editor: each piece of text once, also if events were missed."""
 
 from acp.schema import AgentMessageChunk, AgentThoughtChunk, ToolCallProgress, ToolCallStart
 from hypothesis import given

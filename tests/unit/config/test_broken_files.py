@@ -1,4 +1,4 @@
-"""A broken file names itself, the line and the key, loses as little as can be, and gives no secret away."""
+"""Broken configuration: the error names file, line and key, loses as little as possible, and reveals no secret."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""A configuration file is changed key by key, and every other character of it stays."""
+"""Edit a configuration file key by key, without changing any other character."""
 
 import json
 from typing import Any

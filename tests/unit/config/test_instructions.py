@@ -1,4 +1,4 @@
-"""Instructions: which files are found, in which order, and what is not read of a project that nobody vouched for."""
+"""Instruction files: which are found, in which order, and which are not read in an untrusted project."""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Skills: where they are found, whose counts, and what is left out."""
+"""Skills: where they are found, which one takes precedence, and which are left out."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""So long and no longer; waiting for a person does not count."""
+"""Deadlines; time spent waiting for a person does not count."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What the child processes of tools are told of the world: a list, with no key and no password on it."""
+"""The environment of child processes of tools: an allowlist without keys or passwords."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""One fold: events in any sound order, or a stored history, give the same transcript."""
+"""Events in any valid order, or a stored history, fold to the same transcript."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""The naming rule, and that nothing in a document is lost, changed or able to hurt us."""
+"""The rule for wire names, and that documents are decoded and encoded without loss or risk."""
 
 import json
 from decimal import Decimal

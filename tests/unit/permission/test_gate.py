@@ -1,4 +1,4 @@
-"""The gate: who passes, who is asked about, and what an answer is worth."""
+"""The permission gate: what passes, what is asked for, and what an answer permits."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rules: the last one that fits decides, and of several patterns the strictest verdict."""
+"""Rules: the last matching rule decides, and of several patterns the strictest verdict."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Marking functions as hooks, and judging what they give back."""
+"""Mark functions as hooks, and validate what they return."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where a deployment of Azure's is asked, and how."""
+"""The URL and headers of an Azure deployment."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whatever was stored, Chat Completions and Anthropic's Messages take the next request."""
+"""For any stored history, Chat Completions and Anthropic's Messages API accept the next request."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Model servers on this machine: what is said of one that does not run."""
+"""The error for a local model server that does not run."""
 
 import pytest
 

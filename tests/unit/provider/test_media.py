@@ -1,4 +1,4 @@
-"""Files: what a data URL holds, which of them a model is shown, and how they are made to fit."""
+"""Files: the content of data URLs, which files a model is shown, and how they are made to fit."""
 
 import base64
 import sys

@@ -1,4 +1,4 @@
-"""Offers: the catalogue under the configuration, who is available with which key, and how each is reached."""
+"""Offers: the catalogue with the configuration applied, which providers have a key, and how each is reached."""
 
 from collections.abc import Mapping
 from decimal import Decimal

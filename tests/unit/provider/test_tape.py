@@ -1,4 +1,4 @@
-"""Recording what a model answers, and playing it back."""
+"""Record the answers of a model, and replay them."""
 
 import asyncio
 import json

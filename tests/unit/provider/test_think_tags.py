@@ -1,4 +1,4 @@
-"""Thoughts written into the text are told apart."""
+"""Separate reasoning in tags from the text."""
 
 from itertools import pairwise
 

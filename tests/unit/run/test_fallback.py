@@ -1,4 +1,4 @@
-"""A chain of models: if one fails for good, the next is asked, and the message names the one that answered."""
+"""A chain of models: if one fails for good, the next is asked, and the message names the model that answered."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence

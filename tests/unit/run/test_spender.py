@@ -1,4 +1,4 @@
-"""Budgets of a run, a session, a tree and a day, in a whole weft."""
+"""Budgets of a run, a session, a tree and a day, in a whole engine."""
 
 import asyncio
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Many directories in one server: each opened once, when asked for; closed when idle; failures not remembered."""
+"""Many directories in one server: each is opened once, on demand, and closed when idle; failures are not cached."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

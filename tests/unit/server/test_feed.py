@@ -1,4 +1,4 @@
-"""What happens, as frames: encoded once, in the grain a listener understands, and resumable."""
+"""Events as frames: encoded once, in the style of the listener, and resumable."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Every operation of the promise has a route, and the manual says which."""
+"""Every operation of the API has a route, and the manual names it."""
 
 import re
 from pathlib import Path

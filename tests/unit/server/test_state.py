@@ -1,4 +1,4 @@
-"""Requests for screens, tickets, and keys for repeats."""
+"""State of a server: requests to a TUI, tickets, and idempotency keys."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A fork: what the model is shown next, where references lead, and what is not copied."""
+"""Forks: what the model is shown next, where references point, and what is not copied."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What others see of a session, which secrets are covered in it, and which items a share server is sent."""
+"""What others see of a session, which secrets are redacted in it, and which items a share server receives."""
 
 from decimal import Decimal
 from typing import Any

@@ -1,4 +1,4 @@
-"""Records in OpenTelemetry's SDK: ids as they were given, traces sampled as a whole."""
+"""Emit records through OpenTelemetry's SDK: ids are kept, and traces are sampled as a whole."""
 
 from random import Random
 
