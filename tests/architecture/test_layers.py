@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def lint(top: Path) -> subprocess.CompletedProcess[str]:
-    """Run import-linter on the tree under `top`, whatever is installed."""
+    """Run import-linter on the tree under `top`, whichever weft is installed."""
     environment = {**os.environ, "PYTHONPATH": str(top / "src"), "COLUMNS": "200", "NO_COLOR": "1"}
     run = "import sys; from importlinter.cli import lint_imports_command; lint_imports_command()"
     command = [sys.executable, "-c", run, "--no-cache"]

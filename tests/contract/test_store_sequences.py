@@ -89,7 +89,7 @@ events = st.one_of(sessions_told(), messages_told(), parts_told(), parts_told(),
 
 
 async def discarded(store: Store, id: SessionID, *, back: bool) -> None:
-    """Discard a session if it is there, and have it back or not."""
+    """Generate a session to discard, and whether it is restored."""
     try:
         trashed = await store.discard([id], at=1)
     except NotFoundError:
@@ -98,7 +98,7 @@ async def discarded(store: Store, id: SessionID, *, back: bool) -> None:
 
 
 class Sequences(RuleBasedStateMachine):
-    """Two file stores on one tree, and the reference beside them."""
+    """Two file stores on one tree, and a memory store as the reference."""
 
     def __init__(self) -> None:
         super().__init__()

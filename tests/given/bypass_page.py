@@ -51,7 +51,7 @@ def _section(group: Group) -> Iterator[str]:
 
 
 def _code(command: str) -> str:
-    """On one line, as code in a cell of a table."""
+    """Format a command on one line, as code in a table cell."""
     text = "".join(
         {"\n": "⏎", "\t": "⇥"}.get(char, char if char.isprintable() else f"\\x{ord(char):02x}")
         for char in command

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class CannedServer:
-    """`answers` by path; `stream` is what listeners hear. A `silent` one takes requests and says nothing."""
+    """`answers` maps paths to answers; `stream` lists the events for listeners. A `silent` server never answers."""
 
     def __init__(self) -> None:
         self.url = ""

@@ -12,7 +12,7 @@ Say = Callable[[Any, Any], Any]
 
 
 class FakeHooks:
-    """By the name of a hook, a function from what it is told and what there is to what there is to be, or to None."""
+    """Maps the name of a hook to a function that returns the new value, or None to leave it."""
 
     def __init__(self, said: Mapping[str, Say]) -> None:
         self._said = said
@@ -37,7 +37,7 @@ class FakeHooks:
 
 
 def block(reason: str) -> Say:
-    """A hook that forbids it."""
+    """Return a hook that blocks with a reason."""
 
     def say(told: Any, now: Any) -> Any:
         raise BlockedError(reason)
@@ -46,4 +46,4 @@ def block(reason: str) -> Say:
 
 
 def leave(told: Any, now: Any) -> None:
-    """A hook that changes nothing."""
+    """Change nothing."""

@@ -183,5 +183,5 @@ def messages(draw: st.DrawFn, models: tuple[tuple[str, str], ...]) -> MessageWit
 
 
 def histories(*models: tuple[str, str]) -> st.SearchStrategy[list[MessageWithParts]]:
-    """Histories whose answers came from these models (provider and name)."""
+    """Generate histories whose answers came from these models (provider and name)."""
     return st.lists(messages(models), max_size=6)

@@ -26,7 +26,7 @@ def die() -> None:
 
 
 class Doomed(SafeDirectory):
-    """Dies at one change: before it, or right after it."""
+    """Kills the process at one change: before or right after it."""
 
     def __init__(self, root: str, at: int) -> None:
         super().__init__(root)
@@ -54,7 +54,7 @@ class Doomed(SafeDirectory):
 
 
 def restore(tmp: Path, at: int) -> None:
-    """Prints `done` if death did not come."""
+    """Restore, and print `done` if the process was not killed."""
     plan = msgspec.json.decode((tmp / "plan.json").read_bytes(), type=RestorePlan)
     works = FileTracker(snapshot_site(tmp), os.environ, SMALL_LIMITS, "doomed")
     doomed = Restorer(works.place, Doomed(works.place.root, at), works.objects, SMALL_LIMITS.max_file_bytes)

@@ -27,7 +27,7 @@ def die() -> None:
 
 
 class KillingJournal(Journal):
-    """Dies when a session is changed: before that is stored, or right after."""
+    """Kills the process when a session is changed: before that is stored, or right after."""
 
     def __init__(self, store: Store, *, before: bool) -> None:
         super().__init__(store, Bus(), directory="/")

@@ -44,7 +44,7 @@ BASIS = Briefing(environment=Environment(directory="/nowhere", git=False, platfo
 
 
 class Wire(Struct, frozen=True, kw_only=True):
-    """How one API is spoken: by us, by its server, and with which model."""
+    """One model API: our adapter, its fake server, and a model."""
 
     dialect: Callable[[], Dialect]
     make: MakeProvider
@@ -76,7 +76,7 @@ WIRES = {
 def next_requests(
     runtime: Runtime, history: Sequence[MessageWithParts], model: Model
 ) -> Iterator[tuple[str, ModelRequest]]:
-    """What may be asked of a model next: the next step, the last one, which has no tools, or a summary."""
+    """Yield every possible next request: the next step, the last step, which has no tools, or a summary."""
     prompt = find_newest_prompt(history)
     assert prompt is not None
     yield "step", build_request(runtime, history, ModelStep(prompt), model, BASIS)
@@ -89,7 +89,7 @@ def next_requests(
 
 
 class RequestChecker:
-    """A server that is only asked whether it would take a request; what it was asked before it is not asked again."""
+    """A server that only checks whether it would accept a request. It checks equal requests once."""
 
     def __init__(self, wire: Wire, dialect: Dialect, like: ReceivedRequest) -> None:
         self._wire = wire
@@ -106,7 +106,7 @@ class RequestChecker:
 
 
 async def greeting(wire: Wire) -> ReceivedRequest:
-    """A request as the adapter sends it, for its address and headers."""
+    """Return a request as the adapter sends it, for its address and headers."""
     async with (
         open_stand(wire.dialect(), wire.make, wire.model) as stand,
         open_engine(model=wire.model, provider=stand.provider) as engine,

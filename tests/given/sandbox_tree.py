@@ -48,7 +48,7 @@ class SandboxTree(Struct, frozen=True, kw_only=True):
         )
 
     def link(self) -> Path:
-        """Another checkout of the project, beside it."""
+        """Add another worktree of the project, and return its path."""
         linked = self.home / "linked"
         for words in (
             ("add", "-A"),
@@ -65,7 +65,7 @@ class SandboxTree(Struct, frozen=True, kw_only=True):
 
 
 async def run(bench: Bench, command: str) -> tuple[int, str]:
-    """How a command ended, and what it said."""
+    """Return the exit code and the output of a command."""
     result = await bench.call(BASH, command=command, description="Try")
     return result.metadata["exit"], result.metadata["output"]
 

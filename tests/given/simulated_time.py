@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 
 class StuckError(Exception):
-    """Nothing is left that could ever happen, and somebody still waits."""
+    """A deadlock: a task waits, and no timer or task is left that could wake it."""
 
 
 class _Leaping(selectors.DefaultSelector):
-    """Where an event loop would wait, time leaps."""
+    """A selector that advances the time instead of waiting."""
 
     def __init__(self, leap: Callable[[float], None]) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class _Leaping(selectors.DefaultSelector):
 
 
 class _AtOnce(ThreadPoolExecutor):
-    """Work for threads, done on the spot: threads take time that nobody can foresee."""
+    """An executor that runs work immediately: the duration of real threads is not reproducible."""
 
     def submit(self, work: Callable[..., T], /, *given: Any, **named: Any) -> Future[T]:
         done: Future[T] = Future()

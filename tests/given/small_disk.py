@@ -6,7 +6,7 @@ from weft.host.files import Disk
 
 
 class SmallDisk(Disk):
-    """Counts the bytes of what it wrote and has not removed. What does not fit in its `room` is refused."""
+    """Counts the bytes that it wrote and has not removed, and refuses what exceeds its `capacity`."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity

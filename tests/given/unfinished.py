@@ -8,7 +8,7 @@ from weft.session.settle import to_settling_events
 
 
 def list_unfinished(history: Sequence[MessageWithParts]) -> list[str]:
-    """In words, one for each."""
+    """Describe each message, part or run that has no end."""
     unended = [
         f"{message.info.id} has no end"
         for message in history

@@ -55,7 +55,7 @@ def answer(method: str, params: dict[str, object]) -> object:
         if MANNER == "restless":
             say({"method": "notifications/tools/list_changed"})
         if MANNER == "slowly":
-            # Until somebody puts a file there: no test waits for a clock.
+            # Wait for a file of the test instead of a clock.
             while not os.path.exists(LOG + ".go"):
                 time.sleep(0.02)
         if MANNER == "endless":
