@@ -99,6 +99,6 @@ def test_a_version_is_released_once(root: Path) -> None:
         changelog.release(root, "2026-11-21")
 
 
-def test_there_must_be_something_to_release(root: Path) -> None:
+def test_a_release_without_fragments_is_refused(root: Path) -> None:
     with pytest.raises(SystemExit, match="nothing"):
         changelog.release(root, "2026-11-20")

@@ -28,7 +28,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_arrows_point_down() -> None:
+def test_imports_point_down() -> None:
     linted = lint(ROOT)
     assert linted.returncode == 0, linted.stdout + linted.stderr
 
@@ -39,7 +39,7 @@ def plant(top: Path, module: str, line: str) -> None:
     path.write_text((path.read_text() if path.exists() else '"""Planted."""\n') + f"\n{line}\n")
 
 
-def test_planted_arrows_that_point_elsewhere_are_all_found(copy: Path) -> None:
+def test_imports_that_point_elsewhere_are_all_found(copy: Path) -> None:
     plant(copy, "model/session.py", "import asyncio")
     plant(copy, "model/diff.py", "from weft.store import contract")
     plant(copy, "tool/contract.py", "from weft.store import memory")

@@ -83,7 +83,7 @@ def test_a_promise_names_code_and_tests_that_exist(cells: list[str]) -> None:
     assert problems_of(cells) == []
 
 
-def test_there_are_promises() -> None:
+def test_the_page_contains_promises() -> None:
     assert len(list(promises())) > 20
 
 

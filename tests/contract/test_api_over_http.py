@@ -22,5 +22,5 @@ async def api(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[A
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_over_http(check: Callable[[Api], Awaitable[None]], api: Api) -> None:
+async def test_the_api_contract_holds_over_http(check: Callable[[Api], Awaitable[None]], api: Api) -> None:
     await check(api)

@@ -58,6 +58,8 @@ async def test_a_provider_stands_any_server(check: ServerCheck, stand: ServerSta
         (b'{"error": {"message": "slow down"}}', "application/json"),
     ],
 )
-async def test_what_is_no_stream_is_a_failure(said: bytes, kind: str, stand: ServerStand) -> None:
+async def test_an_answer_that_is_not_a_stream_is_a_failure(
+    said: bytes, kind: str, stand: ServerStand
+) -> None:
     stand.server.send(said, kind=kind)
     assert (await expect_failure(stand)).kind == "protocol"

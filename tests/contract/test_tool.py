@@ -146,5 +146,5 @@ def test_there_is_a_trial_for_every_tool() -> None:
 
 @pytest.mark.parametrize("check", TOOL_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.tool.name)
-async def test_tool(check: Check, trial: Trial, bench: Bench, web: Web) -> None:
+async def test_the_tool_contract_holds(check: Check, trial: Trial, bench: Bench, web: Web) -> None:
     await check(at(trial, web), bench)

@@ -104,7 +104,7 @@ def test_a_signal_ends_it_with_all_settled(project: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["</dev/null", "<greet.py", "<&-", ">/dev/full", ">out.txt", ">&-"])
-def test_what_is_no_pipe_is_no_editor_and_that_is_one_sentence(project: Path, given: str) -> None:
+def test_without_a_pipe_acp_exits_with_one_sentence(project: Path, given: str) -> None:
     shell = ["/bin/sh", "-c", f"exec {WEFT} acp {given}"]
     ran = subprocess.run(
         shell,

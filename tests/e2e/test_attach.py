@@ -52,7 +52,7 @@ def test_what_only_works_here_is_refused_there(server: ProjectServer, tmp_path: 
     assert server.get("/session") == []
 
 
-def test_with_nobody_there_what_is_asked_is_refused_and_says_so(tmp_path: Path) -> None:
+def test_without_a_user_a_permission_request_is_refused_with_a_message(tmp_path: Path) -> None:
     script = [[UseTool(tool="bash", input={"command": "echo hi", "description": "x"})], [Say(text="Done.")]]
     with serve_project(tmp_path, script, config={"permission": {"bash": "ask"}}) as server:
         done = weft("run", "--attach", server.url, "hello", cwd=tmp_path)

@@ -127,7 +127,7 @@ def test_a_session_goes_on_with_continue_or_by_its_id(shell: Shell) -> None:
     assert document["messages"][-1]["info"]["modelID"] == "demo"
 
 
-def test_a_session_goes_on_in_its_own_directory_from_wherever_it_is_called(shell: Shell) -> None:
+def test_a_session_continues_in_its_own_directory_from_anywhere(shell: Shell) -> None:
     other = shell.root / "other"
     other.mkdir()
     began = shell.weft("run", "-m", "scripted/demo", "--dir", str(other), "one")
@@ -185,7 +185,7 @@ def test_continue_outside_of_a_repository_means_the_session_of_this_very_place(s
     assert "start one" in nothing.stderr
 
 
-def test_what_is_archived_is_not_gone_on_with(shell: Shell) -> None:
+def test_continue_skips_archived_sessions(shell: Shell) -> None:
     shell.weft("run", "-m", "scripted/demo", "one")
     shell.weft("session", "archive", str(shell.sessions()[0]["id"]))
 
@@ -284,7 +284,7 @@ def test_the_store_is_where_flag_environment_or_configuration_say(shell: Shell) 
         assert len(list((shell.root / where / "session").rglob("*.json"))) == 1
 
 
-def test_one_broken_session_does_not_hide_the_others_and_is_named(shell: Shell) -> None:
+def test_a_broken_session_is_named_and_does_not_hide_the_others(shell: Shell) -> None:
     for words in ("one", "two"):
         shell.weft("run", "-m", "scripted/demo", "--title", words, words)
     storage = Path(os.environ["XDG_DATA_HOME"], "opencode", "storage")
@@ -325,7 +325,7 @@ def test_an_interrupted_run_settles_and_says_so_by_its_exit_code(shell: Shell) -
     )
 
 
-def test_whoever_stops_reading_ends_the_output_quietly(shell: Shell) -> None:
+def test_a_closed_stdout_ends_the_output_silently(shell: Shell) -> None:
     for number in range(3):
         shell.weft("run", "-m", "scripted/demo", f"prompt {number}")
     piped = subprocess.run(
@@ -388,7 +388,7 @@ def test_an_editor_may_say_where_and_how_opencode_would_listen() -> None:
     assert build_parser(arguments).parse_args(arguments).cwd == "/x"
 
 
-def test_a_level_that_is_none_is_refused(shell: Shell) -> None:
+def test_an_invalid_log_level_is_refused(shell: Shell) -> None:
     for arguments in (("--log-level", "loud", "session", "list"), ("session", "list", "--log-level", "loud")):
         ran = shell.weft(*arguments)
         assert (ran.returncode, ran.stdout) == (2, "")

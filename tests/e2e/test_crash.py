@@ -97,7 +97,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_killed_while_the_model_speaks_the_words_are_kept_and_the_next_prompt_is_answered(
+def test_a_kill_during_an_answer_keeps_its_text_and_the_next_prompt_is_answered(
     directory: Path,
 ) -> None:
     running = start(directory, SLOW_WORDS)
@@ -118,7 +118,7 @@ def test_killed_while_the_model_speaks_the_words_are_kept_and_the_next_prompt_is
     assert last_text(after["messages"][3]) == "Here again."
 
 
-def test_killed_while_a_tool_runs_the_call_is_settled_and_its_process_is_gone(directory: Path) -> None:
+def test_a_kill_during_a_tool_call_settles_it_and_ends_its_process(directory: Path) -> None:
     running = start(directory, LONG_CALL)
     session = said(running, "session").split()[1]
     said(running, "running")
@@ -133,7 +133,7 @@ def test_killed_while_a_tool_runs_the_call_is_settled_and_its_process_is_gone(di
     assert still_running(str(directory)) == []
 
 
-def test_killed_while_a_child_works_both_it_and_its_parent_are_settled(directory: Path) -> None:
+def test_a_kill_during_a_child_session_settles_it_and_its_parent(directory: Path) -> None:
     running = start(directory, LONG_TASK)
     session = said(running, "session").split()[1]
     said(running, "running bash")

@@ -153,7 +153,7 @@ def test_every_whole_program_runs(block: Block, tmp_path: Path) -> None:
     assert done.stdout != ""
 
 
-def test_there_are_programs() -> None:
+def test_the_documents_contain_programs() -> None:
     assert {each.page for each in PROGRAMS} >= {"README.md", "docs/guides/testing-agents.md"}
 
 

@@ -110,6 +110,6 @@ def test_the_skill_is_offered_by_name_and_loaded_when_it_is_called_for(tmp_path:
 
 
 @pytest.mark.parametrize("name", ["agent", "command", "skill"])
-def test_the_index_names_it(name: str) -> None:
+def test_the_index_lists_every_example(name: str) -> None:
     assert f"]({name})" in (EXAMPLES / "README.md").read_text()
     assert (EXAMPLES / name / "README.md").is_file()

@@ -137,7 +137,7 @@ def complaints(said: str) -> list[str]:
     return [line for line in said.splitlines() if not line.startswith("weft ended and left undone: ")]
 
 
-def test_0_the_last_line_says_what_came_of_it(workspace: Workspace) -> None:
+def test_0_the_last_line_reports_the_result(workspace: Workspace) -> None:
     code, result = asked(workspace, SAYS)
     last = workspace.last_message()
 
@@ -161,7 +161,7 @@ def test_0_the_last_line_says_what_came_of_it(workspace: Workspace) -> None:
     }
 
 
-def test_0_what_was_got_over_by_trying_again_is_no_failure(workspace: Workspace) -> None:
+def test_0_a_failure_that_a_retry_overcame_does_not_count(workspace: Workspace) -> None:
     code, result = asked(workspace, BUSY, SAYS)
 
     assert (code, result["status"], result["text"]) == (0, "done", "Well woven")
@@ -186,7 +186,7 @@ def test_2_wrong_usage_is_told_before_anything_is_asked(workspace: Workspace) ->
     assert workspace.weft("session", "list", "--format", "json").stdout.strip() == "[]"
 
 
-def test_3_a_permission_that_nobody_can_give(workspace: Workspace) -> None:
+def test_3_a_permission_request_without_a_user(workspace: Workspace) -> None:
     workspace.configure(permission={"edit": "ask"})
     code, result = workspace.result(*DEMO, "go")
 
@@ -227,7 +227,7 @@ def test_4_a_configured_budget_holds_over_runs_and_can_be_raised(workspace: Work
     assert f"experimental.weft.budget.{scope}.steps" in result["error"]["data"]["hint"]
 
 
-def test_4_money_runs_out_too(workspace: Workspace) -> None:
+def test_4_a_cost_budget_stops_too(workspace: Workspace) -> None:
     code, result = asked(workspace, CALLS, SAYS, flags=("--max-cost", "0.02"))
 
     # What a call takes is unknown before the first, and known after it: 8,000 tokens are expected, and 1,000 come.
@@ -250,7 +250,7 @@ def test_5_a_deadline_that_passed(workspace: Workspace) -> None:
     assert (code, result["status"], result["error"]["name"]) == (5, "timeout", "DeadlineError")
 
 
-def test_6_a_model_that_goes_round_in_a_circle(workspace: Workspace) -> None:
+def test_6_a_model_that_repeats_itself(workspace: Workspace) -> None:
     code, result = asked(workspace, CALLS)
 
     assert (code, result["status"]) == (6, "loop")
@@ -298,7 +298,7 @@ def test_the_second_signal_ends_it_at_once_and_what_it_was_doing_too(workspace: 
     assert "Traceback" not in said
 
 
-def test_141_whoever_stops_reading_ends_the_run(workspace: Workspace) -> None:
+def test_141_a_closed_stdout_ends_the_run(workspace: Workspace) -> None:
     ran = subprocess.run(
         ["bash", "-o", "pipefail", "-c", f"{WEFT} run -m scripted/demo --format json go | head -n 1"],
         cwd=workspace.root,

@@ -151,7 +151,7 @@ def test_no_key_and_no_password_is_in_the_environment_of_a_command(workspace: Wo
 # --- the sandbox ---
 
 
-def test_a_command_of_a_run_stays_behind_the_wall(workspace: Workspace) -> None:
+def test_a_command_of_a_run_stays_in_the_sandbox(workspace: Workspace) -> None:
     workspace.configure(sandbox="required")
     secret, outside = workspace.root / "home" / "secret", workspace.root / "outside"
     secret.write_text("the person's own")
@@ -170,7 +170,7 @@ def test_a_command_of_a_run_stays_behind_the_wall(workspace: Workspace) -> None:
     assert not (workspace.project / ".git" / "hooks" / "x").exists()
 
 
-def test_a_project_can_ask_for_a_stricter_wall_and_not_for_a_lower_one(workspace: Workspace) -> None:
+def test_a_project_can_require_a_stricter_sandbox_and_not_a_weaker_one(workspace: Workspace) -> None:
     workspace.configure(sandbox="required")
     theirs = {"experimental": {"weft": {"sandbox": {"mode": "off", "writable": [str(workspace.root)]}}}}
     (workspace.project / "opencode.json").write_text(json.dumps(theirs))
@@ -178,7 +178,7 @@ def test_a_project_can_ask_for_a_stricter_wall_and_not_for_a_lower_one(workspace
     assert not (workspace.root / "made").exists()
 
 
-def test_where_no_wall_can_be_put_up_that_is_said_once_and_by_the_doctor(workspace: Workspace) -> None:
+def test_a_missing_sandbox_is_reported_once_and_by_doctor(workspace: Workspace) -> None:
     workspace.configure(sandbox="auto")
     # A home that is the project cannot be both hidden and written to.
     workspace.env["HOME"] = str(workspace.project)
@@ -193,7 +193,7 @@ def test_where_no_wall_can_be_put_up_that_is_said_once_and_by_the_doctor(workspa
     assert "warning  sandbox: the sandbox is not available" in report
 
 
-def test_one_that_is_required_and_missing_runs_nothing(workspace: Workspace) -> None:
+def test_a_required_but_missing_sandbox_runs_nothing(workspace: Workspace) -> None:
     workspace.configure(sandbox="required")
     workspace.env["HOME"] = str(workspace.project)
     state = workspace.run_bash("touch made")

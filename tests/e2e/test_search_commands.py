@@ -41,7 +41,7 @@ def test_words_are_found_and_shown_with_their_session(shell: Shell) -> None:
     assert report[0]["snippet"] == "let it greet a name"
 
 
-def test_nothing_found_is_no_failure_and_no_query_is_one(shell: Shell) -> None:
+def test_finding_nothing_succeeds_and_a_missing_query_fails(shell: Shell) -> None:
     nothing = shell.weft("session", "search", "no-such-word-at-all")
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "nothing found\n")
     for words in ('"', "(((", "a OR", "NOT", "*", "'; DROP TABLE words"):

@@ -40,7 +40,7 @@ def test_a_password_is_made_once_and_kept_for_its_owner_alone(project: Path) -> 
         assert running.end(signal.SIGINT) == 0
 
 
-def test_it_prints_a_line_to_paste_for_each_client(project: Path) -> None:
+def test_serve_prints_a_command_for_each_client(project: Path) -> None:
     with start_serve(project) as running:
         lines = [line.strip() for line in running.printed if line.startswith("  ")]
         assert [
@@ -229,7 +229,7 @@ def test_only_what_is_as_grave_as_asked_for_is_logged(project: Path) -> None:
     assert running.noted == []
 
 
-def test_an_unknown_way_to_guard_the_door_is_refused(project: Path) -> None:
+def test_an_unknown_authentication_mode_is_refused(project: Path) -> None:
     refused = subprocess.run(
         [WEFT, "serve", "--port", "0"],
         cwd=project,

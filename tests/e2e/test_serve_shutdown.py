@@ -178,7 +178,9 @@ def wait_for(client: httpx2.Client, process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_one_whose_reader_has_gone_serves_on_and_ends_at_the_first_signal(project: Path, number: int) -> None:
+def test_a_server_with_closed_stdout_continues_and_ends_at_the_first_signal(
+    project: Path, number: int
+) -> None:
     with unread(project, "--access-log") as (process, client, ours):
         assert os.read(ours, 20).startswith(b"weft serves ")
         gone = os.open(os.devnull, os.O_RDONLY)
@@ -190,7 +192,7 @@ def test_one_whose_reader_has_gone_serves_on_and_ends_at_the_first_signal(projec
         assert process.wait(30) == 0
 
 
-def test_one_whose_reader_has_stopped_reading_answers_on_and_ends_at_the_first_signal(project: Path) -> None:
+def test_a_server_with_blocked_stdout_continues_and_ends_at_the_first_signal(project: Path) -> None:
     with unread(project, "--access-log") as (process, client, _):
         wait_for(client, process)
         for _ in range(300):  # far more lines than the pipe holds

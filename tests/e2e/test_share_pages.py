@@ -158,7 +158,7 @@ def test_markup_that_got_into_a_page_by_mistake_would_be_stopped_by_its_policy(
 # --- a page that is open ---
 
 
-def test_an_open_page_follows_its_session_and_says_when_it_was_taken_back(
+def test_an_open_page_follows_its_session_and_says_when_it_was_revoked(
     browser: Browser, server: ProjectServer, session: str, page: str
 ) -> None:
     with browser.open(page) as tab:
@@ -192,7 +192,7 @@ def test_what_happened_before_the_page_began_to_listen_is_shown(
         tab.wait_for(says("answer 2"))
 
 
-def test_a_page_that_was_taken_back_before_it_began_to_listen_says_so(
+def test_a_page_of_a_revoked_share_says_so(
     browser: Browser, server: ProjectServer, session: str, page: str
 ) -> None:
     with browser.open("about:blank") as tab, tab.pause_requests("*/live") as held:

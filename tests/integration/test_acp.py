@@ -160,7 +160,7 @@ async def test_a_prompt_is_cancelled_while_the_editor_asks_and_the_next_one_goes
         assert (connection.project / "hello.txt").read_text() == "hello there\n"
 
 
-async def test_one_prompt_at_a_time_and_one_right_after_a_cancel_waits_for_its_end(tmp_path: Path) -> None:
+async def test_a_second_prompt_is_refused_and_one_after_a_cancel_waits_for_its_end(tmp_path: Path) -> None:
     async with open_editor(
         tmp_path, [Say(text="Well."), Wait(seconds=600)], [Say(text="Here.")]
     ) as connection:
@@ -353,7 +353,7 @@ async def test_a_failure_is_an_error_with_its_words_and_the_next_prompt_goes_on(
         assert (await connection.editor.prompt(session, "again")).stop_reason == "end_turn"
 
 
-async def test_what_cannot_be_meant_is_refused_by_name(tmp_path: Path) -> None:
+async def test_invalid_arguments_are_refused_by_name(tmp_path: Path) -> None:
     async with open_editor(tmp_path) as connection:
         new, nowhere = connection.agent.new_session, str(tmp_path / "nowhere")
         assert "cwd" in str(await refused(new(cwd="here", mcp_servers=[])))

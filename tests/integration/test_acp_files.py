@@ -63,7 +63,7 @@ async def test_an_edit_builds_on_it_and_undo_gives_it_back(tmp_path: Path) -> No
     assert path.read_text() == UNSAVED
 
 
-async def test_so_does_a_patch(tmp_path: Path) -> None:
+async def test_a_patch_builds_on_unsaved_text(tmp_path: Path) -> None:
     patching = {"model": "scripted/gpt-test"}
     async with open_editor(
         tmp_path, [READ], [PATCH], [Say(text="Done.")], capabilities=FILES, config=patching

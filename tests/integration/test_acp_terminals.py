@@ -45,7 +45,7 @@ async def test_a_command_runs_in_a_terminal_that_the_call_shows(
         assert text == f"one\n{connection.project}\nkey=\n(exit code 3)"
 
 
-async def test_one_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
+async def test_a_command_past_its_timeout_is_killed_with_its_children(tmp_path: Path) -> None:
     slow = bash("echo begun; sleep 600 & sleep 600", timeout=500)
     async with open_editor(tmp_path, [slow], [Say(text="Slow.")], capabilities=TERMINALS) as connection:
         session = await connection.new_session()

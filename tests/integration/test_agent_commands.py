@@ -125,7 +125,7 @@ def test_nothing_is_overwritten(repository: Path, capsys: pytest.CaptureFixture[
         ("--name", "x", "--description", "x", "--model", "m"),
     ],
 )
-def test_what_cannot_be_meant_writes_nothing(repository: Path, arguments: tuple[str, ...]) -> None:
+def test_invalid_arguments_write_nothing(repository: Path, arguments: tuple[str, ...]) -> None:
     assert weft("create", *arguments) == 2
     assert not (repository / ".opencode").exists()
 

@@ -47,7 +47,7 @@ def test_a_key_piped_in_is_stored_for_the_owner_alone(weft: Run, auth_file: Path
     assert stat.S_IMODE(auth_file.parent.stat().st_mode) == 0o700
 
 
-def test_it_opens_the_providers_models(weft: Run) -> None:
+def test_a_stored_key_makes_the_models_of_its_provider_available(weft: Run) -> None:
     weft("auth", "login", "anthropic", "--key-stdin", piped=KEY)
     code, out, _ = weft("models", "anthropic")
     assert code == 0
@@ -55,7 +55,7 @@ def test_it_opens_the_providers_models(weft: Run) -> None:
 
 
 @pytest.mark.parametrize("piped", ["", " \n", "two words", "two\nlines", "k\x07ey", "clé", "x" * 20_000])
-def test_what_is_no_key_is_refused_without_being_repeated(piped: str, weft: Run, auth_file: Path) -> None:
+def test_an_invalid_key_is_refused_and_not_printed(piped: str, weft: Run, auth_file: Path) -> None:
     code, _, err = weft("auth", "login", "anthropic", "--key-stdin", piped=piped)
     assert code == 2
     assert piped.strip() == "" or piped.strip() not in err
@@ -120,7 +120,7 @@ def test_keys_are_listed_with_where_they_come_from_and_never_shown(
     assert KEY not in out + table
 
 
-def test_without_any_the_list_says_how_to_get_one(weft: Run) -> None:
+def test_an_empty_list_of_keys_says_how_to_add_one(weft: Run) -> None:
     code, out, err = weft("auth", "list")
     assert (code, out) == (0, "")
     assert "weft auth login" in err

@@ -68,9 +68,7 @@ def test_a_project_may_lower_a_limit_and_raises_one_only_when_it_is_trusted(tmp_
         ({"day": 5}, "day: expected an object"),
     ],
 )
-def test_a_limit_that_cannot_be_meant_is_refused_by_name(
-    tmp_path: Path, budget: dict[str, Any], message: str
-) -> None:
+def test_an_invalid_limit_is_refused_by_name(tmp_path: Path, budget: dict[str, Any], message: str) -> None:
     own(budget)
     with pytest.raises(ConfigError) as refused:
         budgets(tmp_path)

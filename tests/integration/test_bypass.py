@@ -29,7 +29,7 @@ def test_every_attempt_comes_to_its_verdict(tree: ShellTree, name: str) -> None:
     assert {command: came_to(tree, command, group) for command in group.commands} == expected
 
 
-def test_there_are_enough_of_them() -> None:
+def test_the_corpus_has_enough_commands() -> None:
     attempts = {
         command for group in GROUPS.values() if group.verdict != "allow" for command in group.commands
     }

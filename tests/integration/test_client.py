@@ -94,7 +94,7 @@ async def test_an_answer_comes_piece_by_piece_from_its_first_word_on_without_tho
 
 
 @KEEPERS
-async def test_whoever_is_cancelled_ends_the_run(keeper: object) -> None:
+async def test_cancelling_the_caller_aborts_the_run(keeper: object) -> None:
     async with keeper([Say(text="Wait"), Wait(seconds=600)]) as api:  # type: ignore[operator]
         talk, begun = await converse(api), asyncio.Event()
 
@@ -154,7 +154,7 @@ async def test_a_program_answers_what_an_agent_asks() -> None:
         assert [request.permission for request in asked] == ["echo", "echo"]
 
 
-async def test_a_server_that_is_started_anew_is_gone_on_with_and_nothing_is_missed() -> None:
+async def test_a_client_reconnects_to_a_restarted_server_and_misses_nothing() -> None:
     notices: list[str] = []
     async with open_engine(*[ANSWER] * 3, clock=SystemClock()) as engine:
         async with AsyncExitStack() as client, open_server(always_open(engine), name="one") as url:

@@ -86,7 +86,7 @@ def test_a_summary_that_cannot_be_had_is_an_error(
     assert "error: it was not summed up: no such key" in err
 
 
-def test_whoever_switched_the_summariser_off_is_told_that_it_is_not_there(
+def test_a_disabled_compaction_agent_is_reported_as_missing(
     weft: Weft, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_web({CHAT: speaking("Noted.")}) as web:
@@ -99,7 +99,7 @@ def test_whoever_switched_the_summariser_off_is_told_that_it_is_not_there(
 
 
 @pytest.mark.parametrize(("used", "crowded"), [(90_000, False), (99_500, True)])
-def test_context_says_when_the_conversation_is_summed_up_first(
+def test_context_says_if_the_conversation_will_be_compacted_first(
     weft: Weft, monkeypatch: pytest.MonkeyPatch, used: int, crowded: bool
 ) -> None:
     pages = {CHAT: speaking("Noted.", used=used)}

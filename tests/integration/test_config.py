@@ -43,7 +43,7 @@ def test_every_setting_is_shown_with_its_file_and_line(
     ]
 
 
-def test_secrets_are_covered_and_problems_go_to_stderr(
+def test_secrets_are_masked_and_problems_go_to_stderr(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = project / "opencode.json"
@@ -64,7 +64,7 @@ def test_secrets_are_covered_and_problems_go_to_stderr(
     assert f'provider.p.options.odd = "x ***"  # {path}:1' in shown.out
 
 
-def test_as_json_it_can_be_read_by_a_program(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_can_be_parsed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = project / "opencode.json"
     path.write_text('{"model": "p/m",\n"shrae": "auto", "keybinds": {"leader": "ctrl+o"}}')
     code = show_config(str(project), str(project), env(project), as_json=True)

@@ -308,7 +308,7 @@ async def test_a_prompt_is_on_the_disk_with_its_parts_and_directories(root: Path
     assert {str(root / name) for name in wanted} <= disk.flushed
 
 
-async def test_what_a_step_wrote_is_on_the_disk_once_its_message_is_complete(root: Path) -> None:
+async def test_a_completed_message_is_on_disk_with_its_parts(root: Path) -> None:
     disk = WatchedDisk()
     store = await open_file_store(root, disk)
     disk.flushed.clear()

@@ -251,7 +251,7 @@ async def test_threads_that_read_write_and_push_each_other_out_do_not_trip_over_
     assert faults == []
 
 
-async def test_whoever_waits_for_a_lock_keeps_nobody_else_from_working(root: Path, store: FileStore) -> None:
+async def test_waiting_for_a_lock_does_not_block_others(root: Path, store: FileStore) -> None:
     await store.apply(SessionCreated(info=session("ses_other")))
     with hold_lock(str(root / ".weft/lock" / session_lock(SESSION))):
         waiting = [asyncio.ensure_future(store.edit(SESSION, lambda it: it)) for _ in range(40)]

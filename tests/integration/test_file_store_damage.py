@@ -58,9 +58,7 @@ async def full(store: FileStore) -> None:
 
 
 @pytest.mark.parametrize("how", BROKEN)
-async def test_one_broken_file_hides_nothing_else_and_is_named(
-    root: Path, store: FileStore, how: str
-) -> None:
+async def test_a_broken_file_is_named_and_hides_no_other(root: Path, store: FileStore, how: str) -> None:
     await full(store)
     for name in ("session/p1/ses_2.json", "message/ses_1/msg_2.json", "part/msg_1/prt_b.json"):
         (root / name).write_bytes(BROKEN[how])
@@ -91,7 +89,7 @@ async def test_what_is_broken_can_be_replaced_and_deleted(root: Path, store: Fil
     assert await store.damage() == []
 
 
-async def test_what_is_no_document_is_left_alone_and_named(root: Path, store: FileStore) -> None:
+async def test_a_file_that_is_not_a_document_is_named_and_left_alone(root: Path, store: FileStore) -> None:
     await full(store)
     strangers = {
         "message/ses_1/msg_3.json.tmp": "not a document",

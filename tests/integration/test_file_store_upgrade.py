@@ -175,7 +175,7 @@ async def test_a_project_that_has_a_record_keeps_it(data: Path, root: Path) -> N
     assert [project.name for project in await store.list_projects()] == ["Mine"]
 
 
-async def test_what_cannot_be_carried_is_reported_and_tried_again_and_the_rest_goes_on(
+async def test_a_document_that_cannot_be_upgraded_is_reported_and_retried_and_the_rest_is_upgraded(
     data: Path, root: Path
 ) -> None:
     old = data / "project/old/storage/session"

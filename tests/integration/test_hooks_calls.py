@@ -272,7 +272,7 @@ async def test_a_plugin_may_answer_in_a_persons_place(
     ]
 
 
-async def test_one_that_says_nothing_leaves_the_person_to_be_asked() -> None:
+async def test_a_hook_that_returns_nothing_leaves_the_question_to_the_user() -> None:
     async with open_engine([CALL], hooks=FakeHooks({"permission.ask": leave}), rules=ASK) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))

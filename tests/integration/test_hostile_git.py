@@ -86,9 +86,7 @@ SEEN = (
 
 
 @pytest.mark.parametrize("name", SEEN)
-async def test_nothing_runs_when_files_are_listed_searched_changed_and_taken_back(
-    name: str, tmp_path: Path
-) -> None:
+async def test_listing_searching_changing_and_undoing_files_runs_nothing(name: str, tmp_path: Path) -> None:
     hostile = HostileGit(tmp_path, VECTORS[name])
     async with open_undo_harness(hostile.root) as harness:
         hostile.stir()

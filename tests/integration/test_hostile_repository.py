@@ -239,7 +239,7 @@ def test_what_changes_while_somebody_reads_is_not_trusted_with_the_rest(hostile:
     assert open_trust(str(hostile.root), os.environ).get_status().trusted is False
 
 
-def test_the_command_tells_gives_lists_and_takes_back(
+def test_the_trust_command_shows_grants_lists_and_revokes(
     hostile: HostileRepository, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def weft(*arguments: str) -> tuple[int, Any]:

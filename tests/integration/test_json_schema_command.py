@@ -110,7 +110,7 @@ def test_a_model_that_never_gets_it_right_is_a_failure_with_nothing_on_stdout(
         ('{"type": "objet"}', "not a JSON schema"),
     ],
 )
-def test_what_is_no_schema_is_wrong_usage_and_starts_nothing(
+def test_an_invalid_schema_is_a_usage_error_and_starts_nothing(
     given: str, reason: str, weft: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_web({}) as web:

@@ -48,7 +48,7 @@ async def test_a_thousand_messages_are_forked_removed_and_restored_to_the_last(t
         assert await store.damage() == []
 
 
-def test_killed_at_any_moment_no_half_fork_and_no_half_removal_is_ever_seen(tmp_path: Path) -> None:
+def test_a_kill_at_any_moment_leaves_no_half_fork_and_no_half_removal(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "given.session_stress", str(tmp_path / "storage"), "60", str(KILLS), "400"],
         capture_output=True,

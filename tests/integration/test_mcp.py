@@ -91,7 +91,7 @@ async def test_a_call_asks_under_the_tools_own_name_and_brings_the_answer(tmp_pa
         ("mute", "it did not answer within 0.5 seconds"),
     ],
 )
-async def test_one_that_cannot_be_talked_to_has_failed_and_says_why(
+async def test_a_server_that_does_not_speak_mcp_has_failed_with_the_reason(
     tmp_path: Path, manner: str, said: str
 ) -> None:
     more = {"connect": 0.5} if manner == "mute" else {}
@@ -175,7 +175,7 @@ async def test_a_flood_keeps_nobody_from_calling(tmp_path: Path) -> None:
         assert answer["content"][0]["text"] == '{"a": 1}'
 
 
-async def test_a_slow_one_does_not_hold_a_run_and_comes_later(tmp_path: Path) -> None:
+async def test_a_slow_server_does_not_block_a_run_and_is_added_later(tmp_path: Path) -> None:
     entries = raw(tmp_path, "plain"), raw(tmp_path, "slowly")
     async with pooled(tmp_path, *entries, timeouts=McpTimeouts(wait=0.0)) as pool:
         await arrive(pool)
@@ -194,7 +194,7 @@ async def test_a_call_that_is_not_answered_ends_and_the_server_is_told(tmp_path:
         await until(lambda: "notifications/cancelled" in log(tmp_path, "silent"))
 
 
-async def test_who_is_cancelled_does_not_wait_for_the_server(tmp_path: Path) -> None:
+async def test_a_cancelled_call_does_not_wait_for_the_server(tmp_path: Path) -> None:
     async with pooled(tmp_path, raw(tmp_path, "silent")) as pool:
         await pool.settled()
         calling = asyncio.ensure_future(pool.get("silent").call("echo", {}, quiet))
@@ -205,7 +205,9 @@ async def test_who_is_cancelled_does_not_wait_for_the_server(tmp_path: Path) -> 
         await until(lambda: "notifications/cancelled" in log(tmp_path, "silent"))
 
 
-async def test_one_that_dies_says_what_it_said_last_and_is_left_alone_for_a_while(tmp_path: Path) -> None:
+async def test_a_server_that_dies_reports_its_last_output_and_is_not_restarted_at_once(
+    tmp_path: Path,
+) -> None:
     async with pooled(tmp_path, raw(tmp_path, "dies")) as pool:
         await pool.settled()
         server = pool.get("dies")
@@ -232,7 +234,7 @@ async def test_a_result_that_is_no_result_is_the_calls_fault_alone(tmp_path: Pat
         assert isinstance(pool.servers["wrong"].status, McpConnected)
 
 
-async def test_one_that_ignores_everything_is_ended_with_all_it_started(tmp_path: Path) -> None:
+async def test_a_server_that_ignores_signals_is_killed_with_its_children(tmp_path: Path) -> None:
     async with pooled(tmp_path, raw(tmp_path, "stubborn")) as pool:
         await pool.settled()
         assert len(processes_in(tmp_path)) >= 2
@@ -243,7 +245,7 @@ async def test_one_that_ignores_everything_is_ended_with_all_it_started(tmp_path
         assert pool.list_status() == {"stubborn": McpDisabled()}
 
 
-async def test_one_that_is_off_stays_off_until_somebody_connects_it(tmp_path: Path) -> None:
+async def test_a_disabled_server_stays_disconnected_until_it_is_connected(tmp_path: Path) -> None:
     async with pooled(tmp_path) as pool:
         server = pool.put(ConfiguredServer(entry=raw(tmp_path, "plain"), enabled=False))
         await arrive(pool)

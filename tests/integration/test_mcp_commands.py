@@ -99,7 +99,7 @@ def test_a_name_that_is_taken_is_not_given_to_another_with_all_that_was_meant_fo
         ("logout", "none"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(weft: Run, arguments: tuple[str, ...]) -> None:
+def test_invalid_arguments_are_refused(weft: Run, arguments: tuple[str, ...]) -> None:
     code, out, err = weft(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
@@ -169,7 +169,7 @@ def test_times_are_those_of_the_server_else_those_for_all() -> None:
     assert (quick.connect, quick.call, usual.connect, usual.call) == (1.5, 1.5, 30, 7)
 
 
-def test_a_local_server_sees_what_tools_see_and_what_is_named_and_stands_behind_the_wall() -> None:
+def test_a_local_server_gets_the_environment_of_tools_and_runs_in_the_sandbox() -> None:
     sandbox = Sandbox(before=("wall", "--"))
     base = McpLaunch(directory="/here", environment={"PATH": "/bin"}, sandbox=sandbox)
     entry = to_configured_server(

@@ -154,7 +154,7 @@ async def test_an_answer_that_is_too_large_fails_and_names_the_limit(tmp_path: P
                 await mcp.pool.get("far").call("long", {"lines": 1_500_000}, quiet)
 
 
-async def test_one_that_is_not_there_or_is_none_has_failed(plain: str, tmp_path: Path) -> None:
+async def test_a_missing_or_invalid_server_has_failed(plain: str, tmp_path: Path) -> None:
     servers = {
         "none": McpRemoteConfig(url="http://127.0.0.1:9/mcp"),
         "other": McpRemoteConfig(url=f"{plain}/elsewhere"),
@@ -164,7 +164,7 @@ async def test_one_that_is_not_there_or_is_none_has_failed(plain: str, tmp_path:
         assert all(isinstance(status, McpFailed) for status in found.values()), found
 
 
-async def test_one_that_goes_away_is_noticed_with_the_next_call(tmp_path: Path) -> None:
+async def test_a_server_that_disappears_is_noticed_at_the_next_call(tmp_path: Path) -> None:
     with serve_app(lambda _: good.server.streamable_http_app()) as url:
         opened = kept(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp"))
         mcp = await opened.__aenter__()
@@ -177,7 +177,7 @@ async def test_one_that_goes_away_is_noticed_with_the_next_call(tmp_path: Path) 
         await opened.__aexit__(None, None, None)
 
 
-async def test_one_that_does_not_let_go_is_left_all_the_same(tmp_path: Path) -> None:
+async def test_closing_does_not_wait_for_a_server_that_hangs(tmp_path: Path) -> None:
     asked = threading.Event()
 
     def build(_: str) -> Any:
@@ -216,7 +216,7 @@ async def test_an_answer_without_an_end_is_given_up(tmp_path: Path) -> None:
             assert isinstance(found["far"], McpFailed)
 
 
-async def test_one_that_wants_a_login_says_so_and_is_logged_in_to(tmp_path: Path) -> None:
+async def test_a_server_that_requires_a_login_says_so_and_accepts_one(tmp_path: Path) -> None:
     registrar = OAuthProvider()
     with serve_app(app_with_login(registrar)) as url:
         server = McpRemoteConfig(url=f"{url}/mcp")
@@ -310,7 +310,7 @@ async def test_a_port_that_is_taken_is_said_and_a_code_will_still_do(tmp_path: P
             assert await mcp.list_servers(connect=True) == {"far": McpDisabled()}
 
 
-async def test_one_that_registers_nobody_needs_a_client_id(tmp_path: Path) -> None:
+async def test_a_server_without_client_registration_needs_a_client_id(tmp_path: Path) -> None:
     registrar = OAuthProvider()
     with serve_app(app_with_login(registrar, registers=False)) as url:
         servers = {

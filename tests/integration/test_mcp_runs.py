@@ -96,7 +96,7 @@ async def test_a_run_is_offered_the_tools_and_calls_them(tmp_path: Path) -> None
         assert spec.schema == {"type": "object", "additionalProperties": False, "properties": {}}
 
 
-async def test_who_wants_them_at_once_has_them_set_out_on_opening(tmp_path: Path) -> None:
+async def test_servers_can_be_started_on_opening(tmp_path: Path) -> None:
     async with at(tmp_path, servers={"near": raw(tmp_path, "plain")}, eager=True) as engine:
         assert await engine.api.mcp.list_servers(connect=True) == {"near": McpConnected()}
         assert [tool.id for tool in await engine.api.surroundings.list_tools()] == ["echo", "near_echo"]
@@ -111,7 +111,7 @@ async def test_rules_go_by_the_tools_name(tmp_path: Path) -> None:
         assert names(engine, 0) == ["echo"]
 
 
-async def test_a_slow_server_comes_later_and_the_list_only_grows(tmp_path: Path) -> None:
+async def test_the_tools_of_a_slow_server_are_added_later_and_none_is_removed(tmp_path: Path) -> None:
     script = [UseTool(tool="echo", input={"words": "a"})], [Say(text="done")], [Say(text="again")]
     servers = {"late": raw(tmp_path, "slowly"), "near": raw(tmp_path, "plain")}
     async with at(tmp_path, *script, servers=servers, wait=0) as engine:
@@ -134,7 +134,7 @@ async def test_a_tool_that_a_server_adds_in_a_call_is_there_in_the_next_step(tmp
         assert results(messages) == [("near_echo", "completed", "{}"), ("near_new", "completed", "{}")]
 
 
-async def test_so_is_one_that_is_added_over_http(tmp_path: Path) -> None:
+async def test_a_tool_that_a_remote_server_adds_in_a_call_is_there_in_the_next_step(tmp_path: Path) -> None:
     script = [UseTool(tool="far_grow")], [UseTool(tool="far_grown")], [Say(text="done")]
     with serve_app(lambda _: growing().streamable_http_app()) as url:
         servers = {"far": McpRemoteConfig(url=f"{url}/mcp")}
@@ -263,7 +263,7 @@ async def test_a_run_does_not_wait_for_a_server_whose_tools_its_agent_may_not_us
         assert engine.api.mcp.pool.get("late").is_connecting  # type: ignore[attr-defined]
 
 
-async def test_who_adds_a_server_knows_that_it_is_not_there(tmp_path: Path) -> None:
+async def test_a_failure_to_add_a_server_is_returned_and_not_warned_about(tmp_path: Path) -> None:
     async with at(tmp_path, [Say(text="a")], servers={}) as engine:
         said = {"type": "local", "command": [str(tmp_path / "nothing")]}
         assert isinstance(await engine.api.mcp.add_server("gone", said), McpFailed)

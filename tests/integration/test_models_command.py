@@ -74,7 +74,7 @@ def test_what_there_is_a_key_for_is_listed_by_name(
     assert weft("models", "loom") == (0, "loom/one\nloom/two\n", "")
 
 
-def test_the_rest_is_listed_on_demand(weft: Run, cache: Path) -> None:
+def test_all_models_are_listed_on_demand(weft: Run, cache: Path) -> None:
     assert weft("models") == (0, "opencode/free\n", "")
     assert weft("models", "--all") == (0, "opencode/free\nloom/one\nloom/two\nscripted/demo\n", "")
 
@@ -96,7 +96,7 @@ def test_an_unknown_provider_is_an_error_with_near_names(weft: Run, cache: Path)
     assert "did you mean loom?" in err
 
 
-def test_nothing_at_all_says_how_to_get_something(
+def test_without_models_the_list_says_how_to_get_one(
     weft: Run, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(monkeypatch, enabled_providers=[])
@@ -207,7 +207,9 @@ def test_any_configured_server_without_models_is_asked_with_its_key(
     assert (asked.headers["authorization"], asked.headers["x-team"]) == ("Bearer sk-1", "t")
 
 
-def test_one_that_does_not_answer_is_told(weft: Run, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_server_that_does_not_answer_is_reported(
+    weft: Run, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with open_web({}) as web:
         monkeypatch.setenv("OLLAMA_HOST", web.url)
         code, out, err = weft("models", "ollama")
@@ -220,7 +222,7 @@ def test_one_that_does_not_answer_is_told(weft: Run, cache: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"data": [{"name": 1}]}', b"[]"])
-def test_one_that_answers_something_else_is_told(
+def test_a_local_server_with_an_invalid_answer_is_reported(
     body: bytes, weft: Run, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_web({"/v1/models": Answer(body)}) as web:

@@ -77,14 +77,14 @@ async def call_of(engine: Engine, session: SessionID) -> CompletedState | ErrorS
     return last
 
 
-async def test_it_is_listed_after_a_restart_and_the_call_was_not_made(tmp_path: Path) -> None:
+async def test_a_request_is_listed_after_a_restart_and_its_call_was_not_made(tmp_path: Path) -> None:
     session, request = await left_asking(tmp_path)
     async with opened(tmp_path, seed=2) as engine:
         assert await engine.api.list_permissions() == [request]
         assert isinstance(await call_of(engine, session), ErrorState)
 
 
-async def test_it_is_asked_again_by_the_same_name_when_the_session_goes_on(tmp_path: Path) -> None:
+async def test_a_request_is_asked_again_with_the_same_id_when_the_session_continues(tmp_path: Path) -> None:
     session, request = await left_asking(tmp_path)
     async with opened(tmp_path, CALL, DONE, seed=2) as engine:
         async with run_alongside(engine.api.prompt(session, text_prompt("go on"))) as [running]:
@@ -111,7 +111,7 @@ async def test_an_answer_given_in_between_is_used_once(tmp_path: Path) -> None:
         assert states == [ErrorState, CompletedState, ErrorState]
 
 
-async def test_a_no_given_in_between_is_used_with_its_words(tmp_path: Path) -> None:
+async def test_a_rejection_given_in_between_is_used_with_its_message(tmp_path: Path) -> None:
     session, request = await left_asking(tmp_path)
     async with opened(tmp_path, seed=2) as engine:
         await engine.api.reply_permission(request.id, "reject", message="use ls")
@@ -139,7 +139,7 @@ async def test_what_the_next_run_does_not_ask_again_is_asked_no_more(tmp_path: P
         assert await engine.api.list_permissions() == []
 
 
-async def test_what_is_refused_because_nobody_is_there_can_be_allowed_and_gone_on_with(
+async def test_a_request_refused_without_a_user_can_be_allowed_and_continued(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path, CALL, DONE, answered=False) as engine:

@@ -96,7 +96,7 @@ def test_what_is_asked_is_listed_with_what_it_wants(
     assert "bash: git push" in capsys.readouterr().out
 
 
-def test_a_yes_is_good_for_the_next_time_that_very_thing_is_asked(
+def test_an_approval_is_used_for_the_next_equal_request(
     directory: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     id = refused(directory, "git push")
@@ -107,7 +107,7 @@ def test_a_yes_is_good_for_the_next_time_that_very_thing_is_asked(
     assert not passes(directory, "git push")
 
 
-def test_a_no_can_say_what_to_do_instead(directory: str) -> None:
+def test_a_rejection_can_say_what_to_do_instead(directory: str) -> None:
     refused(directory, "git push")
     assert run_command(["permission", "reply", "last", "reject", "--message", "not on a Friday"]) == 0
 
@@ -119,7 +119,7 @@ def test_a_no_can_say_what_to_do_instead(directory: str) -> None:
     asyncio.run(again())
 
 
-def test_an_always_is_a_grant_that_is_listed_used_and_taken_back(
+def test_an_always_answer_is_a_grant_that_is_listed_used_and_revoked(
     directory: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     id = refused(directory, "git push")
@@ -141,7 +141,7 @@ def test_an_always_is_a_grant_that_is_listed_used_and_taken_back(
     assert not passes(directory, "git fetch", session=OTHER)
 
 
-def test_the_last_one_is_of_this_project_and_others_are_answered_by_name_alone(directory: str) -> None:
+def test_last_means_the_last_of_this_project_and_others_are_named_by_id(directory: str) -> None:
     other = ProjectID("0123456789abcdef0123456789abcdef01234567")
     id = refused(directory, "git push", project=other)
     assert run_command(["permission", "reply", "last", "always", "--scope", "project"]) == 2
@@ -163,7 +163,7 @@ def test_what_is_granted_in_a_directory_without_a_repository_does_not_hold_in_an
     assert not passes(directory, "git push", session=OTHER)
 
 
-def test_what_cannot_be_meant_is_refused(directory: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_are_refused(directory: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["permission", "reply", "last", "once"]) == 2
     assert run_command(["permission", "revoke", "gra_x"]) == 2
     first, second = refused(directory, "a"), refused(directory, "b")

@@ -65,21 +65,21 @@ async def test_what_goes_wrong_within_is_raised_and_the_process_ended(tmp_path: 
     assert processes_in(tmp_path) == []
 
 
-async def test_one_that_has_ended_cannot_be_told_anything(tmp_path: Path) -> None:
+async def test_writing_to_an_ended_process_is_an_error(tmp_path: Path) -> None:
     async with open_pipe_process(shell("exit 3", tmp_path), Ear().hear) as talk:
         await talk.wait()
         with pytest.raises(BrokenPipeError):
             talk.write(b"hello")
 
 
-async def test_one_that_does_not_listen_is_not_told_more_and_more(tmp_path: Path) -> None:
+async def test_writes_to_a_process_that_does_not_read_are_limited(tmp_path: Path) -> None:
     async with open_pipe_process(shell("sleep 999", tmp_path), Ear().hear) as talk:
         talk.write(bytes(12 << 20))
         with pytest.raises(BlockingIOError):
             talk.write(bytes(12 << 20))
 
 
-async def test_what_cannot_be_started_is_an_error(tmp_path: Path) -> None:
+async def test_a_process_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
     command = ProcessCommand(argv=("cat", "a\0b"), directory=str(tmp_path), environment={})
     with pytest.raises(OSError, match="null"):
         async with open_pipe_process(command, Ear().hear):

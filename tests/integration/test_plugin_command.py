@@ -35,7 +35,7 @@ def fill(project: Project) -> None:
     project.configure(plugin=["from-npm@2"], experimental={"weft": {"hooks": hooks}})
 
 
-def test_each_is_listed_with_what_it_brings_and_none_is_set_up(
+def test_each_plugin_is_listed_with_its_hooks_and_tools_and_none_is_set_up(
     project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project)

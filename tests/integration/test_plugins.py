@@ -136,7 +136,7 @@ async def test_a_program_hands_over_modules_and_functions(project: Project) -> N
         assert calls_of(await prompt(local)) == [("shout", "MODULE AND FUNCTION")]
 
 
-async def test_one_that_is_switched_off_by_name_is_not_loaded(project: Project) -> None:
+async def test_a_disabled_plugin_is_not_loaded(project: Project) -> None:
     project.plugin("loud", "raise RuntimeError('loaded all the same')\n")
     project.plugin("quiet", ADDS.format(name="quiet"))
     project.configure(experimental={"weft": {"plugins": {"off": ["loud"]}}})
@@ -157,7 +157,7 @@ async def test_what_is_not_python_is_passed_over_in_one_line(project: Project) -
     assert line.endswith("@scope/name, unheardof, .opencode/plugin/theirs.ts, .opencode/tool/theirs.js")
 
 
-async def test_one_that_is_broken_is_told_with_its_line_and_the_others_go_on(project: Project) -> None:
+async def test_a_broken_plugin_is_reported_with_its_line_and_the_others_load(project: Project) -> None:
     project.plugin("a_syntax", "x = 1\nif True print('x')\n")
     project.plugin("b_raises", "import os\n\ndef deep():\n    raise KeyError('gone')\n\ndeep()\n")
     project.plugin(
@@ -207,7 +207,7 @@ async def test_bytecode_beside_it_does_not_count_and_none_is_written(
     assert not cache.parent.exists()
 
 
-async def test_one_that_nobody_vouches_for_is_not_run(project: Project, tmp_path: Path) -> None:
+async def test_an_untrusted_plugin_is_not_run(project: Project, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     project.plugin("x", f"open({str(mark)!r}, 'w').close()\n")
     project.tool("y", f"open({str(mark)!r}, 'w').close()\n")
@@ -263,7 +263,7 @@ def _plain(code: str) -> str:
     return "\n".join(line[4:] for line in code.splitlines()) + "\n"
 
 
-async def test_a_no_is_heard_from_those_that_may_say_it(project: Project) -> None:
+async def test_only_hooks_that_may_block_can_block(project: Project) -> None:
     project.plugin(
         "guard",
         """

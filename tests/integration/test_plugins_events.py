@@ -54,7 +54,7 @@ async def test_a_plugin_hears_all_that_happens_to_the_last(
     assert project.warnings == []
 
 
-async def test_one_that_raises_there_is_left_alone_and_the_turn_goes_on(project: Project) -> None:
+async def test_an_event_hook_that_raises_is_disabled_and_the_turn_continues(project: Project) -> None:
     project.plugin(
         "raises",
         "from weft.plugin.hooks import hook\n\n@hook('event')\ndef hear(told, now):\n    raise ValueError(1)\n",
@@ -74,7 +74,7 @@ async def test_one_that_raises_there_is_left_alone_and_the_turn_goes_on(project:
     assert str(project.warnings[2]) in str(failures[2])
 
 
-async def test_one_that_cannot_keep_up_misses_events_and_that_is_told() -> None:
+async def test_a_slow_event_hook_misses_events_and_a_warning_says_so() -> None:
     bus, said, heard = Bus(held=4), [], []
     go, begun, outside = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
 
@@ -143,7 +143,7 @@ async def test_the_config_hook_has_its_say_before_anything_is_made_of_it(project
     ]
 
 
-async def test_what_a_plugin_changes_does_not_vouch_for_what_a_project_says(project: Project) -> None:
+async def test_a_config_hook_does_not_make_untrusted_settings_effective(project: Project) -> None:
     own = Project(Path(os.environ["XDG_CONFIG_HOME"]) / "opencode")
     own.write("opencode.json", json.dumps({"permission": {"bash": "ask"}}))
     own.write(

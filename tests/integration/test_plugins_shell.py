@@ -55,7 +55,7 @@ async def test_a_command_is_told_in_json_and_changes_what_it_names(
 
 
 @pytest.mark.parametrize("script", ["exit 0", "echo '{}'", "echo '{\"now\": null}'", "exec cat >/dev/null"])
-async def test_one_that_says_nothing_changes_nothing(project: Project, script: str) -> None:
+async def test_a_shell_hook_without_output_changes_nothing(project: Project, script: str) -> None:
     hooked(project, script)
     assert await asked(project) is NOW
     assert project.warnings == []
@@ -89,7 +89,7 @@ async def test_anything_else_is_a_fault_that_is_passed_over(project: Project, sc
     assert line.endswith("that was fault 1 of 3")
 
 
-async def test_one_that_hangs_is_ended_at_its_deadline(project: Project, tmp_path: Path) -> None:
+async def test_a_hanging_shell_hook_is_killed_at_its_deadline(project: Project, tmp_path: Path) -> None:
     hooked(project, "exec sleep 60", timeout=3)
     clock = HandClock()
     async with asyncio.timeout(60), project.open(clock=clock) as local:
@@ -130,7 +130,7 @@ async def test_a_hook_that_cannot_block_is_at_fault_if_it_tries(project: Project
     assert "hook chat.headers cannot block anything" in fault
 
 
-async def test_a_name_that_is_none_is_told_with_what_was_meant(project: Project) -> None:
+async def test_an_unknown_hook_is_reported_with_similar_names(project: Project) -> None:
     project.configure(
         experimental={
             "weft": {"hooks": {"tool.execute.befor": [{"command": ["x"]}], "event": [{"command": []}]}}

@@ -108,7 +108,7 @@ async def test_arguments_are_judged_and_faults_are_results(project: Project) -> 
     assert project.warnings == []
 
 
-async def test_one_that_cannot_await_an_answer_is_not_taken_for_allowed(project: Project) -> None:
+async def test_a_tool_that_cannot_await_an_answer_is_not_treated_as_allowed(project: Project) -> None:
     project.tool(
         "deploy",
         """
@@ -163,7 +163,7 @@ async def test_the_permission_of_a_custom_tool_is_its_name(project: Project) -> 
     assert "A rule forbids this call (divide '9.0/2'" in asked[1]
 
 
-async def test_one_of_weft_s_names_takes_the_place_of_weft_s_own_with_its_permission(
+async def test_a_custom_tool_replaces_the_built_in_one_of_its_name_with_its_permission(
     project: Project,
 ) -> None:
     project.tool(
@@ -177,7 +177,7 @@ async def test_one_of_weft_s_names_takes_the_place_of_weft_s_own_with_its_permis
     assert said != "mine"
 
 
-async def test_names_that_cannot_be_are_told_with_file_line_and_function(project: Project) -> None:
+async def test_invalid_tool_names_are_reported_with_file_line_and_function(project: Project) -> None:
     head = "from weft.plugin.tools import tool\n"
     one = "@tool\ndef {name}() -> str:\n    'Do it.'\n    return '{name}'\n"
     project.tool("invalid", head + one.format(name="execute"))
@@ -204,7 +204,7 @@ def release(tmp_path: Path) -> Iterator[Path]:
     path.touch()
 
 
-async def test_one_that_hangs_is_left_behind_when_the_run_is_aborted(project: Project, release: Path) -> None:
+async def test_an_abort_does_not_wait_for_a_hanging_custom_tool(project: Project, release: Path) -> None:
     project.tool(
         "hang",
         f"""

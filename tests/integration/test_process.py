@@ -61,7 +61,7 @@ async def test_the_exit_code_is_told(tmp_path: Path) -> None:
     assert await heard("exit 7", tmp_path) == (ProcessExit(code=7), "")
 
 
-async def test_there_is_no_input(tmp_path: Path) -> None:
+async def test_a_process_has_no_stdin(tmp_path: Path) -> None:
     assert await heard("cat; echo done", tmp_path) == (ProcessExit(code=0), "done\n")
 
 

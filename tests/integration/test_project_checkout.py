@@ -125,7 +125,7 @@ def test_a_git_pipe_does_not_keep_us_waiting(tmp_path: Path) -> None:
     assert not find_checkout(str(tmp_path)).sound
 
 
-def test_a_directory_that_is_none_is_refused_with_a_way_out(tmp_path: Path) -> None:
+def test_an_invalid_directory_is_refused_with_a_hint(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
 

@@ -43,7 +43,9 @@ def storm(project: Path, kind: str, *numbers: int) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(LONGEST)
-def test_killed_at_any_moment_a_session_is_idle_whole_and_answers_the_next_prompt_once(project: Path) -> None:
+def test_after_a_kill_at_any_moment_a_session_is_idle_and_complete_and_answers_the_next_prompt_once(
+    project: Path,
+) -> None:
     found = storm(project, "kill", KILLS, 1)
     sys.stdout.write(f"{found}\n")
     assert (found.get("kills"), found.get("wrong"), found.get("made_twice")) == (KILLS, [], []), found

@@ -186,7 +186,7 @@ async def test_other_processes_cannot_be_signalled(sandboxed: Bench) -> None:
     assert code == 1
 
 
-async def test_the_model_is_told_that_it_was_the_wall(tree: SandboxTree, sandboxed: Bench) -> None:
+async def test_the_model_is_told_that_the_sandbox_refused(tree: SandboxTree, sandboxed: Bench) -> None:
     result = await sandboxed.call(BASH, command=f"touch {tree.outside}/new", description="Try")
     assert "this ran in a sandbox: it can write in the project" in result.output
     other = await sandboxed.call(BASH, command="ls nowhere", description="Try")
@@ -242,13 +242,13 @@ async def test_the_network_is_there_unless_it_is_denied(
 # --- how it ends ---
 
 
-async def test_what_is_left_behind_the_wall_is_ended(sandboxed: Bench, tree: SandboxTree) -> None:
+async def test_processes_left_in_the_sandbox_are_killed(sandboxed: Bench, tree: SandboxTree) -> None:
     result = await sandboxed.call(BASH, command="sleep 999 & setsid sleep 999 & echo hi", description="Leave")
     assert result.output.startswith("hi\n")
     assert processes_in(tree.project) == []
 
 
-async def test_time_runs_out_behind_the_wall(sandboxed: Bench, tree: SandboxTree) -> None:
+async def test_a_timeout_ends_a_command_in_the_sandbox(sandboxed: Bench, tree: SandboxTree) -> None:
     result = await sandboxed.call(BASH, command="echo hi; sleep 999", description="Wait", timeout=1000)
     assert "exceeding timeout 1000 ms" in result.output
     assert processes_in(tree.project) == []
@@ -263,7 +263,7 @@ def impossible(tree: SandboxTree) -> SandboxState:
     return tree.build_state(AUTO, env)
 
 
-def test_that_there_is_none_is_said_in_one_line(tree: SandboxTree) -> None:
+def test_a_missing_sandbox_is_reported_in_one_line(tree: SandboxTree) -> None:
     found = impossible(tree)
     assert found.sandbox == Sandbox()
     assert str(found.warning) == (
@@ -272,7 +272,7 @@ def test_that_there_is_none_is_said_in_one_line(tree: SandboxTree) -> None:
     )
 
 
-async def test_one_that_is_required_and_missing_refuses_every_command(tree: SandboxTree) -> None:
+async def test_a_required_but_missing_sandbox_refuses_every_command(tree: SandboxTree) -> None:
     env = {**tree.env, "HOME": str(tree.project / "home")}
     found = tree.build_state(REQUIRED, env)
     bench = tree.bench(found)
@@ -285,7 +285,7 @@ async def test_one_that_is_required_and_missing_refuses_every_command(tree: Sand
     assert find_program("sh", (), ground) is None
 
 
-def test_one_that_is_off_is_not_looked_for(tree: SandboxTree) -> None:
+def test_a_disabled_sandbox_is_not_looked_for(tree: SandboxTree) -> None:
     assert tree.build_state(SandboxSettings()) == SandboxState(settings=SandboxSettings())
 
 
@@ -311,7 +311,7 @@ def test_without_a_project_the_directory_is_what_can_be_written(tree: SandboxTre
     )
 
 
-async def test_a_wall_that_cannot_be_put_up_any_more_runs_nothing(tree: SandboxTree) -> None:
+async def test_a_sandbox_that_stops_working_runs_nothing(tree: SandboxTree) -> None:
     found = tree.build_state(AUTO, {**tree.env, "PATH": "/usr/bin:/bin"})
     if found.sandbox.kind != "landlock":
         pytest.skip(found.why)

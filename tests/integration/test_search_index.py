@@ -265,7 +265,7 @@ def test_figures_are_those_of_the_tree(writer: SessionWriter) -> None:
     assert writer.library().figures(to_statistics_query(START + 10**9, days=0, project=None)).messages == 0
 
 
-def test_a_large_project_is_listed_from_its_shelf_as_from_its_files(writer: SessionWriter) -> None:
+def test_a_large_project_lists_the_same_from_its_cache_as_from_its_files(writer: SessionWriter) -> None:
     for number in range(600):
         writer.session(f"s{number:03}", parent_id=None if number % 7 else "ses_s000")
     changed = writer.session("changed")

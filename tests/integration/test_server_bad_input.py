@@ -106,7 +106,7 @@ def test_a_body_of_unknown_length_is_read_no_further_than_it_may_be(
         "%2e%2e",
     ],
 )
-def test_ids_that_can_be_none_are_refused(server: ProjectServer, id: str) -> None:
+def test_invalid_ids_are_refused(server: ProjectServer, id: str) -> None:
     for method, path, body in (
         ("GET", f"/session/{id}", None),
         ("DELETE", f"/session/{id}", None),
@@ -213,7 +213,7 @@ def test_odd_characters_are_words_like_any_other(server: ProjectServer, session:
     "query",
     ["limit=x", "limit=-1", "limit=1e99", "start=nan", "start=inf", "start=x"],
 )
-def test_queries_that_cannot_be_meant_are_refused(server: ProjectServer, query: str) -> None:
+def test_invalid_queries_are_refused(server: ProjectServer, query: str) -> None:
     assert server.refused(server.client.get(f"/session?{query}"))[0] == 400
 
 
@@ -221,7 +221,7 @@ def test_queries_that_cannot_be_meant_are_refused(server: ProjectServer, query: 
     "directory",
     ["/nowhere/at/all", "/etc/passwd", "a\0b", "x" * 5000, "relative/none", "%00", "/proc/self/mem"],
 )
-def test_directories_that_are_none_are_refused(server: ProjectServer, directory: str) -> None:
+def test_invalid_directories_are_refused(server: ProjectServer, directory: str) -> None:
     answer = server.client.get("/path", params={"directory": directory})
     assert server.refused(answer)[0] in (400, 403, 404)
 
@@ -241,7 +241,7 @@ def test_a_session_that_is_removed_under_a_stream_takes_nothing_with_it(tmp_path
         assert server.get("/session/status") == {}
 
 
-def test_who_waits_for_an_answer_in_a_session_that_is_removed_waits_no_more(tmp_path: Path) -> None:
+def test_removing_a_session_ends_requests_that_wait_for_its_answer(tmp_path: Path) -> None:
     with serve_project(tmp_path, [[Wait(seconds=60)]]) as server:
         gone, answers = server.post("/session", {"title": "t"})["id"], []
 
@@ -261,7 +261,7 @@ def test_who_waits_for_an_answer_in_a_session_that_is_removed_waits_no_more(tmp_
         assert server.refused(server.client.get(f"/session/{gone}/message")) == (404, "NotFoundError")
 
 
-def test_a_key_for_repeats_that_is_none_is_refused(server: ProjectServer, session: str) -> None:
+def test_an_invalid_idempotency_key_is_refused(server: ProjectServer, session: str) -> None:
     for key in ("", "x" * 300, "a\tb"):
         answer = server.client.post(
             f"/session/{session}/message", json=prompt("hi"), headers={"idempotency-key": key}

@@ -65,7 +65,7 @@ def test_comments_and_unknown_keys_stay(server: ProjectServer) -> None:
         None,
     ],
 )
-def test_what_cannot_be_meant_is_not_written(server: ProjectServer, change: object) -> None:
+def test_an_invalid_configuration_is_not_written(server: ProjectServer, change: object) -> None:
     answer = server.client.patch("/config", json=change)
     assert server.refused(answer)[0] == 400
     assert "ignored" not in answer.json()["data"]["message"]
@@ -81,7 +81,7 @@ def test_a_file_that_cannot_be_read_is_left_alone(server: ProjectServer) -> None
     assert file.read_text() == '{"model": "scripted/test",, }'
 
 
-def test_a_project_that_nobody_vouched_for_gets_nothing_that_would_not_be_in_force(
+def test_settings_without_effect_are_not_written_to_an_untrusted_project(
     server: ProjectServer,
 ) -> None:
     change = {"mcp": {"tool": {"type": "local", "command": ["true"]}}}

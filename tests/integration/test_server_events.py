@@ -62,7 +62,7 @@ def test_closing_a_directory_ends_its_stream_and_it_can_be_opened_again(server: 
         )
 
 
-def test_closing_every_directory_is_told_to_who_hears_of_all(server: ProjectServer) -> None:
+def test_closing_every_directory_is_sent_to_global_listeners(server: ProjectServer) -> None:
     with stream_events(server, "/global/event") as everywhere:
         server.get("/path")
         assert server.post("/global/dispose") is True

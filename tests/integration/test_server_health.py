@@ -72,7 +72,7 @@ def test_numbers_and_readiness_are_for_those_with_the_password(tmp_path: Path) -
         assert 'weft_requests_total{method="GET",route="unknown",status="401"} 2' in refused
 
 
-def test_it_is_ready_for_as_long_as_something_can_be_stored(server: ProjectServer, tmp_path: Path) -> None:
+def test_a_server_is_ready_as_long_as_it_can_store(server: ProjectServer, tmp_path: Path) -> None:
     assert server.get("/weft/ready") == {"ready": True, "reasons": []}
     kept = tmp_path / "storage" / ".weft" / "kept"
     os.rename(kept, kept.with_name("aside"))

@@ -78,7 +78,7 @@ def test_connecting_and_leaving(server: ProjectServer) -> None:
     assert server.post("/mcp/broken/connect") is False
 
 
-def test_adding_one(server: ProjectServer, far: str, tmp_path: Path) -> None:
+def test_a_server_is_added(server: ProjectServer, far: str, tmp_path: Path) -> None:
     added = server.post("/mcp", {"name": "new", "config": {"type": "remote", "url": far}})
     assert added == {"new": {"status": "connected"}}
     added = server.post("/mcp", {"name": "off", "config": {"type": "remote", "url": far, "enabled": False}})
@@ -88,7 +88,7 @@ def test_adding_one(server: ProjectServer, far: str, tmp_path: Path) -> None:
         assert server.client.post("/mcp", json=body).status_code == 400
 
 
-def test_adding_one_is_not_offered_where_no_shell_is(tmp_path: Path) -> None:
+def test_without_a_shell_no_server_can_be_added(tmp_path: Path) -> None:
     with serve_project(tmp_path, routes={"shell": False}) as server:
         assert server.client.post("/mcp", json={"name": "x", "config": {}}).status_code in (404, 405)
         assert server.get("/mcp") == {}
@@ -126,7 +126,7 @@ def test_logging_in_and_out(tmp_path: Path) -> None:
         ("POST", "/mcp/none/disconnect", None, 404),
     ],
 )
-def test_what_cannot_be_done_is_refused(
+def test_invalid_operations_are_refused(
     server: ProjectServer, method: str, path: str, body: Any, status: int
 ) -> None:
     server.send(method, path, body, status)

@@ -164,12 +164,12 @@ def test_what_is_said_is_kept_to_a_limit(server: ProjectServer) -> None:
         {"command": 3},
     ],
 )
-def test_what_cannot_be_opened_is_refused(server: ProjectServer, body: dict[str, object]) -> None:
+def test_a_terminal_that_cannot_be_opened_is_refused(server: ProjectServer, body: dict[str, object]) -> None:
     assert server.refused(server.client.post("/pty", json=body))[0] == 400
     assert server.get("/pty") == []
 
 
-def test_there_is_an_end_to_terminals(server: ProjectServer) -> None:
+def test_the_number_of_terminals_is_limited(server: ProjectServer) -> None:
     for _ in range(32):
         server.post("/pty", {"command": "cat", "args": []})
     assert server.refused(server.client.post("/pty", json={"command": "cat"})) == (409, "ConflictError")

@@ -69,7 +69,7 @@ def test_the_archive_holds_the_time_that_a_client_gives_and_an_empty_change_chan
 
 
 @pytest.mark.parametrize("time", [None, True, "yesterday", []])
-def test_what_is_no_time_archives_nothing(server: ProjectServer, session: str, time: object) -> None:
+def test_an_invalid_archive_time_is_refused(server: ProjectServer, session: str, time: object) -> None:
     before = server.get(f"/session/{session}")
     refused = server.client.patch(f"/session/{session}", json={"time": {"archived": time}})
     assert server.refused(refused) == (400, "DocumentError")

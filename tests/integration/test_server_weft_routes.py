@@ -114,7 +114,7 @@ def test_messages_and_parts_are_put_where_the_address_says(server: ProjectServer
     assert server.send("PUT", at, {**info, "id": "msg_" + "0" * 26}, 400)["name"] == "InvalidInputError"
 
 
-def test_summing_up_gives_the_summary_and_can_be_taken_back(server: ProjectServer) -> None:
+def test_compacting_returns_the_summary_and_can_be_undone(server: ProjectServer) -> None:
     session = make(server)
     server.post(f"/session/{session}/message", prompt("hi"))
     assert server.post(f"/weft/session/{session}/uncompact") is False
@@ -132,7 +132,7 @@ def test_aborting_says_whether_there_was_a_run(tmp_path: Path) -> None:
         assert server.post(f"/weft/session/{session}/abort") is True
 
 
-def test_taking_back_says_what_becomes_of_files_and_can_be_tried_first(tmp_path: Path) -> None:
+def test_undo_reports_the_fate_of_files_and_has_a_dry_run(tmp_path: Path) -> None:
     call = UseTool(tool="write", input={"filePath": "made.txt", "content": "made\n"})
     with serve_project(tmp_path, [[call], [Say(text="done")]]) as server:
         session = make(server, title="writes")
@@ -165,7 +165,7 @@ def wait_until_idle(server: ProjectServer, session: str) -> None:
                 return
 
 
-def test_a_grant_has_terms_is_listed_and_taken_back(tmp_path: Path) -> None:
+def test_a_grant_has_options_is_listed_and_revoked(tmp_path: Path) -> None:
     ask = {"permission": {"bash": "ask"}}
     call = UseTool(tool="bash", input={"command": "echo hi", "description": "say hi"})
     with serve_project(tmp_path, [[call], [Say(text="done")]], config=ask) as server:
@@ -184,7 +184,7 @@ def test_a_grant_has_terms_is_listed_and_taken_back(tmp_path: Path) -> None:
         assert server.send("DELETE", f"/weft/grant/{grant['id']}", None, 404)["name"] == "NotFoundError"
 
 
-def test_one_command_and_all_tools_are_there_by_name(server: ProjectServer) -> None:
+def test_commands_and_tools_can_be_read_by_name(server: ProjectServer) -> None:
     assert server.get("/weft/command/init")["name"] == "init"
     assert server.get("/weft/command/nothing", 404)["name"] == "NotFoundError"
     assert "bash" in {tool["id"] for tool in server.get("/weft/tool")}

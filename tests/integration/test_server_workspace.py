@@ -193,7 +193,7 @@ def test_no_way_leads_out_of_the_project(server: ProjectServer, tmp_path: Path) 
     assert "secret" not in json.dumps(server.get("/find?pattern=secret"))
 
 
-def test_what_cannot_be_shown_is_refused(server: ProjectServer) -> None:
+def test_files_that_cannot_be_shown_are_refused(server: ProjectServer) -> None:
     (server.project / "large.bin").write_bytes(b"x" * (8 << 20) + b"y")
     os.mkfifo(server.project / "pipe")
     for path, refusal in (

@@ -77,7 +77,7 @@ def test_a_session_is_written_as_a_page_for_its_owner_alone(
     assert (code, "cannot be written" in err) == (1, True)
 
 
-def test_a_preview_names_what_is_covered_and_where(shell: Shell, session: str) -> None:
+def test_a_preview_names_redacted_secrets_and_where_they_are(shell: Shell, session: str) -> None:
     code, out, err = shell.run("share", session, "--preview")
     assert code == 0
     assert ("[redacted:anthropic-key:1]" in out, "sk-a… (45 characters)" in out, "msg_" in out) == (
@@ -102,7 +102,7 @@ def test_without_a_place_nothing_leaves_and_the_ways_are_named(shell: Shell, ses
     assert (code, "--yes" in err) == (2, True)
 
 
-def test_a_session_is_shared_at_a_server_listed_and_taken_back(
+def test_a_session_is_shared_at_a_server_listed_and_revoked(
     shell: Shell, session: str, shares: ShareServer
 ) -> None:
     code, out, _ = shell.run("share", session, "--to", shares.url, "--expires", "7d", "--yes")
@@ -123,9 +123,7 @@ def test_a_session_is_shared_at_a_server_listed_and_taken_back(
     assert (code, "there is no share" in err) == (2, True)
 
 
-def test_a_share_is_taken_back_by_its_own_id_or_forgotten(
-    shell: Shell, session: str, shares: ShareServer
-) -> None:
+def test_a_share_is_revoked_by_its_id_or_forgotten(shell: Shell, session: str, shares: ShareServer) -> None:
     shell.run("share", session, "--to", shares.url, "--yes")
     shares.next_delete_statuses += [403]
     code, _, err = shell.run("unshare", "shr1")
@@ -134,7 +132,7 @@ def test_a_share_is_taken_back_by_its_own_id_or_forgotten(
     assert (code, "is forgotten here" in out, list(shares.shares)) == (0, True, ["shr1"])
 
 
-def test_a_session_that_cannot_be_taken_back_is_not_removed(
+def test_a_session_whose_share_cannot_be_revoked_is_not_removed(
     shell: Shell, session: str, shares: ShareServer
 ) -> None:
     shell.run("share", session, "--to", shares.url, "--yes")

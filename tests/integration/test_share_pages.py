@@ -52,9 +52,7 @@ def statuses(client: httpx2.Client, path: str) -> set[tuple[int, str]]:
     return {(answer.status_code, answer.text) for answer in answers}
 
 
-def test_whoever_has_the_address_may_look_and_do_nothing_else(
-    server: ProjectServer, anybody: httpx2.Client
-) -> None:
+def test_the_address_of_a_page_grants_reading_only(server: ProjectServer, anybody: httpx2.Client) -> None:
     session, path = share(server)
     page = anybody.get(path)
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -85,9 +83,7 @@ def test_pages_let_nothing_run_and_are_kept_by_nobody(server: ProjectServer, any
     assert "unsafe" not in LIVE_POLICY
 
 
-def test_the_data_is_what_an_export_is_with_secrets_covered(
-    server: ProjectServer, anybody: httpx2.Client
-) -> None:
+def test_the_data_of_a_page_is_the_redacted_export(server: ProjectServer, anybody: httpx2.Client) -> None:
     session, path = share(server)
     data = anybody.get(f"{path}/data")
     assert data.headers["content-type"] == "application/json; charset=utf-8"
@@ -113,7 +109,7 @@ def test_nothing_is_listed_and_no_guess_tells_anything(server: ProjectServer, an
     assert len(path.rpartition("/")[2]) == 40
 
 
-def test_taken_back_it_is_gone_from_every_route(server: ProjectServer, anybody: httpx2.Client) -> None:
+def test_a_revoked_share_is_gone_from_every_route(server: ProjectServer, anybody: httpx2.Client) -> None:
     session, path = share(server)
     assert {status for status, _ in statuses_of_two(anybody, path)} == {200}
     assert server.send("DELETE", f"/session/{session}/share").get("share") is None
@@ -148,14 +144,14 @@ def statuses_of_two(client: httpx2.Client, path: str) -> set[tuple[int, str]]:
     return {(client.get(path + end).status_code, end) for end in ("", "/data")}
 
 
-def test_a_session_that_is_removed_is_taken_back_first(server: ProjectServer, anybody: httpx2.Client) -> None:
+def test_removing_a_session_revokes_its_share_first(server: ProjectServer, anybody: httpx2.Client) -> None:
     session, path = share(server)
     server.send("DELETE", f"/session/{session}")
     assert {status for status, _ in statuses(anybody, path)} == {404}
     assert server.get("/weft/share") == []
 
 
-def test_what_is_over_is_gone_from_every_route(
+def test_expired_shares_are_gone_from_every_route(
     server: ProjectServer, anybody: httpx2.Client, tmp_path: Path
 ) -> None:
     _, path = share(server, expires=4_000_000_000_000)
@@ -185,7 +181,7 @@ def test_a_page_follows_its_session_and_its_stream_ends_with_the_share(
         assert [line for line in lines if line.startswith("event")][-1] == "event: ended"
 
 
-def test_a_preview_shows_what_would_be_covered_and_shares_nothing(server: ProjectServer) -> None:
+def test_a_preview_shows_what_would_be_redacted_and_shares_nothing(server: ProjectServer) -> None:
     session = server.post("/session", {})["id"]
     server.post(f"/session/{session}/message", prompt(f"use {KEY}"))
     preview = server.post(f"/weft/session/{session}/share/preview")
@@ -229,7 +225,7 @@ def test_routes_that_are_left_out_are_not_there(tmp_path: Path) -> None:
 # --- what others send here ---
 
 
-async def test_another_weft_shares_here_and_takes_it_back(
+async def test_another_engine_shares_here_and_revokes_it(
     server: ProjectServer, anybody: httpx2.Client
 ) -> None:
     address = server.url.replace("http://", f"http://{':'.join(LOGIN)}@")

@@ -110,7 +110,7 @@ async def test_while_a_session_runs_what_is_new_is_sent_a_second_later(shares: S
     assert (sent > 0, again & before) == (True, set())
 
 
-async def test_secrets_are_covered_before_anything_leaves(shares: ShareServer) -> None:
+async def test_secrets_are_redacted_before_anything_is_sent(shares: ShareServer) -> None:
     steps = [[UseTool(tool="echo", input={"words": f"TOKEN={KEY}"})], [Say(text=f"{KEY} as you see")]]
     async with engine(shares, *steps) as here:
         session = await shared(here)
@@ -152,7 +152,7 @@ async def test_half_a_secret_is_not_sent_while_the_other_half_is_being_written(s
     assert "it is [redacted:anthropic-key:1]" in shares.all_text()
 
 
-async def test_who_wants_it_shares_secrets_too(shares: ShareServer) -> None:
+async def test_redaction_can_be_switched_off(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="ok")]) as here:
         session = await here.api.create_session(SessionInput())
         await here.api.prompt(session.id, text_prompt(f"use {KEY}"))
@@ -214,7 +214,7 @@ async def test_without_a_place_to_share_to_it_is_refused_and_says_the_way_out() 
         assert (await here.api.get_session(session.id)).share is None
 
 
-async def test_a_configured_server_that_is_none_is_named_when_somebody_shares() -> None:
+async def test_an_invalid_configured_share_server_is_named_on_sharing() -> None:
     async with open_engine(sharing=ShareSettings(server="ftp://e.test")) as here:
         session = await here.api.create_session(SessionInput())
         with pytest.raises(InvalidInputError, match=r"enterprise\.url"):
@@ -295,7 +295,7 @@ async def test_trouble_that_lasts_is_an_error_and_leaves_nothing_behind(shares: 
         assert await here.store.kept(("session_share", session.id)) is None
 
 
-async def test_a_share_that_cannot_be_filled_is_taken_back(shares: ShareServer) -> None:
+async def test_a_share_that_cannot_be_filled_is_revoked(shares: ShareServer) -> None:
     async with engine(shares) as here:
         session = await here.api.create_session(SessionInput())
         shares.next_sync_statuses += [503] * 4
@@ -332,7 +332,7 @@ async def test_a_share_that_is_gone_there_is_gone_here_and_that_is_told(shares: 
 # --- taking it back ---
 
 
-async def test_unshared_it_is_gone_there_and_here(shares: ShareServer) -> None:
+async def test_unsharing_removes_the_share_at_the_server_and_here(shares: ShareServer) -> None:
     async with engine(shares) as here:
         session = await shared(here)
         assert (await here.api.sharing.unshare(session.id)).share is None
@@ -343,7 +343,7 @@ async def test_unshared_it_is_gone_there_and_here(shares: ShareServer) -> None:
         assert "the-secret" not in json.dumps(await here.store.kept(RECORDS_KEY))
 
 
-async def test_what_cannot_be_taken_back_stays_listed_and_can_be_forgotten(shares: ShareServer) -> None:
+async def test_a_share_that_cannot_be_revoked_stays_listed_and_can_be_forgotten(shares: ShareServer) -> None:
     async with engine(shares) as here:
         session = await shared(here)
         shares.next_delete_statuses += [503] * 4
@@ -357,7 +357,7 @@ async def test_what_cannot_be_taken_back_stays_listed_and_can_be_forgotten(share
     assert list(shares.shares) == ["shr1"]
 
 
-async def test_a_session_is_taken_back_before_it_goes_and_stays_if_that_fails(shares: ShareServer) -> None:
+async def test_a_session_is_removed_only_after_its_share_is_revoked(shares: ShareServer) -> None:
     async with engine(shares) as here:
         session = await shared(here)
         child = await here.api.create_session(SessionInput(parent_id=session.id))
@@ -372,7 +372,7 @@ async def test_a_session_is_taken_back_before_it_goes_and_stays_if_that_fails(sh
         assert [each.share for each in back] == [None, None]
 
 
-async def test_a_share_that_opencode_made_is_listed_and_taken_back(shares: ShareServer) -> None:
+async def test_a_share_of_opencode_is_listed_and_revoked(shares: ShareServer) -> None:
     async with engine(shares) as here:
         session = await shared(here)
         await here.store.keep(RECORDS_KEY, None)  # all that OpenCode would have left
@@ -383,7 +383,7 @@ async def test_a_share_that_opencode_made_is_listed_and_taken_back(shares: Share
         assert (await here.api.get_session(session.id)).share is None
 
 
-async def test_what_is_over_is_taken_back_by_whoever_comes_next(shares: ShareServer) -> None:
+async def test_expired_shares_are_revoked_by_the_next_command(shares: ShareServer) -> None:
     clock, store = InstantClock(NOW), MemoryStore()
     async with engine(shares, clock=clock, store=store) as here:
         session = await here.api.create_session(SessionInput())
@@ -399,7 +399,7 @@ async def test_what_is_over_is_taken_back_by_whoever_comes_next(shares: ShareSer
         assert (await here.api.get_session(session.id)).share is None
 
 
-async def test_one_that_is_shared_is_not_shared_elsewhere_too(shares: ShareServer) -> None:
+async def test_a_shared_session_is_not_shared_at_another_server(shares: ShareServer) -> None:
     async with engine(shares, host="http://pages.test") as here:
         session = await here.api.create_session(SessionInput())
         await here.api.sharing.share(session.id, ShareTerms(to="server"))
@@ -417,7 +417,7 @@ async def test_one_that_is_shared_is_not_shared_elsewhere_too(shares: ShareServe
         (ShareTerms(), ShareTerms(attachments=False), "with attached files"),
     ],
 )
-async def test_one_that_is_shared_is_not_quietly_left_on_other_terms(
+async def test_sharing_again_with_other_options_is_refused(
     first: ShareTerms, then: ShareTerms, said: str, shares: ShareServer
 ) -> None:
     async with engine(shares) as here:
@@ -428,7 +428,7 @@ async def test_one_that_is_shared_is_not_quietly_left_on_other_terms(
         assert await here.api.sharing.share(session.id, first) == shared
 
 
-async def test_words_for_the_door_are_sent_and_never_shown(shares: ShareServer) -> None:
+async def test_the_password_is_sent_and_never_shown(shares: ShareServer) -> None:
     server = shares.url.replace("http://", "http://ada:pass%20word@")
     async with open_engine(sharing=ShareSettings(server=server), skip_waits=True) as here:
         session = await shared(here)
@@ -440,7 +440,7 @@ async def test_words_for_the_door_are_sent_and_never_shown(shares: ShareServer) 
     assert set(shares.authorizations) == {f"Basic {base64.b64encode(b'ada:pass word').decode()}"}
 
 
-async def test_a_share_can_be_taken_back_from_the_store_that_its_session_moved_to(
+async def test_a_share_can_be_revoked_from_the_store_its_session_moved_to(
     shares: ShareServer,
 ) -> None:
     source, target = MemoryStore(), MemoryStore()
@@ -453,7 +453,9 @@ async def test_a_share_can_be_taken_back_from_the_store_that_its_session_moved_t
     assert shares.shares == {}
 
 
-async def test_a_book_that_cannot_be_read_ends_no_run_and_is_told_to_who_asks(shares: ShareServer) -> None:
+async def test_unreadable_permission_records_end_no_run_and_are_reported_on_listing(
+    shares: ShareServer,
+) -> None:
     store = MemoryStore()
     await store.keep(RECORDS_KEY, {"shares": "torn"})
     async with engine(shares, [Say(text="ok")], store=store) as here:

@@ -88,7 +88,7 @@ async def test_a_command_is_a_prompt_with_its_arguments_in_it(tmp_path: Path) ->
         assert await given.words() == "Fix bug in the loom now."
 
 
-async def test_it_is_told_when_a_command_was_executed(tmp_path: Path) -> None:
+async def test_an_event_reports_an_executed_command(tmp_path: Path) -> None:
     async with open_project(tmp_path, says("Go.")) as given:
         heard = given.api.events()
         answer = await given.run("go", "on")
@@ -199,7 +199,7 @@ async def test_shell_commands_keep_to_the_rules_of_the_agent(tmp_path: Path) -> 
         assert (marker.exists(), await given.api.list_messages(given.session)) == (False, [])
 
 
-async def test_with_nobody_to_ask_a_shell_command_that_has_to_be_asked_about_is_not_run(
+async def test_without_a_user_a_shell_command_that_needs_permission_is_not_run(
     tmp_path: Path,
 ) -> None:
     marker = tmp_path / "ran"

@@ -132,7 +132,7 @@ async def test_what_a_dead_process_was_doing_can_be_undone(
     assert list((tmp_path / "data").rglob("live/*")) == []
 
 
-async def test_what_was_taken_and_not_stored_is_told_again(tmp_path: Path) -> None:
+async def test_patches_that_were_taken_and_not_stored_are_reported_again(tmp_path: Path) -> None:
     async with open_snapshot_harness(tmp_path) as harness:
         await harness.write_file("a.txt", "a")
         taken = await harness.snapshots.take(SESSION)

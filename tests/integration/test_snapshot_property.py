@@ -149,7 +149,7 @@ def is_excused(name: bytes, found: State, memory: Memory) -> bool:
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(acts, max_size=12))
-def test_nothing_of_the_persons_is_lost_and_nothing_of_the_agents_left(script: list[Act]) -> None:
+def test_undo_loses_nothing_of_the_person_and_leaves_nothing_of_the_agent(script: list[Act]) -> None:
     where = Path(tempfile.mkdtemp(prefix="weft-"))
     try:
         asyncio.run(play(where, script))

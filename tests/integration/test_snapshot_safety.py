@@ -307,7 +307,9 @@ async def test_without_git_what_tools_announce_is_covered(
     assert "git" in harness.snapshots.coverage().reason
 
 
-async def test_switched_off_nothing_is_kept_and_what_was_kept_can_be_undone(tmp_path: Path) -> None:
+async def test_without_snapshots_nothing_new_is_kept_and_earlier_changes_can_be_undone(
+    tmp_path: Path,
+) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", "a")
     async with open_snapshot_harness(tmp_path) as harness:
@@ -323,7 +325,7 @@ async def test_switched_off_nothing_is_kept_and_what_was_kept_can_be_undone(tmp_
     assert (root / "a.txt").read_text() == "a"
 
 
-async def test_where_there_are_none_nothing_can_be_taken_back() -> None:
+async def test_without_snapshots_nothing_can_be_undone() -> None:
     none = NoSnapshots()
     async with none.watch(SESSION):
         pass

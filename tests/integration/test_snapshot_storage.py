@@ -193,7 +193,7 @@ async def test_what_a_session_needs_is_kept_and_the_rest_goes(tmp_path: Path) ->
         assert again.fates(await again.undo()) == {"a.txt": "restored"}
 
 
-async def test_what_is_young_is_not_swept(tmp_path: Path) -> None:
+async def test_young_files_are_not_removed(tmp_path: Path) -> None:
     async with open_snapshot_harness(tmp_path, LARGE) as harness:
         await harness.write_file("a.bin", os.urandom(9000))
         await harness.write_file("a.bin", b"")
@@ -226,7 +226,7 @@ async def test_with_a_budget_the_oldest_session_goes_first(tmp_path: Path) -> No
         assert [each.fate for each in (await again.snapshots.preview(plan)).fates] == ["removed"]
 
 
-async def test_sweeping_while_a_session_works_takes_nothing_it_needs(tmp_path: Path) -> None:
+async def test_garbage_collection_during_a_run_removes_nothing_it_needs(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.txt", "a\n")
     write(tmp_path / "loom" / "b.txt", "b\n")
     async with open_snapshot_harness(tmp_path) as harness:

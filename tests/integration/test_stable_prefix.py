@@ -95,7 +95,7 @@ async def test_in_which_order_plugins_list_their_tools_changes_no_byte(tmp_path:
     assert [spec.name for spec in sent[0][-3:]] == ["heddle", "shed", "warp"]
 
 
-def test_a_bust_names_its_first_byte() -> None:
+def test_a_prefix_change_names_its_first_byte() -> None:
     marked = b'{"messages":["a","b","cache_control":{"type":"ephemeral"}]}'
     assert find_prefix_change(marked, b'{"messages":["a","b","c"]}') is None
     assert find_prefix_change(marked, b'{"messages":["a","x","c"]}') == PrefixChange(

@@ -96,7 +96,7 @@ def test_verify_ends_with_one_when_anything_is_wrong(root: Path, capsys: Out) ->
     assert "problem:" in run_text(capsys, "storage", "verify", code=1)
 
 
-def test_migrate_prints_a_table_and_refuses_what_cannot_be_meant(
+def test_migrate_prints_a_table_and_refuses_invalid_arguments(
     root: Path, tmp_path: Path, capsys: Out
 ) -> None:
     words = ("storage", "migrate", "--from", str(root), "--to", str(tmp_path / "new"))
@@ -195,7 +195,7 @@ def counts(capsys: Out) -> dict[str, int]:
     return {row["id"]: row["sessions"] for row in run_json(capsys, "project", "list")}
 
 
-def test_adopt_brings_all_strays_home(home: ProjectID, capsys: Out) -> None:
+def test_adopt_moves_all_misplaced_sessions_to_their_projects(home: ProjectID, capsys: Out) -> None:
     assert counts(capsys) == {"p1": 3, home: 0, "b" * 40: 1}
     assert len(run_json(capsys, "session", "adopt", "--all", "--dry-run")) == 2
     assert counts(capsys)[home] == 0
@@ -244,6 +244,6 @@ def test_sizes_are_read_and_told() -> None:
 @pytest.mark.parametrize(
     "words", [("--older-than", "30"), ("--larger-than", "much"), ("--empty-trash", "-1d")]
 )
-def test_an_amount_that_cannot_be_meant_is_refused(words: tuple[str, str]) -> None:
+def test_an_invalid_amount_is_refused(words: tuple[str, str]) -> None:
     with pytest.raises(SystemExit):
         run_command(["storage", "prune", *words])

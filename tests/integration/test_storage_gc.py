@@ -76,7 +76,7 @@ def test_nothing_is_left_over_in_a_tree_that_is_whole(root: Path) -> None:
     assert found(root, before=now() + SOON) == []
 
 
-def test_what_has_lost_its_session_is_laid_aside_byte_for_byte(root: Path) -> None:
+def test_files_without_a_session_are_set_aside_byte_for_byte(root: Path) -> None:
     lost = orphan_everything_of(root, OTHER)
     before = contents(root)
     report = swept(root)
@@ -95,7 +95,7 @@ def test_parts_of_a_removed_message_go_and_those_of_its_neighbour_stay(root: Pat
     assert (root / "part/msg_first_2").is_dir()
 
 
-def test_what_is_young_is_left_alone(root: Path) -> None:
+def test_young_files_are_left_alone(root: Path) -> None:
     orphan_everything_of(root, OTHER)
     make_old(
         root
@@ -118,7 +118,7 @@ def test_a_session_that_cannot_be_read_or_is_half_renamed_is_there_all_the_same(
     assert found(root, before=now() + SOON) == []
 
 
-def test_what_comes_back_before_the_sweep_is_not_swept(root: Path) -> None:
+def test_a_file_restored_before_the_collection_is_not_removed(root: Path) -> None:
     [path] = root.glob(f"session/*/{OTHER}.json")
     raw = path.read_bytes()
     path.unlink()
@@ -156,7 +156,7 @@ async def test_locks_temps_notes_and_growth_of_the_dead_go(root: Path) -> None:
     assert found(root, before=now() + SOON) == []
 
 
-def test_what_was_laid_aside_goes_for_good_after_a_month(root: Path) -> None:
+def test_files_set_aside_are_removed_after_a_month(root: Path) -> None:
     orphan_everything_of(root, OTHER)
     report = swept(root)
     assert found(root, before=now() + BACKUP_RETENTION_MS - SOON) == []
@@ -283,9 +283,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=40)
 @given(gone=st.sets(st.sampled_from(ALL)), broken=st.sets(st.sampled_from(ALL)))
-def test_nothing_that_anything_leads_to_is_ever_swept(
-    template: Path, gone: set[str], broken: set[str]
-) -> None:
+def test_reachable_files_are_never_removed(template: Path, gone: set[str], broken: set[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch) / "storage"
         shutil.copytree(template, root)
@@ -305,7 +303,7 @@ def test_nothing_that_anything_leads_to_is_ever_swept(
         assert swept(root).removed == ()
 
 
-async def test_after_a_sweep_everything_else_can_still_be_read(root: Path) -> None:
+async def test_after_garbage_collection_everything_else_can_be_read(root: Path) -> None:
     before = await list_readable(root)
     lost = orphan_everything_of(root, OTHER)
     swept(root)

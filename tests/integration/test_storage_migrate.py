@@ -125,7 +125,7 @@ async def test_everything_arrives_and_comes_back_with_the_same_hashes(root: Path
     assert await back.list_projects() == await source.list_projects()
 
 
-async def test_a_second_time_changes_nothing(root: Path) -> None:
+async def test_migrating_again_changes_nothing(root: Path) -> None:
     source, target = await filled(MemoryStore()), await open_file_store(root)
     await migrate(source, target)
     before = contents(root)
@@ -199,7 +199,7 @@ async def test_what_went_on_since_is_added_and_what_went_apart_is_left_alone() -
     assert after[FIRST] == (await hashes(source))[FIRST]
 
 
-async def test_one_bad_document_stays_behind_and_is_named(root: Path) -> None:
+async def test_a_bad_document_is_named_and_not_migrated(root: Path) -> None:
     source = await open_file_store(root)
     await fill(source)
     (root / "part/msg_first_1/prt_first_1_a.json").write_bytes(b"\x00")
@@ -220,7 +220,7 @@ class Refusing(MemoryStore):
         await super().apply(*events)
 
 
-async def test_one_session_that_cannot_be_written_does_not_hold_up_the_others() -> None:
+async def test_a_session_that_cannot_be_written_does_not_block_the_others() -> None:
     source = MemoryStore()
     await fill(source)
     migration = await migrate(source, Refusing())

@@ -62,7 +62,7 @@ async def test_b9_every_subtask_of_a_prompt_runs_in_order() -> None:
         assert len(await children_of(engine, session)) == 3
 
 
-async def test_after_a_command_the_model_is_asked_to_sum_up() -> None:
+async def test_after_a_subtask_command_the_model_is_asked_for_a_summary() -> None:
     scripts = {
         "review": [[Say(text="fine")]],
         "The following tool was executed by the user": [[Say(text="It is fine.")]],

@@ -45,7 +45,7 @@ async def test_what_the_parent_session_is_denied_is_denied_to_its_child() -> Non
         assert failed(call).startswith("A rule forbids this call")
 
 
-async def test_who_may_not_change_files_cannot_have_them_changed_by_a_child() -> None:
+async def test_a_session_that_may_not_edit_cannot_edit_through_a_child() -> None:
     async def change(wanted: EchoInput, ctx: ToolContext) -> ToolResult:
         await ctx.ask("edit", wanted.words)
         return ToolResult(title="", output="changed")

@@ -95,7 +95,7 @@ def brought_by(request: ModelRequest) -> str:
     return found[1]
 
 
-async def test_a_child_is_gone_on_with_by_its_session_id() -> None:
+async def test_a_child_session_is_continued_by_its_id() -> None:
     scripts: dict[str, Script] = {
         "go": [
             [task_call("look")],
@@ -116,7 +116,7 @@ async def test_a_child_is_gone_on_with_by_its_session_id() -> None:
         ]  # fmt: skip
 
 
-async def test_only_a_session_below_can_be_gone_on_with() -> None:
+async def test_only_a_child_session_can_be_continued() -> None:
     nowhere = SessionID("ses_00000000000000000000000000")
     given = [nowhere]
     scripts: dict[str, Script] = {
@@ -135,7 +135,7 @@ async def test_only_a_session_below_can_be_gone_on_with() -> None:
         assert await children_of(engine, session) == []
 
 
-async def test_what_is_no_session_id_at_all_is_said_and_a_blank_one_starts_afresh() -> None:
+async def test_an_invalid_session_id_is_refused_and_a_blank_one_starts_a_new_session() -> None:
     scripts = {
         "go": [
             [task_call("x", session_id="the last one"), task_call("look", session_id=" ")],

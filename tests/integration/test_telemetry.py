@@ -134,7 +134,7 @@ async def test_what_fails_says_of_which_kind_the_failure_is_and_no_more() -> Non
     assert "hidden-words" not in seen.all_text()
 
 
-async def test_summing_up_is_counted_and_its_call_is_told_apart() -> None:
+async def test_compaction_is_counted_and_its_call_is_labelled() -> None:
     small = replace(MODEL, limit=Limit(context=100_000, output=8_000))
     summariser = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
     full = End(usage=Usage(input=95_000, output=100), reason="tool-calls")
@@ -318,7 +318,7 @@ async def test_a_run_that_is_cut_off_is_told_as_far_as_it_went() -> None:
     assert seen.span("invoke_agent build").attributes["error.type"] == "cut_off"
 
 
-def test_telemetry_is_on_when_asked_for_and_never_by_a_project_nobody_vouched_for(tmp_path: Path) -> None:
+def test_telemetry_is_on_if_configured_and_never_by_an_untrusted_project(tmp_path: Path) -> None:
     def asked(said: dict[str, object], *, trusted: bool = True, **env: str) -> TelemetrySettings | None:
         (tmp_path / "opencode.json").write_text(json.dumps({"experimental": said}))
         paths = paths_from(os.environ)

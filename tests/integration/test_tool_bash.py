@@ -49,7 +49,7 @@ async def test_a_failure_is_an_answer_and_not_an_error(bench: Bench) -> None:
     assert result.metadata["exit"] == 3
 
 
-async def test_time_runs_out(bench: Bench) -> None:
+async def test_a_command_is_killed_at_its_timeout(bench: Bench) -> None:
     result = await bench.call(BASH, command="echo hi; sleep 999", description="Wait", timeout=1000)
     assert result.output == (
         "hi\n\n\n<bash_metadata>\nbash tool terminated command after exceeding timeout 1000 ms\n</bash_metadata>"
@@ -146,7 +146,9 @@ async def test_a_child_does_not_see_our_keys(bench: Bench) -> None:
     assert "PATH=" in result.output
 
 
-async def test_it_runs_where_it_is_told_and_asks_before_leaving(bench: Bench, tmp_path: Path) -> None:
+async def test_a_command_runs_in_its_directory_and_needs_permission_outside_the_project(
+    bench: Bench, tmp_path: Path
+) -> None:
     (bench.directory / "sub").mkdir()
     assert (
         await bench.call(BASH, command="pwd", description="", workdir="sub")
@@ -161,7 +163,7 @@ async def test_it_runs_where_it_is_told_and_asks_before_leaving(bench: Bench, tm
     ]
 
 
-async def test_what_cannot_be_run_is_said(bench: Bench) -> None:
+async def test_a_command_that_cannot_be_run_is_an_error(bench: Bench) -> None:
     with pytest.raises(ToolError, match="There is no directory"):
         await bench.call(BASH, command="pwd", description="", workdir="nowhere")
     with pytest.raises(ToolError, match="Invalid timeout value: -1"):

@@ -125,7 +125,7 @@ async def test_a_missing_file_brings_near_names(bench: Bench, project: Path) -> 
     )
 
 
-async def test_what_is_no_plain_file_is_refused(bench: Bench, project: Path) -> None:
+async def test_a_special_file_is_refused(bench: Bench, project: Path) -> None:
     os.mkfifo(project / "pipe")
     with pytest.raises(ToolError, match="is a directory"):
         await bench.call(READ, filePath=".")
@@ -276,7 +276,7 @@ async def test_an_empty_old_text_makes_a_file_and_overwrites_none_unseen(bench: 
         ({"filePath": "a.txt", "oldString": "a", "newString": "y"}, "Found multiple matches"),
     ],
 )
-async def test_what_cannot_be_done_is_said(
+async def test_impossible_edits_are_errors(
     bench: Bench, project: Path, given: dict[str, str], said: str
 ) -> None:
     path = put(project / "a.txt", "a a\n")
@@ -286,7 +286,7 @@ async def test_what_cannot_be_done_is_said(
     assert text_of(path) == "a a\n"
 
 
-async def test_what_cannot_be_a_path_is_said(bench: Bench) -> None:
+async def test_an_invalid_path_is_an_error(bench: Bench) -> None:
     for tool, rest in ((READ, {}), (WRITE, {"content": ""}), (EDIT, {"oldString": "", "newString": "x"})):
         with pytest.raises(ToolError, match="is not a path"):
             await bench.call(tool, filePath="a\0b", **rest)

@@ -73,20 +73,20 @@ async def test_formatters_run_one_after_the_other_with_their_environment(project
 
 
 @pytest.mark.parametrize("script", ["exit 3", "kill -9 $$", "yes | head -c 100000; echo no >&2"])
-async def test_one_that_fails_changes_nothing(project: Path, script: str) -> None:
+async def test_a_failing_formatter_changes_nothing(project: Path, script: str) -> None:
     result = await bench_with(project, shell(script)).call(WRITE, filePath="a.txt", content="one\n")
     assert result.output == "Wrote file successfully."
     assert (project / "a.txt").read_text() == "one\n"
 
 
-async def test_one_that_hangs_is_ended(project: Path) -> None:
+async def test_a_hanging_formatter_is_killed(project: Path) -> None:
     tidy = FormatterRunner((shell("sleep 999"),), ground_of(project), seconds=0.1)
     (project / "a.txt").touch()
     await tidy(str(project / "a.txt"))
     assert processes_in(project) == []
 
 
-async def test_one_that_is_not_there_is_passed_over(project: Path) -> None:
+async def test_a_missing_formatter_is_skipped(project: Path) -> None:
     missing = FileFormatter(
         name="none", argv=("no-such-program", FILE_PLACEHOLDER), endings=(".txt",), careful=True
     )
@@ -102,7 +102,7 @@ def names(path: str, ground: ProgramContext) -> list[str]:
     return [formatter.name for formatter, _ in find_commands(path, FORMATTERS, ground)]
 
 
-def test_one_that_we_know_is_used_where_it_is_installed(project: Path, tmp_path: Path) -> None:
+def test_a_known_formatter_is_used_if_it_is_installed(project: Path, tmp_path: Path) -> None:
     ground = ground_of(project, path=tmp_path / "bin")
     assert names("/a.zig", ground) == []
     program(tmp_path / "bin/zig", "")
@@ -120,7 +120,7 @@ def test_one_that_we_know_is_used_where_it_is_installed(project: Path, tmp_path:
         ("requirements.txt", "ruff==1\n"),
     ],
 )
-def test_one_that_wants_to_be_configured_is_used_where_it_is(
+def test_a_formatter_that_needs_configuration_is_used_where_it_is_configured(
     project: Path, tmp_path: Path, file: str, text: str
 ) -> None:
     program(tmp_path / "bin/ruff", "")

@@ -106,7 +106,7 @@ async def test_a_job_that_ends_by_itself_says_how(bench: Bench, jobs: Background
     assert (await bench.call(JOBS)).output.startswith(f"{job.id}  ended with exit code 3  Go on")
 
 
-async def test_time_runs_out_for_a_job_only_if_that_is_wished(bench: Bench, jobs: BackgroundJobs) -> None:
+async def test_a_background_job_has_a_timeout_only_on_request(bench: Bench, jobs: BackgroundJobs) -> None:
     result = await bench.call(BASH, command="sleep 999", description="Wait", background=True, timeout=1)
     (job,) = jobs.list(bench.context().session_id)
     assert job.id in result.output
@@ -163,7 +163,7 @@ async def test_other_processes_see_what_is_running(
     assert list_running(roll) == []
 
 
-def test_what_a_dead_process_left_on_the_roll_goes(tmp_path: Path) -> None:
+def test_records_of_dead_processes_are_removed(tmp_path: Path) -> None:
     job = Job(id="job_1", session_id=OTHER, command="x", description="", output="/x", started=1)
     entry = write_record(str(tmp_path), job)
     assert list_running(str(tmp_path)) == [job]

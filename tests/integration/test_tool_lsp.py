@@ -230,7 +230,7 @@ async def test_a_server_answers(project: Path, operation: str, count: int, word:
 
 
 @pytest.mark.parametrize("operation", ["goToImplementation", "outgoingCalls"])
-async def test_nothing_found_is_said(project: Path, operation: str) -> None:
+async def test_finding_nothing_is_reported(project: Path, operation: str) -> None:
     (project / "a.fake").write_text("first\n")
     async with watched(project, fake(project)) as bench:
         result = await bench.call(LSP, operation=operation, filePath="a.fake", line=9, character=99)

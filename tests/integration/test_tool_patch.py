@@ -169,7 +169,7 @@ async def test_bytes_that_are_no_text_stay(bench: Bench, project: Path) -> None:
         (("*** Add File: \ud800x", "+x"), "is not a path"),
     ],
 )
-async def test_what_cannot_be_done_changes_nothing(
+async def test_an_invalid_patch_changes_nothing(
     bench: Bench, project: Path, lines: tuple[str, ...], said: str
 ) -> None:
     await seen(bench, "a.txt", "one\n")
@@ -256,7 +256,7 @@ async def test_a_write_that_fails_takes_back_those_before_it(bench: Bench, proje
     assert bench.edited == []
 
 
-async def test_a_file_made_in_the_way_of_another_takes_both_back(bench: Bench, project: Path) -> None:
+async def test_a_patch_whose_files_exclude_each_other_changes_nothing(bench: Bench, project: Path) -> None:
     with pytest.raises(ToolError, match="Nothing was changed"):
         await apply(bench, "*** Add File: a", "+x", "*** Add File: a/b", "+y")
     assert os.listdir(project) == []
@@ -348,7 +348,7 @@ async def test_edits_are_made_one_upon_the_other(bench: Bench, project: Path) ->
     assert bench.edited == [str(path)]
 
 
-async def test_one_edit_that_fails_leaves_the_file_as_it_was(bench: Bench, project: Path) -> None:
+async def test_a_failing_edit_leaves_the_file_unchanged(bench: Bench, project: Path) -> None:
     path = await seen(bench, "a.txt", "one\n")
     for pairs, said in (
         ((("one", "two"), ("nowhere", "x")), "Edit 2 of 2: oldString not found in content."),

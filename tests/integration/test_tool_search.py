@@ -55,7 +55,7 @@ async def test_files_are_found_newest_first(bench: Bench) -> None:
     assert bench.asked == [AskedPermission(permission="glob", patterns=("**/*.py",), always=("*",))]
 
 
-async def test_nothing_found_is_said(bench: Bench) -> None:
+async def test_finding_nothing_is_reported(bench: Bench) -> None:
     assert (await bench.call(GLOB, pattern="*.none")).output == "No files found"
     assert (await bench.call(GREP, pattern="none")).output == "No files found"
 

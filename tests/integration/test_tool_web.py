@@ -129,7 +129,9 @@ async def test_a_picture_is_attached(bench: Bench, web: Web) -> None:
         ("/file", "URL must start with http:// or https://"),
     ],
 )
-async def test_what_cannot_be_read_says_why(bench: Bench, web: Web, path: str, said: str) -> None:
+async def test_an_unreadable_page_is_an_error_with_the_reason(
+    bench: Bench, web: Web, path: str, said: str
+) -> None:
     with pytest.raises(ToolError) as raised:
         await bench.call(WEBFETCH, url=at(web, path))
     assert said in str(raised.value)
@@ -147,7 +149,7 @@ async def test_what_cannot_be_read_says_why(bench: Bench, web: Web, path: str, s
         "",
     ],
 )
-async def test_what_is_no_address_of_the_web_is_not_asked_about(bench: Bench, url: str) -> None:
+async def test_an_invalid_url_is_refused_without_a_permission_request(bench: Bench, url: str) -> None:
     with pytest.raises(ToolError):
         await bench.call(WEBFETCH, url=url)
     assert bench.asked == []
@@ -166,7 +168,7 @@ async def test_every_hop_is_held_against_the_rules(bench: Bench, web: Web) -> No
 
 
 @pytest.mark.parametrize("host", ["127.0.0.2", "door.test", "both.test", "127.2", "2130706434", "0x7f000002"])
-async def test_what_is_next_door_needs_a_permission_of_its_own(bench: Bench, host: str) -> None:
+async def test_private_addresses_need_their_own_permission(bench: Bench, host: str) -> None:
     bench.denied = {"webfetch_private"}
     url = f"http://{host}:9/a"
     with pytest.raises(DeniedError):
@@ -177,7 +179,7 @@ async def test_what_is_next_door_needs_a_permission_of_its_own(bench: Bench, hos
     ]
 
 
-async def test_a_page_cannot_lead_next_door_unasked(bench: Bench, web: Web) -> None:
+async def test_a_redirect_to_a_private_address_needs_permission(bench: Bench, web: Web) -> None:
     bench.denied = {"webfetch_private"}
     with pytest.raises(DeniedError):
         await bench.call(WEBFETCH, url=at(web, "/door"))

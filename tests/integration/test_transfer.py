@@ -194,7 +194,7 @@ async def test_a_message_of_another_session_is_not_overwritten(here: Machine, tm
 @pytest.mark.parametrize(
     "id", ["ses_../../../../etc/passwd", "../x", "", "ses_", "/etc/passwd", "ses_" + "x" * 500, "ses_a\0b"]
 )
-async def test_an_id_that_is_none_is_refused(here: Machine, tmp_path: Path, id: str) -> None:
+async def test_an_id_with_a_wrong_format_is_refused(here: Machine, tmp_path: Path, id: str) -> None:
     with pytest.raises(InvalidIdError):
         await here.take(replace(parcel(), info=replace(parcel().info, id=SessionID(id))), tmp_path)
     assert here.files() == {}

@@ -46,7 +46,7 @@ def files(storage: Path) -> dict[str, bytes]:
     }
 
 
-async def test_one_corrupt_file_among_a_thousand_is_named_and_the_others_come_across(tmp_path: Path) -> None:
+async def test_one_corrupt_file_among_a_thousand_is_named_and_the_others_are_imported(tmp_path: Path) -> None:
     source = write_tree(tmp_path / "source", MANY)
     corrupt = source / "session" / "there" / f"{session_id(500)}.json"
     corrupt.write_text('{"id": "ses_')
@@ -85,7 +85,7 @@ def test_a_message_that_cannot_be_read_costs_itself_alone(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_killed_half_way_and_done_again_is_done_once(tmp_path: Path) -> None:
+def test_an_import_that_was_killed_and_repeated_imports_once(tmp_path: Path) -> None:
     source = write_tree(tmp_path / "source", 60)
     storage = tmp_path / "storage"
     for wanted in (10, 25, 45):
@@ -103,7 +103,7 @@ def test_killed_half_way_and_done_again_is_done_once(tmp_path: Path) -> None:
     assert files(storage) == files(source)
 
 
-def test_what_is_no_tree_and_no_database_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_source_that_is_neither_tree_nor_database_is_refused_by_name(tmp_path: Path) -> None:
     nothing = tmp_path / "nothing"
     nothing.mkdir()
     (nothing / "opencode.db").write_bytes(b"no database at all, but long enough to look at" * 100)

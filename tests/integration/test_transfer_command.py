@@ -52,7 +52,7 @@ def test_without_an_id_the_session_last_worked_on_is_exported(place: Path) -> No
     assert json.loads(exported.stdout)["info"]["id"] == session_id()
 
 
-def test_secrets_are_shown_first_and_covered_then(place: Path) -> None:
+def test_secrets_are_listed_and_then_redacted(place: Path) -> None:
     preview = weft(place, "export", session_id(), "--redact", "--preview")
     assert KEY not in preview.stdout + preview.stderr
     assert "[redacted:github-token:1]  ghp_… (40 characters)" in preview.stdout
@@ -91,7 +91,7 @@ def test_a_bundle_goes_to_another_store_and_says_so_as_json(place: Path) -> None
         (("import", "--from", "claude", "nowhere"), "nowhere: it does not exist"),
     ],
 )
-def test_what_cannot_be_meant_is_said_in_a_sentence(
+def test_invalid_arguments_are_reported_in_one_sentence(
     place: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     done = weft(place, *arguments)

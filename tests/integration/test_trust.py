@@ -47,7 +47,7 @@ def changed(*changes: tuple[Any, str]) -> TrustStatus:
 # --- who is trusted ---
 
 
-def test_nobody_is_trusted_until_the_person_says_so_and_then_for_good(project: Path) -> None:
+def test_a_project_is_untrusted_until_the_user_trusts_it(project: Path) -> None:
     put(project / "opencode.json", '{"mcp": {"x": {"type": "local", "command": ["x"]}}}')
     assert look_at(project).get_status() == TrustStatus(trusted=False, why="unknown")
 
@@ -60,7 +60,7 @@ def test_nobody_is_trusted_until_the_person_says_so_and_then_for_good(project: P
     assert look_at(project).revoke() is False
 
 
-def test_what_changes_after_it_was_looked_at_is_not_vouched_for(project: Path) -> None:
+def test_files_that_change_after_the_review_are_not_trusted(project: Path) -> None:
     seen = look_at(project).take_fingerprint()
     put(project / "opencode.json", '{"mcp": {"x": {"type": "local", "command": ["x"]}}}')
     look_at(project).trust(NOW, seen)
@@ -81,7 +81,7 @@ def test_what_would_be_run_is_shown_to_its_end(project: Path) -> None:
     assert second.endswith("a… and 7,005 characters more  # opencode.json")
 
 
-def test_a_no_is_remembered_until_there_is_something_else_to_say_no_to(project: Path) -> None:
+def test_a_refusal_of_trust_is_remembered_until_the_project_changes(project: Path) -> None:
     put(project / "opencode.json", '{"plugin": ["x"]}')
     look_at(project).refuse(NOW)
     assert look_at(project).get_status() == TrustStatus(trusted=False, why="refused")
@@ -104,7 +104,7 @@ def test_trust_is_given_in_the_persons_own_configuration_and_nowhere_else(projec
     assert not is_trusted(paths, {**os.environ, "WEFT_TRUST": "0"}, str(project.parent))
 
 
-def test_it_is_the_real_path_that_is_trusted(project: Path) -> None:
+def test_trust_is_for_the_real_path(project: Path) -> None:
     look_at(project).trust(NOW)
     link = project.parent / "link"
     link.symlink_to(project)
@@ -229,7 +229,7 @@ def test_a_project_with_too_much_to_look_at_is_not_trusted(project: Path) -> Non
     assert look_at(project).get_status().why == "changed"
 
 
-def test_a_book_that_cannot_be_read_vouches_for_nothing(project: Path) -> None:
+def test_unreadable_trust_records_trust_nothing(project: Path) -> None:
     look_at(project).trust(NOW)
     book = TrustRecords(paths_from(os.environ))
     assert [each.path for each in book.list_all()] == [str(project)]

@@ -150,6 +150,6 @@ def test_no_built_in_agent_reads_a_file_of_secrets_unasked(name: str, path: str)
 
 
 @pytest.mark.parametrize("name", ["compaction", "title", "summary"])
-def test_those_behind_the_scenes_read_nothing(name: str) -> None:
+def test_hidden_agents_read_nothing(name: str) -> None:
     agent = build_agents(Config(), paths_from(os.environ), "/work")[name]
     assert verdict(agent, "read", "/home/ada/.env") == "deny"

@@ -66,7 +66,7 @@ def snapshots() -> SnapshotLocation:
 # --- back and forth ---
 
 
-async def test_taken_back_twice_it_goes_further_back_and_comes_forward_again(root: Path) -> None:
+async def test_a_second_undo_goes_further_back_and_redo_restores_all(root: Path) -> None:
     start = read_tree(root)
     async with open_undo_harness(root) as harness:
         first = await harness.run_step(call_bash("echo two > a.txt"))
@@ -86,7 +86,7 @@ async def test_taken_back_twice_it_goes_further_back_and_comes_forward_again(roo
         assert (await harness.api.get_session(harness.session)).revert is None
 
 
-async def test_what_a_person_does_between_two_takings_back_stays(root: Path) -> None:
+async def test_changes_of_a_person_between_two_undos_are_kept(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         first = await harness.run_step(call_bash("echo two > a.txt; echo two > b.txt"))
         second = await harness.run_step(call_bash("echo three > a.txt; echo three > b.txt"))
@@ -100,7 +100,7 @@ async def test_what_a_person_does_between_two_takings_back_stays(root: Path) -> 
         assert (text(root / "a.txt"), text(root / "b.txt")) == ("me\n", "three\n")
 
 
-async def test_what_a_person_does_between_undo_and_redo_stays(root: Path) -> None:
+async def test_changes_of_a_person_between_undo_and_redo_are_kept(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_step(call_bash("echo two > a.txt; rm b.txt; echo new > n.txt"))
         await harness.undo(prompt)
@@ -116,7 +116,7 @@ async def test_what_a_person_does_between_undo_and_redo_stays(root: Path) -> Non
         assert not exists(root / "b.txt")
 
 
-async def test_an_answer_is_taken_back_with_its_prompt_and_all_it_led_to(root: Path) -> None:
+async def test_undoing_an_answer_undoes_its_prompt_and_everything_after(root: Path) -> None:
     start = read_tree(root)
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_turn([call_bash("echo two > a.txt")], [call_bash("echo two > b.txt")])
@@ -129,7 +129,7 @@ async def test_an_answer_is_taken_back_with_its_prompt_and_all_it_led_to(root: P
         assert read_tree(root) == start
 
 
-async def test_what_is_not_there_cannot_be_taken_back_to(root: Path) -> None:
+async def test_undoing_to_an_unknown_message_is_refused(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_step(call_bash("echo two > a.txt"))
         missing = MessageID("msg_00000000000000000000000000")
@@ -141,7 +141,7 @@ async def test_what_is_not_there_cannot_be_taken_back_to(root: Path) -> None:
         assert text(root / "a.txt") == "two\n"
 
 
-async def test_only_some_files_can_be_taken_back_or_none(root: Path) -> None:
+async def test_undo_can_be_limited_to_some_files_or_none(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_step(call_bash("echo two > a.txt; echo two > b.txt"))
 
@@ -227,7 +227,7 @@ async def test_two_sessions_that_change_one_file_keep_what_the_other_built_on(ro
         assert text(root / "a.txt") == "one\n"
 
 
-async def test_what_a_subagent_did_is_taken_back_with_who_sent_it(root: Path) -> None:
+async def test_changes_of_a_child_session_are_undone_with_its_parent(root: Path) -> None:
     task = {"description": "Weave on", "prompt": "Go.", "subagent_type": "general"}
     start = read_tree(root)
     async with open_undo_harness(root) as harness:
@@ -281,7 +281,7 @@ async def test_a_session_that_is_being_run_is_busy(root: Path) -> None:
         assert text(root / "a.txt") == "two\n"
 
 
-async def test_a_prompt_that_comes_in_while_it_is_taken_back_waits_and_is_answered(root: Path) -> None:
+async def test_a_prompt_during_an_undo_waits_and_is_answered(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_step(call_bash("echo two > a.txt"))
         taken, answer = await asyncio.gather(
@@ -294,9 +294,7 @@ async def test_a_prompt_that_comes_in_while_it_is_taken_back_waits_and_is_answer
         assert prompt not in [each.info.id for each in await harness.history()]
 
 
-async def test_a_session_that_worked_elsewhere_is_not_taken_back_from_here(
-    root: Path, tmp_path: Path
-) -> None:
+async def test_a_session_of_another_directory_is_not_undone_from_here(root: Path, tmp_path: Path) -> None:
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_step(call_bash("echo two > a.txt"))
     async with open_undo_harness(tmp_path / "elsewhere") as other:
@@ -333,7 +331,7 @@ def forget(place: SnapshotLocation) -> None:
             path.unlink()
 
 
-async def test_switched_off_nothing_is_kept_and_that_is_said(root: Path) -> None:
+async def test_without_snapshots_nothing_is_kept_and_undo_says_so(root: Path) -> None:
     async with open_undo_harness(root, config={"snapshot": False}) as harness:
         prompt = await harness.run_turn(
             [call_read(root / "a.txt")],
@@ -411,7 +409,7 @@ async def taken_back_by_opencode(harness: UndoHarness, root: Path) -> tuple[Open
     return opencode, mark
 
 
-async def test_what_opencode_took_back_is_brought_back_from_its_own_snapshots(root: Path) -> None:
+async def test_an_undo_of_opencode_is_redone_from_its_own_snapshots(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         await taken_back_by_opencode(harness, root)
         assert await harness.redo() == {"a.txt": "restored", "b.txt": "removed", "deep/n.txt": "restored"}
@@ -420,7 +418,7 @@ async def test_what_opencode_took_back_is_brought_back_from_its_own_snapshots(ro
         assert (await harness.api.get_session(harness.session)).revert is None
 
 
-async def test_what_a_person_changed_since_opencode_took_it_back_is_kept(root: Path) -> None:
+async def test_changes_of_a_person_after_an_undo_of_opencode_are_kept(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         await taken_back_by_opencode(harness, root)
         write(root / "a.txt", "mine\n")
@@ -430,7 +428,7 @@ async def test_what_a_person_changed_since_opencode_took_it_back_is_kept(root: P
 
 
 @pytest.mark.parametrize("gone", ["repository", "tree"])
-async def test_without_opencodes_snapshots_its_way_back_is_kept(root: Path, gone: str) -> None:
+async def test_without_opencodes_snapshots_its_redo_data_is_kept(root: Path, gone: str) -> None:
     async with open_undo_harness(root) as harness:
         opencode, mark = await taken_back_by_opencode(harness, root)
         if gone == "repository":
@@ -448,7 +446,7 @@ async def test_without_opencodes_snapshots_its_way_back_is_kept(root: Path, gone
         assert ((await harness.api.get_session(harness.session)).revert, read_tree(root)) == (None, before)
 
 
-async def test_going_further_back_keeps_the_way_back_of_opencode(root: Path) -> None:
+async def test_a_further_undo_keeps_the_redo_data_of_opencode(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         first = await harness.run_step(call_bash("echo early > early.txt"))
         _, mark = await taken_back_by_opencode(harness, root)
@@ -464,7 +462,7 @@ async def test_going_further_back_keeps_the_way_back_of_opencode(root: Path) -> 
 # --- going on ---
 
 
-async def test_going_on_removes_what_it_was_taken_back_from_and_all_that_hangs_on_it(root: Path) -> None:
+async def test_continuing_removes_the_undone_messages_and_their_data(root: Path) -> None:
     todo = {"content": "Weave", "status": "pending", "priority": "high", "id": "1"}
     later = {**todo, "content": "Weave more"}
     async with open_undo_harness(root) as harness:
@@ -548,7 +546,7 @@ async def test_opening_removes_nothing(root: Path) -> None:
     assert text(root / "a.txt") == "two\n"
 
 
-async def test_the_persons_own_command_is_theirs(root: Path) -> None:
+async def test_undo_keeps_the_changes_of_a_command_that_the_user_ran(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         await harness.create_session()
         await harness.api.shell(harness.session, ShellInput(command="echo me > a.txt"))
@@ -560,7 +558,7 @@ async def test_the_persons_own_command_is_theirs(root: Path) -> None:
 # --- copies, and what is removed ---
 
 
-async def test_a_fork_can_be_taken_back_when_the_original_is_gone(root: Path) -> None:
+async def test_a_fork_can_be_undone_after_the_original_is_removed(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         await harness.run_step(call_bash("echo two > a.txt"))
         fork = await harness.api.fork_session(harness.session)
@@ -573,7 +571,7 @@ async def test_a_fork_can_be_taken_back_when_the_original_is_gone(root: Path) ->
         assert text(root / "a.txt") == "one\n"
 
 
-async def test_a_fork_of_what_was_taken_back_can_be_brought_forward(root: Path) -> None:
+async def test_a_fork_of_an_undone_session_can_be_redone(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_step(call_bash("echo two > a.txt"))
         await harness.undo(prompt)
@@ -640,7 +638,7 @@ async def test_session_and_prompt_say_what_was_changed_after_every_step(root: Pa
         )
 
 
-async def test_taken_back_a_session_says_what_is_left_of_it(root: Path) -> None:
+async def test_an_undone_session_reports_its_remaining_changes(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         await harness.run_step(call_bash("echo two > a.txt"))
         second = await harness.run_step(call_bash("echo three > b.txt"))
@@ -655,7 +653,7 @@ async def test_taken_back_a_session_says_what_is_left_of_it(root: Path) -> None:
         assert back.session.summary == SessionSummary(additions=2, deletions=2, files=2)
 
 
-async def test_a_prompt_changed_by_hand_keeps_that_when_it_is_summed_up(root: Path) -> None:
+async def test_an_edited_prompt_stays_edited_after_compaction(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         changed: list[asyncio.Task[object]] = []
 
@@ -704,7 +702,7 @@ async def test_a_step_that_changes_nothing_writes_nothing_about_files(root: Path
         assert (await harness.api.get_session(harness.session)).summary is None
 
 
-async def test_in_memory_sessions_can_be_taken_back_too(root: Path) -> None:
+async def test_sessions_in_memory_can_be_undone_too(root: Path) -> None:
     async with open_undo_harness(root, store="memory:") as harness:
         prompt = await harness.run_step(call_bash("echo two > a.txt"))
         assert await harness.undo(prompt) == {"a.txt": "restored"}
@@ -713,7 +711,7 @@ async def test_in_memory_sessions_can_be_taken_back_too(root: Path) -> None:
         ]
 
 
-async def test_a_session_without_changes_is_taken_back_without_files(root: Path) -> None:
+async def test_a_session_without_file_changes_can_be_undone(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         await harness.api.create_session(SessionInput())
         prompt = await harness.run_turn()
@@ -739,7 +737,7 @@ LIMIT = 300_000
 LARGE = "large\n" * 100_000
 
 
-async def test_what_cannot_be_brought_back_whole_is_an_error_with_its_list_and_changes_nothing(
+async def test_an_undo_that_cannot_restore_a_file_is_an_error_that_lists_it_and_changes_nothing(
     root: Path,
 ) -> None:
     write(root / "big.txt", LARGE)

@@ -65,7 +65,7 @@ def place() -> SnapshotLocation:
 CHANGED = {"a.txt": "two\n", "b.txt": "two\n", "n.txt": "new\n"}
 
 
-def test_undo_takes_the_last_prompt_back_and_says_what_became_of_each_file(root: Path, capsys: Out) -> None:
+def test_undo_reverts_the_last_prompt_and_reports_the_fate_of_each_file(root: Path, capsys: Out) -> None:
     session, _ = work(root)
     write(root / "b.txt", "me\n")
 
@@ -152,7 +152,7 @@ def test_single_files_or_none(root: Path, capsys: Out) -> None:
     assert texts(root) == CHANGED
 
 
-def test_a_file_that_was_not_changed_is_not_taken_back_and_nothing_else_is(root: Path, capsys: Out) -> None:
+def test_undoing_an_unchanged_file_is_refused_and_changes_nothing(root: Path, capsys: Out) -> None:
     session, _ = work(root)
     assert run_text(capsys, "undo", "--file", "typo.txt", "--yes", code=2) == ""
     assert texts(root) == CHANGED
@@ -238,7 +238,7 @@ def test_what_is_restored_last_is_the_last_thrown_away_here(
     assert [each["id"] for each in run_json(capsys, "session", "restore", "last")] == [mine]
 
 
-def test_a_session_whose_worktree_is_gone_is_taken_back_where_it_went_on(root: Path, capsys: Out) -> None:
+def test_a_session_without_its_worktree_is_undone_where_it_continued(root: Path, capsys: Out) -> None:
     session, _ = work(root)
 
     async def began_elsewhere() -> None:
@@ -274,7 +274,7 @@ def test_what_is_missing_refuses_with_a_code_of_its_own(root: Path, capsys: Out)
     assert [each["where"] for each in found["items"]] == [session]
 
 
-def test_the_doctor_names_a_taking_back_that_was_cut_short(root: Path, capsys: Out) -> None:
+def test_doctor_reports_an_interrupted_undo(root: Path, capsys: Out) -> None:
     work(root)
     assert not [each for each in run_json(capsys, "doctor")["findings"] if each["area"] == "undo"]
     write(Path(place().intent), "{}")
@@ -319,7 +319,7 @@ def test_without_snapshots_the_patch_is_made_of_what_is_stored(root: Path, capsy
     assert texts(root) == {"a.txt": "one\n", "b.txt": "b\n"}
 
 
-def test_what_was_taken_back_is_not_in_the_diff(root: Path, capsys: Out) -> None:
+def test_undone_changes_are_not_in_the_diff(root: Path, capsys: Out) -> None:
     session, _ = work(root)
     run_text(capsys, "undo", "--yes")
     patch = run_text(capsys, "session", "diff", session, "--format", "patch")

@@ -52,9 +52,7 @@ def run_killed(root: Path, *given: str) -> str:
         ("tool", {"b.txt": "restored", "first.txt": "removed", "new.txt": "removed"}),
     ],
 )
-async def test_what_a_killed_run_changed_can_be_taken_back(
-    root: Path, how: str, fates: dict[str, str]
-) -> None:
+async def test_the_changes_of_a_killed_run_can_be_undone(root: Path, how: str, fates: dict[str, str]) -> None:
     before = read_tree(root)
     session = SessionID(run_killed(root, how))
     async with open_undo_harness(root) as harness:
@@ -72,7 +70,7 @@ async def test_what_a_killed_run_changed_can_be_taken_back(
 
 
 @pytest.mark.parametrize(("how", "stands"), [("before", False), ("after", True)])
-async def test_a_taking_back_that_is_killed_is_rolled_back_or_stands_as_the_session_says(
+async def test_a_killed_undo_is_rolled_back_or_kept_as_the_session_says(
     root: Path, how: str, stands: bool
 ) -> None:
     before = read_tree(root)
@@ -103,7 +101,7 @@ async def work(root: Path) -> tuple[SessionID, MessageID, dict[bytes, tuple[str,
 
 
 @pytest.mark.slow
-async def test_a_taking_back_killed_among_its_files_is_whole_at_the_next_opening(root: Path) -> None:
+async def test_an_undo_killed_between_files_is_completed_at_the_next_opening(root: Path) -> None:
     before = read_tree(root)
     session, prompt, changed = await work(root)
     halves = 0

@@ -32,7 +32,7 @@ def place(root: Path) -> Place:
     return Place(project=project, directory=str(root), worktree="/")
 
 
-async def test_what_a_strangers_tool_changed_is_taken_back_and_what_the_person_did_when_asked_is_not(
+async def test_changes_of_a_custom_tool_are_undone_and_those_of_a_person_during_its_request_are_kept(
     tmp_path: Path,
 ) -> None:
     root = tmp_path / "loom"

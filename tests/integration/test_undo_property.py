@@ -128,7 +128,7 @@ class World:
 @pytest.mark.slow
 @pytest.mark.parametrize("repository", [True, False], ids=["git", "no git"])
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_undo_takes_back_the_agents_work_and_none_of_the_persons(
+async def test_undo_reverts_the_work_of_the_agent_and_none_of_the_person(
     tmp_path: Path, seed: int, repository: bool
 ) -> None:
     world = lay_out(tmp_path / "loom", seed, repository=repository)

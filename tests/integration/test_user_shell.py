@@ -68,7 +68,7 @@ async def stored(engine: Engine, words: str) -> None:
                 pass
 
 
-async def test_it_stands_in_the_session_and_no_model_is_asked(tmp_path: Path) -> None:
+async def test_the_command_is_stored_in_the_session_and_no_model_is_asked(tmp_path: Path) -> None:
     async with open_in(tmp_path, rules=DENY) as (engine, session):
         answer = await engine.api.shell(session, ShellInput(command="echo hello; pwd"))
         said, stored = await engine.api.list_messages(session)
@@ -168,7 +168,7 @@ async def test_a_session_that_is_being_run_is_busy(tmp_path: Path) -> None:
         assert done(await engine.api.shell(session, ShellInput(command="echo yes"))).output == "yes\n"
 
 
-async def test_aborted_it_is_ended_with_all_it_started_and_what_it_said_is_kept(tmp_path: Path) -> None:
+async def test_an_abort_kills_the_command_with_its_children_and_keeps_its_output(tmp_path: Path) -> None:
     command = f"sleep 600 & echo $! > {tmp_path}/pid; echo first; wait"
     async with open_in(tmp_path) as (engine, session):
         running = asyncio.create_task(engine.api.shell(session, ShellInput(command=command)))
@@ -190,7 +190,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-async def test_aborted_before_it_began_nothing_stays_open(tmp_path: Path) -> None:
+async def test_an_abort_before_the_command_starts_leaves_nothing_open(tmp_path: Path) -> None:
     async with open_in(tmp_path) as (engine, session):
         running = asyncio.create_task(engine.api.shell(session, ShellInput(command="touch ran")))
         await stored(engine, RUN_BY_HAND)
@@ -203,7 +203,7 @@ async def test_aborted_before_it_began_nothing_stays_open(tmp_path: Path) -> Non
         assert isinstance(call_in(answer).state, CompletedState)
 
 
-async def test_what_cannot_be_meant_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
+async def test_invalid_input_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
     async with open_in(tmp_path) as (engine, session):
         with pytest.raises(NotFoundError, match="no agent 'biuld'"):
             await engine.api.shell(session, ShellInput(command="ls", agent="biuld"))
@@ -212,7 +212,7 @@ async def test_what_cannot_be_meant_is_refused_and_nothing_is_stored(tmp_path: P
         assert await engine.api.list_messages(session) == []
 
 
-async def test_where_it_cannot_be_run_the_part_says_so(tmp_path: Path) -> None:
+async def test_a_command_that_cannot_be_run_is_a_failed_part(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     async with open_in(gone) as (engine, session):
         state = call_in(await engine.api.shell(session, ShellInput(command="ls"))).state

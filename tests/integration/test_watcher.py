@@ -101,7 +101,7 @@ class Stirring:
         self._thread.join()
 
 
-def test_a_branch_that_is_checked_out_is_told_to_who_listens(tmp_path: Path) -> None:
+def test_a_checked_out_branch_is_sent_to_listeners(tmp_path: Path) -> None:
     with serve_project(tmp_path) as server, stream_events(server, "/event") as events:
         subprocess.run(["git", "branch", "other"], cwd=server.project, check=True)
         reported = hear(events, "vcs.branch.updated", "file.watcher.updated")

@@ -92,7 +92,7 @@ def test_a_worktree_lies_where_opencode_has_its_own_on_a_branch_of_its_name(harn
     assert list_worktrees(harness.repository) == [worktree]
 
 
-def test_it_is_of_the_same_project(harness: WorktreeHarness) -> None:
+def test_a_worktree_belongs_to_the_project_of_its_repository(harness: WorktreeHarness) -> None:
     _, directory = harness.make("x")
     assert open_repository(str(directory), os.environ).project == harness.repository.project
 
@@ -113,19 +113,19 @@ def test_a_name_that_is_taken_gets_another_beside_it(harness: WorktreeHarness) -
     assert worktree.name.startswith("x-")
 
 
-def test_one_of_that_name_is_entered_again(harness: WorktreeHarness) -> None:
+def test_an_existing_worktree_of_that_name_is_reused(harness: WorktreeHarness) -> None:
     first = enter_worktree(harness.repository, "x")
     again = enter_worktree(harness.repository, "x")
     assert (first.made, again.made) == (True, False)
     assert first.worktree == again.worktree
 
 
-def test_work_goes_on_in_the_directory_below_that_one_stands_in(harness: WorktreeHarness) -> None:
+def test_a_worktree_is_entered_in_the_same_subdirectory(harness: WorktreeHarness) -> None:
     entered = enter_worktree(open_repository(str(harness.root / "sub"), os.environ), None)
     assert entered.directory == os.path.join(entered.worktree.directory, "sub")
 
 
-def test_nothing_can_be_made_without_git_or_without_a_commit(tmp_path: Path) -> None:
+def test_a_worktree_requires_git_and_a_commit(tmp_path: Path) -> None:
     with pytest.raises(DirectoryError, match="not in a git repository"):
         open_repository(str(tmp_path), os.environ)
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
@@ -138,7 +138,7 @@ def test_a_name_without_a_letter_names_nothing(harness: WorktreeHarness) -> None
         harness.make("!!!")
 
 
-def test_one_that_was_made_for_nothing_is_taken_back(harness: WorktreeHarness) -> None:
+def test_an_unused_new_worktree_is_removed(harness: WorktreeHarness) -> None:
     entered = enter_worktree(harness.repository, "x")
     discard_unused(harness.repository, entered)
     assert list_worktrees(harness.repository) == []
@@ -178,7 +178,7 @@ def test_how_a_worktree_stands(harness: WorktreeHarness) -> None:
     assert read_state(harness.repository, worktree) == WorktreeState()
 
 
-def test_one_is_found_by_name_or_because_it_is_the_only_one(harness: WorktreeHarness) -> None:
+def test_a_worktree_is_found_by_name_or_as_the_only_one(harness: WorktreeHarness) -> None:
     with pytest.raises(NotFoundError):
         get_worktree(harness.repository, None)
     first, directory = harness.make("first")
@@ -192,7 +192,7 @@ def test_one_is_found_by_name_or_because_it_is_the_only_one(harness: WorktreeHar
         get_worktree(harness.repository, "third")
 
 
-def test_who_works_in_it_has_it_alone(harness: WorktreeHarness) -> None:
+def test_a_session_has_its_worktree_alone(harness: WorktreeHarness) -> None:
     worktree, _ = harness.make("x")
     with (
         lock_worktree(harness.repository, worktree),
@@ -357,7 +357,7 @@ def test_a_directory_with_files_of_the_persons_does_not_become_a_file(harness: W
     assert harness.files() == before
 
 
-def test_who_may_read_a_file_stays_as_it_was(harness: WorktreeHarness) -> None:
+def test_merging_keeps_the_permissions_of_files(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     (directory / "b.txt").write_text("changed\n")
     (harness.root / "b.txt").chmod(0o600)
@@ -460,7 +460,7 @@ def test_a_submodule_is_left_out_and_named(harness: WorktreeHarness, tmp_path: P
     assert not (harness.root / "vendor").exists()
 
 
-def test_one_cannot_be_merged_into_itself(harness: WorktreeHarness) -> None:
+def test_a_worktree_cannot_be_merged_into_itself(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     with pytest.raises(ConflictError, match="where you are"):
         merge_worktree(open_repository(str(directory), os.environ), worktree)
@@ -516,7 +516,7 @@ def test_what_is_discarded_unmerged_can_be_brought_back(harness: WorktreeHarness
     assert harness.git("show", f"{kept}:new.txt") == "precious\n"
 
 
-def test_one_whose_files_are_gone_can_be_discarded(harness: WorktreeHarness) -> None:
+def test_a_worktree_without_files_can_be_discarded(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     for path in sorted(directory.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
@@ -526,7 +526,7 @@ def test_one_whose_files_are_gone_can_be_discarded(harness: WorktreeHarness) -> 
     assert name_of(harness.repository) == []
 
 
-def test_one_can_be_discarded_from_inside(harness: WorktreeHarness) -> None:
+def test_a_worktree_can_be_discarded_from_inside(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     delete_worktree(open_repository(str(directory), os.environ), worktree)
     assert not directory.exists()
@@ -535,7 +535,7 @@ def test_one_can_be_discarded_from_inside(harness: WorktreeHarness) -> None:
 # --- trust ---
 
 
-def test_a_worktree_with_the_files_that_were_vouched_for_is_trusted(harness: WorktreeHarness) -> None:
+def test_a_worktree_with_the_trusted_files_is_trusted(harness: WorktreeHarness) -> None:
     harness.write(".opencode/command/hello.md", "Say hello.\n")
     harness.git("add", "-A")
     harness.git("commit", "-q", "-m", "A command")
@@ -546,7 +546,7 @@ def test_a_worktree_with_the_files_that_were_vouched_for_is_trusted(harness: Wor
     assert open_trust(str(harness.root), os.environ).get_status().trusted
 
 
-def test_one_with_other_files_is_not(harness: WorktreeHarness) -> None:
+def test_a_worktree_with_other_files_is_not_trusted(harness: WorktreeHarness) -> None:
     harness.write(".opencode/command/hello.md", "Say hello.\n")
     harness.git("add", "-A")
     harness.git("commit", "-q", "-m", "A command")
@@ -557,6 +557,6 @@ def test_one_with_other_files_is_not(harness: WorktreeHarness) -> None:
     assert not copy_trust(harness.repository, entered.worktree)
 
 
-def test_one_of_a_project_that_is_not_trusted_is_not_either(harness: WorktreeHarness) -> None:
+def test_a_worktree_of_an_untrusted_project_is_not_trusted(harness: WorktreeHarness) -> None:
     entered = enter_worktree(harness.repository, "x")
     assert not open_trust(entered.directory, os.environ).get_status().trusted

@@ -54,7 +54,7 @@ async def api(url: str, project: Path) -> AsyncIterator[Api]:
 
 
 @pytest.mark.parametrize("check", DECIDED, ids=lambda check: check.__name__)
-async def test_over_http(check: Callable[[Api], Awaitable[None]], api: Api) -> None:
+async def test_the_api_contract_holds_over_http(check: Callable[[Api], Awaitable[None]], api: Api) -> None:
     if check.__name__ not in NOT_KEPT:
         async with asyncio.timeout(PATIENCE):
             await check(api)

@@ -60,7 +60,7 @@ async def work(sandbox: Sandbox) -> tuple[SessionID, MessageID]:
         return session, history[0].info.id
 
 
-async def test_opencode_takes_back_what_weft_did_and_deletes_nothing(sandbox: Sandbox, server: str) -> None:
+async def test_opencode_undoes_work_of_weft_and_deletes_nothing(sandbox: Sandbox, server: str) -> None:
     (sandbox.project / "also.txt").write_text("mine\n")
     session, prompt = await work(sandbox)
     changed = read_tree(sandbox.project)
@@ -90,7 +90,7 @@ async def test_opencode_deletes_what_is_listed_under_a_snapshot_it_does_not_have
         assert b"listed.txt" not in read_tree(sandbox.project)
 
 
-async def test_what_weft_took_back_opencode_leaves_as_it_is(sandbox: Sandbox, server: str) -> None:
+async def test_opencode_leaves_an_undo_of_weft_as_it_is(sandbox: Sandbox, server: str) -> None:
     session, prompt = await work(sandbox)
     async with open_engine(sandbox) as weft:
         await weft.api.revert(session, prompt)
@@ -162,7 +162,7 @@ async def test_what_opencode_changed_weft_leaves_alone_and_says_so(
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["kept", "gone"])
-async def test_what_opencode_took_back_weft_brings_back_or_leaves_to_opencode(
+async def test_weft_redoes_an_undo_of_opencode_or_leaves_it_to_opencode(
     sandbox: Sandbox, server: str, model: FakeModel, kept: bool
 ) -> None:
     made = sandbox.project / f"taken-back-{kept}.txt"

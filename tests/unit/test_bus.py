@@ -86,7 +86,7 @@ async def test_all_who_wait_are_woken() -> None:
     assert [task.result() for task in waiting] == [[published(1, edited(1))]] * 3
 
 
-async def test_who_stops_waiting_is_forgotten_and_misses_nothing() -> None:
+async def test_a_cancelled_listener_misses_nothing() -> None:
     bus = Bus()
     listener = bus.listen()
     async with asyncio.TaskGroup() as tasks:
@@ -200,7 +200,7 @@ def test_what_happened_in_between_keeps_growth_apart() -> None:
     assert merge_growth(news) == news
 
 
-async def test_who_resumes_in_the_middle_of_merged_growth_hears_only_the_rest() -> None:
+async def test_resuming_inside_merged_growth_gives_only_the_rest() -> None:
     bus = Bus()
     bus.publish(growth("a", 0), growth("b", 1), growth("c", 2), directory=HERE)
     assert await bus.listen(after=0).take() == [published(3, growth("abc", 0))]

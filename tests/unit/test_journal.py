@@ -216,7 +216,7 @@ async def test_commits_to_several_sessions_in_any_order_never_block_each_other_f
         assert len(await harness.take_events()) == 40
 
 
-async def test_whoever_is_cancelled_while_committing_has_stored_and_told_all_the_same() -> None:
+async def test_a_cancelled_commit_is_still_stored_and_published() -> None:
     store = SlowStore()
     async with open_harness(store) as harness, asyncio.TaskGroup() as tasks:
         committing = tasks.create_task(harness.journal.commit(SessionCreated(info=session(ONE))))
@@ -422,7 +422,7 @@ async def test_growth_that_does_not_fit_keeps_no_commit_from_being_stored_and_wa
         assert await text_in(store) == "ab"
 
 
-async def test_one_session_that_cannot_be_stored_does_not_hold_up_the_others() -> None:
+async def test_a_session_that_cannot_be_stored_does_not_block_the_others() -> None:
     store = FailingStore()
     await with_a_part(store, ONE)
     await with_a_part(store, TWO)

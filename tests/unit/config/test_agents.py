@@ -165,7 +165,7 @@ def test_a_disabled_agent_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("pattern", [OUTPUT, f"{OUTPUT}/*"])
-def test_who_denies_the_tool_output_by_name_is_not_overruled(pattern: str) -> None:
+def test_an_explicit_deny_of_the_tool_output_is_kept(pattern: str) -> None:
     config = Config(permission={"external_directory": {pattern: "deny"}})
     assert rows(build(config)["build"].permission)[-1] == f"external_directory {pattern} deny"
 

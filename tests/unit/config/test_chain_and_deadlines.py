@@ -35,7 +35,7 @@ def test_an_agent_in_markdown_has_its_models_in_turn(home: Home) -> None:
     assert chain_of(home, "review") == (A, (B,))
 
 
-def test_one_model_said_later_takes_the_place_of_a_whole_chain(home: Home) -> None:
+def test_a_single_model_in_a_later_layer_replaces_a_whole_chain(home: Home) -> None:
     home.write(home.config / "opencode.json", '{"agent": {"build": {"model": ["mill/a", "mill/b"]}}}')
     home.write(home.project / "opencode.json", '{"agent": {"build": {"model": "mill/c"}}}')
 
@@ -54,7 +54,7 @@ def test_deadlines_have_generous_defaults_and_are_set_one_by_one(home: Home) -> 
 
 
 @pytest.mark.parametrize("value", ["0", "-5", '"soon"', "true"])
-def test_a_deadline_that_is_none_is_refused_with_its_place(home: Home, value: str) -> None:
+def test_an_invalid_deadline_is_refused_with_its_place(home: Home, value: str) -> None:
     home.write(
         home.project / "opencode.json",
         f'{{"experimental": {{"weft": {{"deadlines": {{"turn": {value}}}}}}}}}',

@@ -54,7 +54,7 @@ def test_a_key_is_changed_where_it_stands(text: str, change: dict[str, Any], aft
 
 
 @pytest.mark.parametrize("text", ["[]", '"x"', '{"a": }', '{"a" 1}', "{", '{"a": 1', "nonsense"])
-def test_what_is_no_object_is_not_touched(text: str) -> None:
+def test_a_file_that_is_not_an_object_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         amended(text, {"a": 2})
 

@@ -42,7 +42,7 @@ def test_all_files_of_the_first_name_are_read_the_nearest_first(home: Home) -> N
 
 
 @pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md", "CONTEXT.md"])
-def test_each_name_is_known(home: Home, name: str) -> None:
+def test_every_instruction_file_name_is_found(home: Home, name: str) -> None:
     home.write(home.project / name, "Go.")
 
     assert read(home) == [(f"work/project/{name}", "Go.")]
@@ -165,7 +165,7 @@ def test_links_in_a_circle_end_the_search(home: Home) -> None:
 # --- what cannot be read ---
 
 
-def test_what_cannot_be_read_is_named_with_the_reason(home: Home) -> None:
+def test_an_unreadable_file_is_named_with_the_reason(home: Home) -> None:
     (home.project / "AGENTS.md").mkdir()
     os.mkfifo(home.root / "pipe.md")
     home.write(home.config / "opencode.json", '{"instructions": ["~/pipe.md"]}')

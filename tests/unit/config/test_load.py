@@ -22,7 +22,7 @@ def put_theme(home: Any, path: Path, name: str) -> None:
     home.write(path, json.dumps({"theme": name}))
 
 
-def test_without_any_file_only_the_defaults_are_in_force(home: Any) -> None:
+def test_without_files_only_the_defaults_apply(home: Any) -> None:
     loaded = home.load()
     assert (loaded.config.username, loaded.config.theme, loaded.problems, loaded.layers) == (
         "ada",
@@ -371,7 +371,7 @@ def test_files_are_spliced_in_from_beside_the_file_and_from_home(home: Any) -> N
     assert config.provider["p"].options == {"apiKey": "k"}
 
 
-def test_a_project_nobody_vouched_for_gets_nothing_spliced_in(home: Any) -> None:
+def test_an_untrusted_project_gets_no_substitutions(home: Any) -> None:
     home.with_env({"SECRET": "s"})
     home.write(home.config / "opencode.json", '{"theme": "{env:SECRET}"}')
     home.write(home.project / "opencode.json", '{"model": "{env:SECRET}", "default_agent": "plan"}')
@@ -394,7 +394,7 @@ def test_a_broken_file_leaves_the_others_in_force(home: Any) -> None:
     assert [str(error) for error in loaded.problems] == [f"{broken}:2:10: a colon is missing after the key"]
 
 
-def test_who_wants_it_strict_gets_the_first_problem_raised(home: Any) -> None:
+def test_a_strict_load_raises_the_first_problem(home: Any) -> None:
     home.write(home.project / "opencode.json", '{"snapshot": "no"}')
     with pytest.raises(ConfigError, match="snapshot: expected true or false, found a string"):
         home.load(strict=True)
@@ -485,7 +485,7 @@ def test_when_an_organisation_does_not_answer_its_last_word_holds(home: Any) -> 
     assert home.load(fetch=unreachable).config.theme == "new"  # it is fresh: nobody is asked
 
 
-def test_a_login_that_is_no_address_is_said_and_not_asked(home: Any) -> None:
+def test_a_login_url_that_is_invalid_is_reported_and_not_fetched(home: Any) -> None:
     entries = {"file:///etc": {"type": "wellknown", "key": "K", "token": "t"}}
     home.write(Path(home.paths.auth_file), json.dumps(entries))
     loaded = home.load(fetch=lambda _: b'{"config": {"theme": "org"}}')

@@ -34,11 +34,11 @@ from weft.config.secrets import MASK, list_secret_values, mask_secrets
         ({"a": [1, None, {"token": "x"}]}, {"a": [1, None, {"token": MASK}]}),
     ],
 )
-def test_what_is_or_looks_like_a_secret_is_covered(value: object, shown: object) -> None:
+def test_secrets_and_secret_like_values_are_masked(value: object, shown: object) -> None:
     assert mask_secrets(value) == shown
 
 
-def test_what_the_environment_calls_a_secret_is_covered_anywhere() -> None:
+def test_secrets_of_the_environment_are_redacted_everywhere() -> None:
     env = {"MY_TOKEN": "abcdefgh", "SHORT_KEY": "abc", "PATH": "/usr/bin:/bin"}
     assert list_secret_values(env) == {"abcdefgh"}
     assert mask_secrets({"x": "pre-abcdefgh-post"}, secrets=list_secret_values(env)) == {

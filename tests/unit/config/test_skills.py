@@ -84,7 +84,7 @@ def test_a_skill_is_what_its_front_matter_says(tree: SkillTree) -> None:
     "text",
     ["no front matter", "---\nname: x\n---\n", "---\ndescription: x\n---\n", "---\nname: [\n---\n", "\xff"],
 )
-def test_what_is_no_skill_is_passed_over_and_named(tree: SkillTree, text: str) -> None:
+def test_an_invalid_skill_is_skipped_and_named(tree: SkillTree, text: str) -> None:
     file = tree.put("project/.claude/skills/x")
     file.write_bytes(text.encode("latin-1"))
     tree.put("project/.claude/skills/y")
@@ -113,7 +113,7 @@ def test_a_link_out_of_a_project_is_followed_only_if_it_is_trusted(tree: SkillTr
     assert tree.found(trusted=True) == {"x": "project/.claude/skills/x/SKILL.md"}
 
 
-def test_one_s_own_links_are_followed_and_circles_have_an_end(tree: SkillTree) -> None:
+def test_links_in_own_directories_are_followed_and_cycles_end(tree: SkillTree) -> None:
     tree.put("elsewhere/x")
     skills = tree.home / ".claude/skills"
     skills.mkdir(parents=True)

@@ -128,7 +128,7 @@ def test_what_one_api_refused_is_shown_to_another() -> None:
     assert shown(history).count(PNG) == shown(history, GPT).count(PNG) - 1
 
 
-def test_there_is_nothing_more_to_leave_out_once_it_is_left_out() -> None:
+def test_excluded_content_is_not_excluded_again() -> None:
     history = [asked("1", picture=True), answered("2"), asked("3")]
     failed = MessageWithParts(info=answered("4").info, parts=(setback("4", "media"),))
 

@@ -31,7 +31,7 @@ def noted(notes: list[ContextNote], at: int = 1) -> MessageWithParts:
     return user_message(id, at, text(id, "go"), *parts)
 
 
-def test_nothing_new_is_no_note() -> None:
+def test_without_changes_there_is_no_note() -> None:
     assert list_notes(basis(("/a", "x")), basis(("/a", "x"))) == []
 
 
@@ -87,7 +87,7 @@ BASES = some.builds(
 
 
 @given(some.lists(BASES, min_size=2, max_size=6))
-def test_whoever_was_told_the_notes_knows_what_there_is(bases: list[Briefing]) -> None:
+def test_the_notes_together_describe_the_current_state(bases: list[Briefing]) -> None:
     first, *later = bases
     history: list[MessageWithParts] = []
     for at, found in enumerate(later):

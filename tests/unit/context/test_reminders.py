@@ -170,7 +170,7 @@ def note(history: list[MessageWithParts], agent: str, *, exists: bool) -> str | 
     return None if found is None else found.text
 
 
-def test_who_begins_to_plan_is_told_how_and_where_to() -> None:
+def test_the_plan_agent_is_told_how_and_where_to_plan() -> None:
     noted = note([], "plan", exists=False)
 
     assert noted is not None
@@ -179,7 +179,7 @@ def test_who_begins_to_plan_is_told_how_and_where_to() -> None:
     assert "read it, and go on from it" in (note([], "plan", exists=True) or "")
 
 
-def test_who_goes_on_planning_is_not_told_again_unless_a_summary_cut_it_off() -> None:
+def test_the_plan_reminder_is_not_repeated_unless_a_compaction_removed_it() -> None:
     planning = [by("plan", user_message("msg_1", 1)), by("plan", assistant_message("msg_2", 2, "msg_1"))]
     summed_up = [*planning, by("compaction", assistant_message("msg_3", 3, "msg_2", summary=True))]
 
@@ -187,7 +187,7 @@ def test_who_goes_on_planning_is_not_told_again_unless_a_summary_cut_it_off() ->
     assert note(summed_up, "plan", exists=True) is not None
 
 
-def test_who_carries_out_a_plan_is_led_to_it_if_there_is_one() -> None:
+def test_the_build_agent_is_told_where_the_plan_is() -> None:
     planned = [by("plan", user_message("msg_1", 1)), by("plan", assistant_message("msg_2", 2, "msg_1"))]
     summed_up = [*planned, by("compaction", assistant_message("msg_3", 3, "msg_2", summary=True))]
     expected = wrap_reminder(

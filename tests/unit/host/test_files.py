@@ -42,7 +42,7 @@ def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
             read(str(path), limit=19_999)
 
 
-def test_what_is_no_file_is_refused_and_does_not_hang(tmp_path: Path) -> None:
+def test_a_special_file_is_refused_and_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", "."):
         with pytest.raises(OSError, match="not a regular file"):
@@ -131,7 +131,7 @@ def test_only_an_empty_directory_is_pruned(tmp_path: Path) -> None:
 # --- locks ---
 
 
-def test_one_holds_a_lock_at_a_time(tmp_path: Path) -> None:
+def test_a_lock_has_one_holder_at_a_time(tmp_path: Path) -> None:
     path = f"{tmp_path}/locks/one"
     with hold_lock(path), try_lock(path) as second:
         assert not second
@@ -150,7 +150,7 @@ def test_readers_share_and_keep_writers_out(tmp_path: Path) -> None:
         assert not writer
 
 
-def test_who_waits_gets_the_lock_that_counts_even_if_its_file_was_removed(tmp_path: Path) -> None:
+def test_a_waiter_gets_the_current_lock_even_if_its_file_was_replaced(tmp_path: Path) -> None:
     path, held = f"{tmp_path}/lock", []
 
     def hold() -> None:
@@ -200,7 +200,7 @@ def test_many_are_all_written(
 
 
 @SPEEDS
-def test_one_that_cannot_be_written_is_told(
+def test_an_unwritable_file_is_an_error(
     tmp_path: Path, slow_seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "SLOW_WRITE_SECONDS", slow_seconds)

@@ -20,7 +20,7 @@ def looked_at(path: str) -> tuple[bytes, int]:
     return Path(path).read_bytes(), Path(path).stat().st_mode & 0o777
 
 
-async def test_it_holds_what_was_said_while_it_is_needed(place: Path) -> None:
+async def test_a_temporary_file_has_its_content_until_it_is_closed(place: Path) -> None:
     async with open_temporary("x-", b"words") as path:
         (name,) = os.listdir(place)
         assert path == str(place / name)
@@ -29,7 +29,7 @@ async def test_it_holds_what_was_said_while_it_is_needed(place: Path) -> None:
     assert os.listdir(place) == []
 
 
-async def test_whoever_is_cancelled_while_it_is_written_leaves_none_behind(place: Path) -> None:
+async def test_cancelling_the_write_leaves_no_file_behind(place: Path) -> None:
     async def use() -> None:
         async with open_temporary("x-", b"w" * 1_000_000):
             raise AssertionError("cancelled before it was written")
@@ -42,7 +42,7 @@ async def test_whoever_is_cancelled_while_it_is_written_leaves_none_behind(place
     assert os.listdir(place) == []
 
 
-async def test_one_that_cannot_be_written_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unwritable_file_is_an_error(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(place / "nowhere"))
     with pytest.raises(FileNotFoundError):
         async with open_temporary("x-", b"words"):

@@ -62,7 +62,7 @@ def test_a_call_that_made_no_sense_is_shown_as_a_failed_call_of_the_tool_that_wa
     ]
 
 
-def test_one_is_not_many() -> None:
+def test_counts_are_singular_or_plural() -> None:
     assert [format_count(number, "file") for number in (0, 1, 2, 1200)] == [
         "0 files",
         "1 file",

@@ -161,7 +161,7 @@ def test_ids_from_both_sides_of_a_wrap_stand_in_the_order_they_were_made(wrap: i
 
 
 @given(st.integers(WRAPS[0] - YEAR, WRAPS[2] + YEAR), st.integers(-YEAR, YEAR), st.integers(1, 3))
-def test_who_knows_the_year_of_an_id_knows_its_millisecond(now: int, off: int, count: int) -> None:
+def test_an_id_and_its_year_give_the_exact_millisecond(now: int, off: int, count: int) -> None:
     mint = stopped(now)
     made = [mint.message() for _ in range(count)]
     assert unwrap(made[-1], now + off) == now * PER_MS + count
@@ -211,7 +211,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("given", HOSTILE)
-def test_what_is_no_session_id_is_no_name_for_a_new_one(given: str) -> None:
+def test_an_invalid_session_id_cannot_be_chosen_for_a_new_session(given: str) -> None:
     with pytest.raises(InvalidIdError) as caught:
         check_new_id("session", given)
     assert (caught.value.kind, caught.value.given) == ("session", given)
@@ -236,7 +236,7 @@ def test_what_can_name_no_session_is_not_found(given: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", ".", "..", ".git", "a/b", "a\\b", "a\x00", "a\n", "-rf", "_", "a" * 129, "é"]
 )
-def test_what_is_no_file_name_is_refused(name: str) -> None:
+def test_an_invalid_file_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidIdError):
         check_file_name("message", name)
 

@@ -233,9 +233,7 @@ def test_a_stored_history_and_the_events_since_give_what_all_events_give(
 
 
 @given(STEPS, st.randoms())
-def test_whoever_looks_on_the_way_sees_what_was_told_so_far(
-    steps: list[tuple[int, int]], dice: Random
-) -> None:
+def test_a_transcript_can_be_read_between_events(steps: list[tuple[int, int]], dice: Random) -> None:
     events, transcript = what_happened(steps, dice), Transcript()
     for number, event in enumerate(events, 1):
         transcript.feed(event)

@@ -65,7 +65,7 @@ def survives(document: dict[str, Any], kind: Any = AnyPart) -> bool:
         ("extra_", "$extra"),
     ],
 )
-def test_one_rule_makes_a_wire_name(ours: str, theirs: str) -> None:
+def test_wire_names_follow_one_rule(ours: str, theirs: str) -> None:
     assert wire_name(ours) == theirs
 
 
@@ -278,7 +278,7 @@ def test_a_number_beyond_all_numbers_is_refused() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"NaN", b"Infinity", b"-Infinity"])
-def test_what_is_no_json_number_is_refused(raw: bytes) -> None:
+def test_an_invalid_json_number_is_refused(raw: bytes) -> None:
     with pytest.raises(DocumentError, match="is not a JSON number"):
         parse(raw)
 

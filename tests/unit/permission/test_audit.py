@@ -40,7 +40,7 @@ def test_no_log_is_a_log_that_holds(tmp_path: Path) -> None:
     assert find_break(AuditFiles(str(tmp_path), "project")) == (0, None)
 
 
-def test_it_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_the_audit_log_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     log = filled(tmp_path / "log", 1)
     for path in (log.path, log.end_path):
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
@@ -96,7 +96,7 @@ def test_a_log_whose_end_is_not_noted_any_more_is_told_of(tmp_path: Path) -> Non
     assert find_break(log)[1] is not None
 
 
-def test_what_is_no_record_is_named(tmp_path: Path) -> None:
+def test_an_invalid_record_is_named(tmp_path: Path) -> None:
     log = filled(tmp_path, 2)
     write(log, [lines(log)[0], b"nonsense\n"])
     broken = find_break(log)[1]
@@ -142,7 +142,7 @@ def test_old_files_go_and_the_log_says_so(tmp_path: Path) -> None:
     assert "known to have been dropped" in broken.reason
 
 
-def test_what_must_not_be_written_down_is_covered(tmp_path: Path) -> None:
+def test_secrets_are_redacted_in_the_log(tmp_path: Path) -> None:
     log = AuditFiles(str(tmp_path), "project", redact=lambda text: text.replace("s3cret", "[covered]"))
     log.append([AuditEntry(time=1, what="answered", patterns=("curl -u me:s3cret",), message="use s3cret")])
     [(_, found)] = read_entries(log)

@@ -46,7 +46,7 @@ async def test_nothing_needs_no_permission() -> None:
     await harness.gate.let_pass(harness.request(), make_caller(rules("*:*:deny")))
 
 
-async def test_a_yes_lets_this_one_pass_and_the_next_is_asked_again() -> None:
+async def test_an_approval_permits_one_call_and_the_next_is_asked_again() -> None:
     harness = make_gate_harness()
     for count in (1, 2):
         request = harness.request("ls")
@@ -343,7 +343,7 @@ async def test_the_question_of_an_aborted_run_is_withdrawn_and_that_is_told() ->
     assert harness.events[-1] == PermissionReplied(session_id=SESSION, request_id=request.id, reply="reject")
 
 
-async def test_with_nobody_to_answer_it_is_refused_at_once_and_says_how_to_allow_it() -> None:
+async def test_without_a_user_a_request_is_refused_at_once_and_says_how_to_allow_it() -> None:
     harness = make_gate_harness(answered=False)
     request = harness.request("rm x")
     with pytest.raises(UnansweredError) as refused:
@@ -358,7 +358,7 @@ async def test_with_nobody_to_answer_it_is_refused_at_once_and_says_how_to_allow
     ]
 
 
-async def test_nobody_may_count_as_a_yes_or_as_a_no_to_go_on_from() -> None:
+async def test_an_unanswered_request_can_be_allowed_or_denied_without_ending_the_run() -> None:
     yes = make_gate_harness(answered=False, unanswered="allow")
     await yes.gate.let_pass(yes.request("ls"), make_caller())
     with pytest.raises(DeniedError):
@@ -369,7 +369,7 @@ async def test_nobody_may_count_as_a_yes_or_as_a_no_to_go_on_from() -> None:
     assert not isinstance(refused.value, RejectedError)
 
 
-async def test_who_does_not_answer_in_time_has_not_answered() -> None:
+async def test_an_answer_after_the_deadline_does_not_count() -> None:
     harness = make_gate_harness(timeout_seconds=60, clock=InstantClock(NOW))
     request = harness.request("ls")
     with pytest.raises(UnansweredError):

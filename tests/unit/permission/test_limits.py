@@ -48,7 +48,7 @@ def test_what_is_narrowed_allows_no_more_than_either(own: Ruleset, above: Rulese
 
 
 @given(RULESETS, RULESETS, RULESETS, THINGS)
-def test_a_project_nobody_vouched_for_only_withholds(
+def test_an_untrusted_project_can_only_restrict(
     person: Ruleset, project: Ruleset, own: Ruleset, thing: str
 ) -> None:
     free = Agent(name="a", mode="primary", permission=person)
@@ -74,7 +74,7 @@ def test_with_one_voice_the_last_match_wins(agent: Ruleset, own: Ruleset, thing:
     assert judge("bash", thing, to_limits(one, session(own))) == evaluate("bash", thing, agent, own)
 
 
-def test_without_any_rule_it_is_asked() -> None:
+def test_without_a_rule_the_verdict_is_ask() -> None:
     assert judge("bash", "ls", ()).action == "ask"
 
 

@@ -84,7 +84,7 @@ def test_an_approval_answers_an_ask_and_never_a_deny() -> None:
     assert verdict("bash", ["ls"], rules("bash:*:deny"), approved).action == "deny"
 
 
-def test_nothing_asked_is_allowed() -> None:
+def test_an_empty_list_of_patterns_is_allowed() -> None:
     assert verdict("bash", [], rules("*:*:deny")).action == "allow"
 
 

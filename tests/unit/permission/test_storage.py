@@ -28,7 +28,7 @@ def test_what_is_kept_is_read_by_the_next_one(tmp_path: Path) -> None:
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
 
 
-def test_those_who_change_it_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_changes_lose_nothing(tmp_path: Path) -> None:
     path = str(tmp_path / "grants.json")
 
     def add(number: int) -> None:
@@ -52,7 +52,7 @@ def test_a_change_is_seen_by_who_has_read_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", [b"", b"{", b"{}", b"\xff", b'[{"id": 1}]'])
-def test_what_cannot_be_read_grants_nothing_and_is_laid_aside(tmp_path: Path, broken: bytes) -> None:
+def test_an_unreadable_file_grants_nothing_and_is_set_aside(tmp_path: Path, broken: bytes) -> None:
     path = tmp_path / "grants.json"
     path.write_bytes(broken)
     kept = ItemFile(str(path), Grant)
@@ -62,7 +62,7 @@ def test_what_cannot_be_read_grants_nothing_and_is_laid_aside(tmp_path: Path, br
     assert (tmp_path / "grants.json.damaged").read_bytes() == broken
 
 
-def test_one_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
+def test_an_unreadable_item_does_not_hide_the_others(tmp_path: Path) -> None:
     path = tmp_path / "grants.json"
     ItemFile(str(path), Grant).change(lambda _: (grant(1), grant(2)))
     entries = json.loads(path.read_text())

@@ -65,7 +65,7 @@ def test_somebody_looks_where_a_stricter_rule_may_turn_out_to_fit() -> None:
     assert evaluate("bash", "⟦$X⟧", rules("bash:*:deny", "bash:cat *:allow")).action == "deny"
 
 
-def test_one_who_may_write_nothing_is_asked_before_programs_that_may() -> None:
+def test_without_write_permission_programs_that_may_write_need_permission() -> None:
     reader = (rules("*:*:allow", "edit:*:deny"),)
     watched = ask_before_writers(reader, "bash", ["make", "⟦$X⟧"])
     assert judge("bash", "make", watched).action == "ask"
@@ -73,7 +73,7 @@ def test_one_who_may_write_nothing_is_asked_before_programs_that_may() -> None:
     assert judge("bash", "ls", watched).action == "allow"
 
 
-def test_who_may_write_or_has_named_the_program_is_not() -> None:
+def test_with_write_permission_or_a_rule_for_the_program_no_question_is_asked() -> None:
     writer = (rules("*:*:allow"),)
     assert ask_before_writers(writer, "bash", ["make"]) == writer
     knower = (rules("*:*:allow", "edit:*:deny", "bash:make *:allow"),)

@@ -50,7 +50,7 @@ def test_a_bare_decorator_is_told_what_to_write() -> None:
         hook(lambda *_: None)  # type: ignore[arg-type]
 
 
-def test_what_is_no_function_is_refused_and_not_passed_over_in_silence() -> None:
+def test_a_hook_that_is_not_a_function_is_refused() -> None:
     def cooler(by: float, told: Any, now: ChatParams) -> ChatParams:
         del told
         return now.but(temperature=by)
@@ -81,7 +81,7 @@ def test_a_module_carries_its_hooks_in_the_order_they_stand_in_it() -> None:
     assert both(None, None) is None
 
 
-def test_none_leaves_things_as_they_are() -> None:
+def test_returning_none_changes_nothing() -> None:
     assert check_result(CHAT_PARAMS, NOW, None) is NOW
 
 
@@ -100,7 +100,7 @@ def test_a_dict_names_what_is_to_be_otherwise() -> None:
     assert raised.value.hint == "it may have temperature, topP, topK, options"
 
 
-def test_what_only_hears_may_give_back_what_it_likes() -> None:
+def test_the_return_value_of_an_event_hook_is_ignored() -> None:
     now = NoChange()
     assert check_result(EVENT, now, 3) is now
 
@@ -145,7 +145,7 @@ def test_a_circle_is_refused() -> None:
         check_result(TOOL_BEFORE, CallArguments(args={}), CallArguments(args=circle))
 
 
-def test_those_that_may_say_no_are_known() -> None:
+def test_the_hooks_that_may_block_are_listed() -> None:
     assert [name for name, each in HOOKS.items() if each.blocks] == [
         "chat.message",
         "command.execute.before",

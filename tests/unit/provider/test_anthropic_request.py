@@ -195,7 +195,7 @@ def test_only_the_first_answer_of_a_turn_has_to_begin_with_a_thought() -> None:
     assert "thinking" not in to_body(request(CLAUDE, *next_turn, tools=(READ,), options=options))
 
 
-def test_who_thinks_as_it_likes_is_asked_so_throughout() -> None:
+def test_adaptive_thinking_is_requested_throughout_a_turn() -> None:
     turns = (HELLO, AssistantTurn(content=(CALL,)), RESULT)
     body = to_body(request(CLAUDE, *turns, tools=(READ,), options={"thinking": {"type": "adaptive"}}))
     check(msgspec.json.decode(to_bytes(body)))

@@ -12,13 +12,13 @@ LOOM = b'{"loom": {"name": "Loom", "env": ["LOOM_API_KEY"], "npm": "x", "models"
 BROKEN = [b"", b"{", b"<html>busy</html>", b"[]", b"null", b'{"loom": 1}', b"{}", b'{"loom"', b"\xff\xfe"]
 
 
-def test_the_one_that_ships_knows_the_great_families() -> None:
+def test_the_bundled_catalogue_has_the_major_model_families() -> None:
     known = read_snapshot()
     assert {"anthropic", "openai", "google", "openrouter", "groq", "mistral", "xai"} <= set(known)
     assert len(known) > 100
 
 
-def test_the_one_that_ships_tells_prices_for_caching_and_for_long_requests() -> None:
+def test_the_bundled_catalogue_has_prices_for_caching_and_for_long_requests() -> None:
     catalogue = open_catalogue("/nowhere/models.json", pytest.fail)
     google = catalogue.find("google")
     assert google is not None
@@ -49,7 +49,7 @@ def test_what_is_not_in_it_is_not_found() -> None:
     assert anthropic.find("loom") is None
 
 
-def test_one_that_was_fetched_wins(tmp_path: Path) -> None:
+def test_a_fetched_catalogue_takes_precedence(tmp_path: Path) -> None:
     path = tmp_path / "models.json"
     path.write_bytes(LOOM)
     catalogue = open_catalogue(str(path), pytest.fail)
@@ -57,7 +57,7 @@ def test_one_that_was_fetched_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("raw", BROKEN)
-def test_a_broken_one_is_ignored_with_a_word(raw: bytes, tmp_path: Path) -> None:
+def test_a_broken_fetched_catalogue_is_ignored_with_a_warning(raw: bytes, tmp_path: Path) -> None:
     path, heard = tmp_path / "models.json", list[ConfigError]()
     path.write_bytes(raw)
     catalogue = open_catalogue(str(path), heard.append)

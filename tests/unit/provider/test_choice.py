@@ -43,7 +43,7 @@ def test_the_dearest_is_not_chosen_for_anyone() -> None:
     assert found.id == "gpt-5.5"
 
 
-def test_one_that_cannot_work_is_not_chosen() -> None:
+def test_a_model_without_tool_calls_or_text_is_not_chosen() -> None:
     assert choose_best_model([model("a", toolcall=False), model("b", output=Modalities(text=False))]) is None
     assert choose_best_model([]) is None
 
@@ -58,5 +58,5 @@ def test_one_that_cannot_work_is_not_chosen() -> None:
         ("groq", ["llama"], None),
     ],
 )
-def test_the_small_one(provider: str, ids: list[str], chosen: str | None) -> None:
+def test_the_small_model_is_chosen(provider: str, ids: list[str], chosen: str | None) -> None:
     assert choose_small_model(provider, ids) == chosen

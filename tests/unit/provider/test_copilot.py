@@ -63,7 +63,7 @@ def test_newer_models_speak_the_newer_api(id: str, newer: bool) -> None:
         ),
     ],
 )
-def test_it_is_told_who_asks_and_whether_there_is_something_to_see(
+def test_headers_say_who_initiated_the_request_and_whether_it_has_images(
     messages: tuple[ModelMessage, ...], headers: dict[str, str]
 ) -> None:
     assert build_headers(request(GPT_5, *messages)) == ASKED | headers

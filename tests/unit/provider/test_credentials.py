@@ -37,7 +37,7 @@ def test_a_stored_key_is_as_opencode_stores_it(path: Path) -> None:
     }
 
 
-def test_it_is_for_the_owner_alone_even_where_the_file_was_open_to_all(path: Path) -> None:
+def test_the_key_file_becomes_private_even_if_it_was_readable_by_all(path: Path) -> None:
     path.parent.mkdir()
     path.write_text("{}")
     path.chmod(0o644)

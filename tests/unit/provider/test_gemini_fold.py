@@ -169,7 +169,7 @@ def test_a_failure_inside_the_answer_is_an_error(event: Any, kind: str, status: 
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"<html>", b'{"candidates": 3}'])
-def test_what_cannot_be_read_is_an_error(data: bytes) -> None:
+def test_unreadable_events_are_an_error(data: bytes) -> None:
     with pytest.raises(ProviderError, match="cannot be read"):
         GeminiFold({}, "call").feed(SseEvent("", data))
 

@@ -43,7 +43,7 @@ def test_with_all_of_them_cooling_the_one_that_is_back_first_is_asked_first() ->
     assert health.order((A, B), NOW) == (B, A)
 
 
-def test_one_that_answered_is_held_against_nothing() -> None:
+def test_a_success_clears_earlier_failures() -> None:
     health = ModelHealth()
     health.fail(A, fault(), NOW)
     health.succeed(A)
@@ -52,7 +52,7 @@ def test_one_that_answered_is_held_against_nothing() -> None:
     assert health.order((A, B), NOW + COOL_DOWN_MS) == (A, B)
 
 
-def test_who_fails_again_is_left_alone_for_twice_as_long() -> None:
+def test_each_further_failure_doubles_the_cooldown() -> None:
     assert [compute_cool_down(fault(), times) for times in (1, 2, 3)] == [
         COOL_DOWN_MS,
         2 * COOL_DOWN_MS,

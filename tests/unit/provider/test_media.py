@@ -224,7 +224,7 @@ def test_a_picture_is_turned_as_it_is_meant_to_be_seen() -> None:
     assert opened(small).size == (50, 100)
 
 
-def test_a_wall_in_a_small_file_and_a_broken_picture_are_left_alone() -> None:
+def test_a_huge_picture_in_a_small_file_and_a_broken_one_are_left_alone() -> None:
     wall = bytearray(base64.b64decode(drawn(10, 10).base64))
     wall[16:24] = (100_000).to_bytes(4, "big") * 2
     whole = base64.b64decode(noise(200, 200).base64)

@@ -74,7 +74,7 @@ def test_ids_cut_to_the_same_are_told_apart() -> None:
     assert [item.call_id for item in results.content] == named
 
 
-def test_shapes() -> None:
+def test_conversations_are_normalised() -> None:
     assert to_claude_id("functions.read:0/ä") == "functions_read_0__"
     assert to_mistral_id("call-1") == "call10000"
     assert (limit_id(9)("call_1234"), len(limit_id(9)("call_12345"))) == ("call_1234", 29)

@@ -266,12 +266,12 @@ def test_a_provider_is_available_with_a_key_from_anywhere_or_a_word_in_the_confi
     assert available(offers({"mine": {"models": {"m": {}}}})) == ["mine", "opencode"]
 
 
-def test_one_that_says_where_it_is_but_has_no_key_is_not_available() -> None:
+def test_a_provider_with_an_address_but_no_key_is_not_available() -> None:
     assert available(offers(env={"AZURE_RESOURCE_NAME": "us"})) == ["opencode"]
     assert available(offers(env={"AZURE_RESOURCE_NAME": "us", "AZURE_API_KEY": "k"})) == ["azure", "opencode"]
 
 
-def test_one_that_we_cannot_speak_with_is_not_available() -> None:
+def test_a_provider_without_an_adapter_is_not_available() -> None:
     assert available(offers(env={"SAP_KEY": "k"})) == ["opencode"]
 
 
@@ -420,7 +420,7 @@ def test_a_server_on_this_machine_or_a_header_of_ones_own_needs_no_key(options: 
 
 
 @pytest.mark.parametrize("url", ["", "ftp://x.test", "not an address", "http://"])
-def test_an_address_that_is_none_is_refused_when_it_is_used(url: str) -> None:
+def test_an_invalid_address_is_refused_when_it_is_used(url: str) -> None:
     with pytest.raises(InvalidInputError, match=r"provider\.mine\.options\.baseURL"):
         reach("mine", "m", {"options": {"baseURL": url}, "models": {"m": {}}})
 
@@ -478,7 +478,7 @@ def test_with_models_configured_no_other_name_is_one() -> None:
     assert found.find("other") is None
 
 
-def test_one_that_nobody_configured_is_not_listed() -> None:
+def test_an_unconfigured_provider_is_not_listed() -> None:
     assert "ollama" not in available(offers())
     assert "ollama" in available(offers({"ollama": {}}))
 

@@ -111,7 +111,7 @@ def test_a_model_is_there_by_name_whether_or_not_there_is_a_key() -> None:
     assert registry().get(named("anthropic/claude-sonnet-4-5")).model.id == "claude-sonnet-4-5"
 
 
-def test_it_is_the_same_one_every_time() -> None:
+def test_a_model_is_the_same_object_every_time() -> None:
     models = registry()
     assert models.get(named("openai/gpt-5")) is models.get(named("openai/gpt-5"))
 
@@ -124,7 +124,7 @@ def test_it_is_the_same_one_every_time() -> None:
         ("openai/gpt5", "openai/gpt-5"),
     ],
 )
-def test_an_unknown_one_is_an_error_with_near_names(name: str, near: str) -> None:
+def test_an_unknown_model_is_an_error_with_similar_names(name: str, near: str) -> None:
     with pytest.raises(ModelNotFoundError) as caught:
         registry().get(named(name))
     assert near in caught.value.near

@@ -280,7 +280,7 @@ def test_a_failure_inside_the_answer_is_an_error(
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'"x"', b"<html>", b'{"type": 3}'])
-def test_what_cannot_be_read_is_an_error(data: bytes) -> None:
+def test_unreadable_events_are_an_error(data: bytes) -> None:
     with pytest.raises(ProviderError, match="cannot be read"):
         list(ResponsesFold({}).feed(SseEvent("", data)))
 

@@ -48,7 +48,7 @@ RAW = "event: a\ndata: é五👩\ndata: b\n\n: c\ndata: {}\n\nevent: z\ndata: en
 
 
 @given(st.lists(st.integers(0, len(RAW)), max_size=12), st.sampled_from([b"\n", b"\r\n", b"\r"]))
-def test_it_makes_no_difference_where_bytes_are_cut(cuts: list[int], end: bytes) -> None:
+def test_events_are_the_same_wherever_bytes_are_split(cuts: list[int], end: bytes) -> None:
     raw = RAW.replace(b"\n", end)
     places = sorted({0, *cuts, len(raw)})
     pieces = [raw[start:stop] for start, stop in pairwise(places)]

@@ -145,7 +145,7 @@ async def test_a_miss_is_told_against_the_exchange_that_is_most_like_it(tmp_path
     assert missed.endswith("exchange 2 of tape at parameters.temperature: recorded nothing, asked 1.0")
 
 
-async def test_one_request_too_many_is_told_so(tmp_path: Path) -> None:
+async def test_a_request_beyond_the_end_of_the_tape_is_an_error(tmp_path: Path) -> None:
     replay = Replay(await record(tmp_path / "tape", scripted("a"), ask()))
     await hear(replay, ask())
 
@@ -261,7 +261,7 @@ async def test_a_replay_knows_the_models_it_was_recorded_with(tmp_path: Path) ->
         models.get(ModelRef(provider_id="scripted", model_id="other"))
 
 
-async def test_what_is_no_tape_is_refused_by_line(tmp_path: Path) -> None:
+async def test_an_invalid_tape_is_refused_with_its_line(tmp_path: Path) -> None:
     await record(tmp_path / "good", scripted("a"), ask())
     good = (tmp_path / "good").read_text()
     bad = {

@@ -39,6 +39,6 @@ def test_thought_and_text(text: str, expected: tuple[str, str]) -> None:
 
 
 @given(st.text("<think>/ab \n", max_size=60), st.lists(st.integers(0, 60), max_size=5))
-def test_it_makes_no_difference_where_the_text_is_cut(text: str, cuts: list[int]) -> None:
+def test_the_result_is_the_same_wherever_the_text_is_split(text: str, cuts: list[int]) -> None:
     places = sorted({0, *cuts, 60})
     assert split(*(text[a:b] for a, b in pairwise(places))) == split(text)

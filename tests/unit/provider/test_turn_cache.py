@@ -64,7 +64,7 @@ def test_a_turn_is_put_into_words_once() -> None:
     assert said == ["weave"] * 3
 
 
-def test_it_goes_with_the_turn() -> None:
+def test_a_cache_entry_lives_as_long_as_its_turn() -> None:
     memory = TurnCache()
     for number in range(100):
         turn = UserTurn(content=(TextContent(text=str(number)),))

@@ -96,7 +96,7 @@ def test_a_higher_budget_never_stops_what_a_lower_one_allows(
 
 
 @given(st.sampled_from(MEASURES), st.lists(st.integers(1, 20), min_size=1, max_size=60))
-def test_there_is_a_warning_before_the_end_when_no_call_takes_more_than_a_fifth(
+def test_a_budget_warns_before_it_ends_if_no_call_takes_more_than_a_fifth(
     measure: BudgetMeasure, shares: list[int]
 ) -> None:
     calls = [Spent(cost=Decimal(share), input=share, steps=share, ms=share * 1000) for share in shares]
@@ -175,7 +175,7 @@ def test_a_warning_is_a_sentence(measure: BudgetMeasure, spent: str, said: str) 
     assert to_warning(line) == said
 
 
-def test_time_runs_out_without_a_next_call_in_sight() -> None:
+def test_a_time_budget_ends_a_run_between_calls() -> None:
     timed = [account(Budget(seconds=60), Spent(ms=45_000)), account(Budget(seconds=20), Spent(ms=1_500))]
 
     assert find_seconds_left(timed) == 15

@@ -34,7 +34,7 @@ async def start(engine: Engine) -> SessionID:
     return (await engine.api.create_session(SessionInput())).id
 
 
-async def test_b10_a_conversation_that_no_longer_fits_is_summed_up_and_goes_on() -> None:
+async def test_b10_a_conversation_that_no_longer_fits_is_compacted_and_continues() -> None:
     script = (
         [CALL, FULL],
         [Say(text="We did x."), End(usage=Usage(input=95_000, output=10))],
@@ -139,7 +139,7 @@ async def test_an_empty_summary_is_not_taken() -> None:
         assert any(isinstance(part, TextPart) and part.text == "At last." for part in summary.parts)
 
 
-async def test_when_a_summary_makes_no_room_the_run_ends_and_says_so() -> None:
+async def test_if_compaction_makes_no_room_the_run_fails_with_the_reason() -> None:
     tiny = replace(MODEL, limit=Limit(context=8_100, output=8_000))
     script = [[Say(text="word " * 400)]] * 9
     async with open_engine(*script, model=tiny, agents=(SUMMARISER,)) as engine:
@@ -158,7 +158,7 @@ async def test_when_a_summary_makes_no_room_the_run_ends_and_says_so() -> None:
         assert len(engine.provider.requests) <= 2
 
 
-async def test_switched_off_nothing_is_summed_up() -> None:
+async def test_without_auto_compaction_nothing_is_compacted() -> None:
     script = ([CALL, FULL], [Say(text="Done.")])
     async with open_engine(*script, model=SMALL, agents=(SUMMARISER,), auto=False) as engine:
         session = await start(engine)
@@ -213,7 +213,7 @@ def test_what_must_not_be_lost_is_carried_word_for_word() -> None:
     assert list_changed_files([user_message("U1", 1)]) == []
 
 
-async def test_a_person_may_have_a_conversation_summed_up_at_any_time() -> None:
+async def test_a_conversation_can_be_compacted_at_any_time() -> None:
     script = ([Say(text="a")], [Say(text="We said a.")], [Say(text="b")])
     async with open_engine(*script, agents=(SUMMARISER,)) as engine:
         session = await start(engine)
@@ -227,7 +227,7 @@ async def test_a_person_may_have_a_conversation_summed_up_at_any_time() -> None:
         assert len(engine.provider.requests[2].messages) == 3
 
 
-async def test_an_empty_conversation_cannot_be_summed_up() -> None:
+async def test_an_empty_conversation_cannot_be_compacted() -> None:
     async with open_engine(agents=(SUMMARISER,)) as engine:
         with pytest.raises(InvalidInputError, match="nothing to summarise"):
             await engine.api.compact(await start(engine))
@@ -262,7 +262,7 @@ async def test_a_pinned_note_is_told_at_once_and_survives_every_cut() -> None:
         assert "never touch the archive" in "".join(after.system)
 
 
-async def test_a_history_ten_times_the_window_is_summed_up_in_pieces_that_fit() -> None:
+async def test_a_history_ten_times_the_context_is_compacted_in_pieces_that_fit() -> None:
     small = replace(MODEL, limit=Limit(context=12_000, output=1_000))
     scripts = [[Say(text=f"answer {number}")] for number in range(20)]
     summaries = [[Say(text=f"summary {number}")] for number in range(40)]
@@ -281,7 +281,7 @@ async def test_a_history_ten_times_the_window_is_summed_up_in_pieces_that_fit() 
         assert visible == [f"summary {len(asked_for) - 1}"]
 
 
-async def test_what_does_not_fit_is_sent_with_less_and_summed_up_before_the_next_step() -> None:
+async def test_a_request_that_does_not_fit_is_shortened_and_compacted_before_the_next_step() -> None:
     picture = FileInput(mime="image/png", url="data:image/png;base64,iVBORw0KGgo=", filename="loom.png")
     overflow = [Fail(message="too long", kind="overflow")]
     script = (overflow, [CALL], [Say(text="We wove.")], [Say(text="Done.")])

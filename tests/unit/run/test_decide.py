@@ -19,7 +19,7 @@ def prompt_of(message: object) -> UserMessage:
     return info
 
 
-def test_nothing_asked_is_nothing_to_do() -> None:
+def test_without_a_prompt_there_is_nothing_to_do() -> None:
     assert decide([]) == StopRun()
 
 

@@ -170,7 +170,7 @@ async def test_what_no_other_model_would_cure_is_not_taken_to_one(kind: FaultKin
         assert (info(answer).model_id, row.asked()) == ("a", {"a": 1})
 
 
-async def test_a_history_too_long_is_summed_up_and_not_taken_to_another_model() -> None:
+async def test_a_too_long_history_is_compacted_and_not_sent_to_another_model() -> None:
     async with open_row([[Fail(message="too long", kind="overflow")]], auto=False) as row:
         answer = await row.engine.api.prompt(await start(row), text_prompt("go"))
 

@@ -55,7 +55,7 @@ async def outcome(engine: Engine) -> ToolPart:
     return calls[-1]
 
 
-async def test_it_is_asked_about_and_without_an_answer_it_is_not_made() -> None:
+async def test_an_interrupted_call_needs_permission_to_be_repeated() -> None:
     rules = (*ALLOW, Rule(permission="interrupted", pattern="*", action="ask"))
     script = ([UseTool(tool="echo", input=WORDS)], [Say(text="I looked first.")])
     async with open_engine(*script, store=MemoryStore(), rules=rules) as engine:
@@ -64,7 +64,7 @@ async def test_it_is_asked_about_and_without_an_answer_it_is_not_made() -> None:
         assert state.error == NOT_AGAIN
 
 
-async def test_whoever_allows_it_beforehand_has_it_made() -> None:
+async def test_a_rule_can_allow_interrupted_calls_to_be_repeated() -> None:
     script = ([UseTool(tool="echo", input=WORDS)], [Say(text="Done.")])
     async with open_engine(*script, store=MemoryStore()) as engine:
         assert not isinstance((await outcome(engine)).state, ErrorState)

@@ -118,7 +118,7 @@ async def test_what_is_wrong_with_a_value_is_told_to_the_model_which_mends_it() 
     assert third == "StructuredOutput: The value was taken."
 
 
-async def test_who_gets_it_wrong_too_often_fails_and_the_failure_says_how() -> None:
+async def test_too_many_wrong_values_fail_with_the_reason() -> None:
     found = await run_schema(*[[hand({"name": "Ada"})]] * 9)
 
     assert isinstance(found.answer.error, StructureFailure)
@@ -253,7 +253,7 @@ async def test_a_call_of_the_tool_where_no_value_was_asked_for_is_no_tool() -> N
         ({"items": {"$ref": "https://example.com/schema"}}, "which is not in it"),
     ],
 )
-async def test_what_is_no_schema_is_refused_before_anything_is_stored(
+async def test_an_invalid_schema_is_refused_before_anything_is_stored(
     schema: dict[str, Any], reason: str
 ) -> None:
     async with open_engine() as engine:
@@ -283,7 +283,7 @@ async def test_a_format_nobody_knows_is_refused_in_a_prompt_and_carried_in_a_his
     assert json.loads(encode(decode(encode(written), UserMessage))) == written
 
 
-async def test_the_format_is_kept_when_the_conversation_is_summed_up() -> None:
+async def test_the_output_format_is_kept_after_compaction() -> None:
     compaction = Agent(name="compaction", mode="primary", prompt="Sum it up.", permission=ALLOW, hidden=True)
     async with (
         asyncio.timeout(60),
@@ -337,7 +337,7 @@ def answer_to(prompt: UserMessage, number: int, kind: str) -> MessageWithParts:
 
 
 @given(st.lists(st.sampled_from(sorted(ANSWERS)), max_size=12), st.none() | st.integers(0, 4))
-def test_it_is_given_up_with_the_first_miss_too_many_and_never_before(
+def test_the_run_fails_with_the_first_excess_attempt_and_never_before(
     kinds: list[str], retry_count: int | None
 ) -> None:
     format = JsonFormat(schema=PERSON, retry_count=retry_count)

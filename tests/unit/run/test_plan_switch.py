@@ -33,7 +33,7 @@ async def run(engine: Engine, session: SessionID, agent: str, answer: str) -> Qu
     return asked
 
 
-async def test_a_yes_to_a_plan_hands_the_work_to_who_builds() -> None:
+async def test_approving_a_plan_switches_to_the_build_agent() -> None:
     script = ([UseTool(tool="plan_exit", input={})], [Say(text="building")])
     async with open_engine(
         *script, tools=TOOLS, agents=(PLAN,), permissions=ANSWERED, plans="/nowhere/plans"
@@ -60,7 +60,7 @@ async def test_a_yes_to_a_plan_hands_the_work_to_who_builds() -> None:
         assert messages[-1].info.agent == "build"
 
 
-async def test_a_yes_to_planning_hands_the_work_to_who_plans() -> None:
+async def test_approving_planning_switches_to_the_plan_agent() -> None:
     script = ([UseTool(tool="plan_enter", input={})], [Say(text="planning")])
     async with open_engine(
         *script, tools=TOOLS, agents=(PLAN,), permissions=ANSWERED, plans="/nowhere/plans"
@@ -76,7 +76,7 @@ async def test_a_yes_to_planning_hands_the_work_to_who_plans() -> None:
         assert messages[-1].info.agent == "plan"
 
 
-async def test_a_no_ends_the_run_and_nobody_is_switched_to() -> None:
+async def test_a_rejected_switch_ends_the_run_and_keeps_the_agent() -> None:
     script = ([UseTool(tool="plan_exit", input={})], [Say(text="never")])
     async with open_engine(
         *script, tools=TOOLS, agents=(PLAN,), permissions=ANSWERED, plans="/nowhere/plans"
@@ -91,7 +91,7 @@ async def test_a_no_ends_the_run_and_nobody_is_switched_to() -> None:
         assert len(engine.provider.requests) == 1
 
 
-async def test_with_nobody_there_the_agent_stays_who_it_is(tmp_path: Path) -> None:
+async def test_without_a_user_the_agent_does_not_switch(tmp_path: Path) -> None:
     script = ([UseTool(tool="plan_exit", input={})], [Say(text="so be it")])
     place = replace(PLACE, directory=str(tmp_path), worktree=str(tmp_path))
     async with open_engine(*script, tools=TOOLS, agents=(PLAN,), plans=str(tmp_path), place=place) as engine:

@@ -70,7 +70,7 @@ def test_with_another_model_at_hand_a_hiccup_is_sat_out_and_a_limit_is_not() -> 
     assert decided(1, wait_ms=15_000) == 15_000
 
 
-def test_who_waits_alike_does_not_come_back_alike() -> None:
+def test_equal_waits_get_different_jitter() -> None:
     waits = {find_retry_wait(fault(), attempt=1, waited_ms=0, chance=n / 100) for n in range(100)}
 
     assert len(waits) == 100

@@ -136,7 +136,7 @@ async def test_a_prompt_may_bring_a_budget_of_its_own_which_ends_with_its_run() 
     assert info(after).error is None
 
 
-async def test_children_draw_from_the_purse_of_those_above_them() -> None:
+async def test_children_spend_the_budget_of_their_ancestors() -> None:
     budgets = Budgets(tree=Budget(cost=Decimal("0.10")))
     async with open_engine(*[end() for _ in range(9)], budgets=budgets) as engine:
         root = await start(engine)

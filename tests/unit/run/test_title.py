@@ -182,7 +182,7 @@ async def test_under_a_budget_no_title_is_asked_for_that_the_budget_has_not_seen
         assert provider.requests == []
 
 
-def test_nobody_waits_for_the_title_of_a_prompt() -> None:
+def test_a_run_does_not_wait_for_the_title_of_a_prompt() -> None:
     class Hanging:
         async def stream(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
             await asyncio.Event().wait()

@@ -23,7 +23,7 @@ def status(headers: dict[str, str], method: str = "GET", door: AccessPolicy = DO
     return None if refusal is None else refusal.status
 
 
-def test_who_has_the_password_comes_in() -> None:
+def test_with_the_password_access_is_granted() -> None:
     assert status(GOOD) is None
     assert status({**GOOD, "origin": "https://mine.example"}) is None
     assert status({"host": "localhost"}, door=AccessPolicy(password=None)) is None
@@ -41,7 +41,7 @@ def test_who_has_the_password_comes_in() -> None:
         "Bearer s3cret",
     ],
 )
-def test_who_has_not_does_not(given: str) -> None:
+def test_without_the_password_access_is_refused(given: str) -> None:
     assert status({**GOOD, "authorization": given}) == 401
 
 
@@ -99,12 +99,12 @@ def test_a_header_that_is_sent_twice_is_both_of_them() -> None:
 
 
 @given(st.text())
-def test_no_header_can_break_the_door(text: str) -> None:
+def test_no_header_can_break_the_access_check(text: str) -> None:
     assert status({"host": text, "authorization": text, "origin": text}) in {401, 403}
     assert isinstance(decode_basic_auth(text), bytes)
 
 
-def test_guessing_gets_slower() -> None:
+def test_password_guessing_is_slowed_down() -> None:
     patience = PasswordDelay()
     pauses = [patience.count_failure() for _ in range(100)]
     assert pauses[:5] == [0.0] * 5

@@ -90,7 +90,7 @@ async def test_a_failure_is_told_and_not_remembered() -> None:
         assert (await directories.get("/a")).api is not None
 
 
-async def test_one_that_is_closed_is_opened_anew_once_it_has_settled() -> None:
+async def test_a_closed_directory_is_opened_again_after_it_has_settled() -> None:
     doors = Doors()
     async with open_directories(doors) as directories:
         first = await directories.get("/a")
@@ -120,7 +120,7 @@ async def test_what_nobody_has_asked_for_is_closed_unless_somebody_is_there() ->
         assert set(directories.list_open()) == {"/heard", "/asked", "/busy"}
 
 
-async def test_there_is_an_end_to_how_many_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_open_directories_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_OPEN", 1)
     async with open_directories(Doors()) as directories:
         await directories.get("/a")
@@ -147,7 +147,7 @@ async def test_after_a_failed_opening_those_who_waited_and_those_who_come_later_
     assert doors.closed == ["/a"]
 
 
-async def test_who_stops_waiting_for_an_opening_leaves_it_to_the_others() -> None:
+async def test_cancelling_a_wait_for_an_opening_does_not_cancel_it_for_others() -> None:
     doors = Doors()
     doors.gates["open /a"] = asyncio.Event()
     async with asyncio.timeout(30), open_directories(doors) as directories:

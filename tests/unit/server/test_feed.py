@@ -101,14 +101,14 @@ async def test_growth_that_was_said_before_is_not_said_twice(numbering: EventCou
     assert decode_read(feed.read(0, WHOLE))[1][1]["properties"]["part"]["text"] == "Hello!"
 
 
-async def test_nobody_pays_for_whole_parts_that_nobody_hears(numbering: EventCounter) -> None:
+async def test_whole_parts_are_encoded_only_if_a_listener_wants_them(numbering: EventCounter) -> None:
     feed = make(numbering)
     for event in (PartUpdated(part=PART), grew("lo", 3), idle()):
         feed.take(event)
     assert types(feed.read(0, WHOLE)) == ["message.part.updated", "session.idle"]
 
 
-async def test_one_number_says_where_a_listener_of_all_directories_stands(numbering: EventCounter) -> None:
+async def test_one_cursor_covers_all_directories(numbering: EventCounter) -> None:
     one, other = make(numbering), make(numbering, "/other")
     one.take(idle())
     other.take(idle())
@@ -134,7 +134,7 @@ async def test_wrapped_frames_say_which_directory(numbering: EventCounter) -> No
     }
 
 
-async def test_what_is_no_longer_held_is_not_pretended_to_be(
+async def test_a_cursor_that_is_no_longer_held_is_refused(
     numbering: EventCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feeds, "MAX_FRAMES", 3)
@@ -181,7 +181,7 @@ async def test_a_signal_wakes_all_who_wait_and_says_when_there_is_nothing() -> N
     assert await signal.wait(0.001) is False
 
 
-async def test_one_who_stops_waiting_for_another_reason_is_not_told_that_there_is_nothing() -> None:
+async def test_a_cancelled_wait_is_not_a_timeout() -> None:
     waiting = asyncio.ensure_future(Signal().wait(60))
     await asyncio.sleep(0)
     waiting.cancel()
@@ -217,7 +217,7 @@ async def test_what_happens_in_many_directories_is_told_in_the_order_it_happened
     assert [id for id, _ in decode_frames(piece)] == [f"boot.{number}" for number in range(1, 6)]
 
 
-async def test_one_that_is_far_behind_is_given_a_piece_after_the_other(
+async def test_a_listener_far_behind_reads_in_pieces(
     numbering: EventCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (feeds, streams):
@@ -231,7 +231,7 @@ async def test_one_that_is_far_behind_is_given_a_piece_after_the_other(
 
 
 @pytest.mark.parametrize("writes", [0, 1, 2])
-async def test_one_whose_connection_fails_is_counted_no_more(numbering: EventCounter, writes: int) -> None:
+async def test_a_failed_connection_is_no_longer_counted(numbering: EventCounter, writes: int) -> None:
     feed = make(numbering)
     left = [writes]
 

@@ -20,7 +20,7 @@ HERE = {"host": "localhost"}
 DOOR = AccessPolicy(password="pw", open_to_all="/s/")
 
 
-def test_nobody_asks_too_often() -> None:
+def test_pages_are_rate_limited() -> None:
     bucket = RateLimit(size=3, rate=2)
     assert [bucket.take(10.0) for _ in range(4)] == [True, True, True, False]
     assert [bucket.take(11.0) for _ in range(3)] == [True, True, False]
@@ -31,7 +31,7 @@ def opened(directory: str) -> AbstractAsyncContextManager[Api]:
 
 
 @pytest.mark.parametrize("kind", [SharePageEndpoint, ShareDataEndpoint, ShareLiveEndpoint])
-async def test_who_asks_too_often_is_told_to_wait_and_nothing_is_looked_up(kind: Any) -> None:
+async def test_too_many_requests_are_told_to_wait_and_read_nothing(kind: Any) -> None:
     def note(_: object) -> None:
         pass
 
@@ -64,14 +64,12 @@ async def test_who_asks_too_often_is_told_to_wait_and_nothing_is_looked_up(kind:
         ("GET", "//s/x", 401),
     ],
 )
-def test_a_door_that_is_open_to_lookers_is_so_for_looking_below_the_pages(
-    method: str, path: str, status: int | None
-) -> None:
+def test_public_pages_allow_reading_below_their_path_only(method: str, path: str, status: int | None) -> None:
     refusal = DOOR.check(method, HERE, path)
     assert (None if refusal is None else refusal.status) == status
 
 
-def test_a_door_is_closed_unless_it_was_opened() -> None:
+def test_access_requires_a_password_unless_it_was_switched_off() -> None:
     refusal = AccessPolicy(password="pw").check("GET", HERE, "/s/x")
     assert refusal is not None
     assert refusal.status == 401

@@ -48,7 +48,7 @@ async def test_a_session_that_runs_elsewhere_is_not_removed() -> None:
         assert await engine.api.list_sessions() == []
 
 
-async def test_what_is_shared_is_taken_back_first_and_if_that_fails_nothing_goes() -> None:
+async def test_removing_revokes_the_share_first_and_stops_if_that_fails() -> None:
     async with open_engine() as engine:
         session = await engine.api.create_session(SessionInput())
         child = await engine.api.create_session(SessionInput(parent_id=session.id))

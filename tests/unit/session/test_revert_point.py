@@ -119,7 +119,7 @@ def test_a_cut_at_a_message_is_by_position() -> None:
     assert cut_history(HISTORY, RevertPoint(message_id=MessageID("msg_0"))) == HistoryCut(kept=tuple(HISTORY))
 
 
-def test_a_cut_through_a_message_leaves_what_its_first_calls_did_with_them() -> None:
+def test_undoing_part_of_a_message_keeps_the_changes_of_its_earlier_calls() -> None:
     parted = cut_history(HISTORY, RevertPoint(message_id=MessageID("msg_7"), part_id=PartID("e")))
     assert [part.id for part in parted.kept[-1].parts] == ["d", "f"]
     assert [part.id for part in parted.gone[0].parts] == ["e", "g"]

@@ -34,7 +34,7 @@ def test_a_session_is_meant_by_its_id_or_the_beginning_of_it(given: str) -> None
     assert choose_session(given, [ONE, TWO], [ONE, TWO, OTHER]) == ONE
 
 
-def test_whoever_works_in_a_project_means_a_session_of_it() -> None:
+def test_an_abbreviated_id_prefers_sessions_of_the_current_project() -> None:
     assert choose_session("abd", [ONE, TWO], [ONE, TWO, OTHER]) == TWO
     assert choose_session("abd3", [ONE, TWO], [ONE, TWO, OTHER]) == OTHER
 
@@ -57,7 +57,7 @@ def test_a_beginning_of_several_names_them() -> None:
 
 
 @pytest.mark.parametrize("given", ["", " ", "../../etc/passwd", "ses_\0", "ses_é", "x" * 500])
-def test_what_can_be_no_id_is_refused_as_such(given: str) -> None:
+def test_an_invalid_id_is_refused(given: str) -> None:
     with pytest.raises(InvalidIdError):
         choose_session(given, [ONE], [ONE, TWO])
 

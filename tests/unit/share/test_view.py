@@ -97,7 +97,7 @@ def test_only_what_is_whole_is_shown() -> None:
     assert (is_busy(session), is_busy(parcel())) == (True, False)
 
 
-def test_what_was_taken_back_is_not_shown() -> None:
+def test_undone_messages_are_not_shown() -> None:
     session = parcel(1, turns=3)
     third, answer = session.messages[4].info.id, session.messages[3]
     back = replace(session.info, revert=SessionRevert(message_id=third, diff="secret diff", snapshot="x"))
@@ -159,7 +159,7 @@ def with_answer(session: SessionExport, said: str, number: int = 7) -> SessionEx
     return replace(session, messages=(*session.messages, asked, replace(answered, parts=(part,))))
 
 
-def test_a_secret_that_gives_itself_away_later_is_covered_where_it_stood_before_too() -> None:
+def test_a_secret_recognised_later_is_redacted_in_earlier_text_too() -> None:
     covering = SessionRedactor()
     before = with_text(parcel(), f"it was {PASSWORD} I think")
     assert words(covering.redact(before).messages)[0] == f"it was {PASSWORD} I think"
@@ -168,7 +168,7 @@ def test_a_secret_that_gives_itself_away_later_is_covered_where_it_stood_before_
     assert words(after.messages)[0] == "it was [redacted:password:1] I think"
 
 
-def test_covering_as_it_goes_on_is_covering_at_once() -> None:
+def test_redacting_in_pieces_equals_redacting_at_once() -> None:
     covering, session = SessionRedactor(), with_text(parcel(1, turns=2), f"use {KEY}")
     said = ["nothing", f'token: "{KEY}x9"', "again", f"DB_PASSWORD={PASSWORD}", KEY]
     for number, each in enumerate(said):
@@ -176,12 +176,12 @@ def test_covering_as_it_goes_on_is_covering_at_once() -> None:
         assert covering.redact(session) == SessionRedactor().redact(session)
 
 
-def test_what_is_not_to_be_covered_passes_as_it_is() -> None:
+def test_without_redaction_text_is_unchanged() -> None:
     session = with_text(parcel(), KEY)
     assert SessionRedactor(redact=False).redact(session) == session
 
 
-def test_a_preview_tells_what_would_be_covered_and_gives_nothing_away() -> None:
+def test_a_preview_reports_what_would_be_redacted_and_reveals_nothing() -> None:
     session = with_answer(with_text(parcel(), f"use {KEY}"), f"{KEY} and DB_PASSWORD={PASSWORD}")
     session = replace(session, info=replace(session.info, title=f"{KEY}!"))
     preview = to_preview(session, ShareTerms(to="server"))
@@ -251,7 +251,7 @@ def test_many_items_go_in_several_requests() -> None:
         ("model", "x"),
     ],
 )
-def test_an_item_from_elsewhere_that_is_none_is_refused(kind: str, data: Any) -> None:
+def test_an_invalid_received_item_is_refused(kind: str, data: Any) -> None:
     with pytest.raises(InvalidInputError):
         name_item(ShareItem(type=kind, data=data))
 

@@ -29,5 +29,5 @@ from weft.tool.file_listing import matches_glob
         ("a[.py", "a[.py", True),
     ],
 )
-def test_globs(name: str, glob: str, expected: bool) -> None:
+def test_globs_match_paths(name: str, glob: str, expected: bool) -> None:
     assert matches_glob(name, glob) is expected

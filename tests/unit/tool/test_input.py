@@ -22,7 +22,7 @@ def test_a_number_in_quotes_is_a_number_where_one_is_wanted(given: dict[str, Any
     assert to_input(READ, given) == meant
 
 
-def test_so_is_yes_or_no_and_text_stays_text() -> None:
+def test_a_boolean_in_quotes_is_a_boolean_and_text_stays_text() -> None:
     given = {"filePath": "a", "oldString": "null", "newString": "1", "replaceAll": "true"}
     assert to_input(EDIT, given) == EditInput(
         file_path="a", old_string="null", new_string="1", replace_all=True

@@ -40,11 +40,11 @@ FUNCTION = "def one():\n    a = 1\n    b = 2\n    return a + b\n"
         (edit.match_every_exact, "a b a", "a", ["a", "a"]),
     ],
 )
-def test_each_way(way: edit.Matcher, content: str, old: str, found: list[str]) -> None:
+def test_each_matcher_finds_its_text(way: edit.Matcher, content: str, old: str, found: list[str]) -> None:
     assert list(way(content, old)) == found
 
 
-def test_there_are_nine_ways() -> None:
+def test_there_are_nine_matchers() -> None:
     assert len(edit.MATCHERS) == 9
 
 
@@ -86,7 +86,7 @@ def test_an_exact_single_place_is_always_replaced_exactly(before: str, old: str,
 
 
 @given(st.text(alphabet="ab \n\t"), st.text(alphabet="ab \n\t"), st.booleans())
-def test_it_replaces_or_says_why_not(content: str, old: str, every: bool) -> None:
+def test_a_text_is_replaced_or_refused_with_the_reason(content: str, old: str, every: bool) -> None:
     try:
         changed = edit.replace_match(content, old, "X", every=every)
     except ToolError:

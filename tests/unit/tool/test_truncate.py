@@ -53,7 +53,7 @@ def test_bytes_are_counted_and_not_characters() -> None:
 
 
 @given(st.text(), st.integers(1, 5), st.integers(1, 50), st.booleans())
-def test_both_limits_hold(text: str, lines: int, size: int, tail: bool) -> None:
+def test_output_is_limited_by_lines_and_by_bytes(text: str, lines: int, size: int, tail: bool) -> None:
     short = truncate(text, lines=lines, size=size, tail=tail)
     assert short.preview == "" or short.preview.count("\n") < lines
     assert len(short.preview.encode(errors="replace")) <= size

@@ -42,7 +42,7 @@ def test_texts_are_joined_and_files_stand_beside_them() -> None:
     assert (result.title, result.metadata) == ("", {"took": 3})
 
 
-def test_a_value_without_words_is_told_as_json() -> None:
+def test_a_result_without_text_is_returned_as_json() -> None:
     assert to_result({"content": [], "structuredContent": {"a": [1]}}).output == '{"a":[1]}'
     assert to_result({"content": [text("a")], "structuredContent": {"a": 1}}).output == "a"
 
@@ -80,7 +80,7 @@ def test_what_a_file_says_it_is_cannot_break_its_address() -> None:
 
 
 @pytest.mark.parametrize("answer", [{}, {"content": None}, {"content": [3, None, "x"]}, {"_meta": [1]}])
-def test_what_is_no_answer_is_an_empty_one(answer: dict[str, Any]) -> None:
+def test_an_invalid_answer_counts_as_empty(answer: dict[str, Any]) -> None:
     assert to_result(answer).output == ""
 
 

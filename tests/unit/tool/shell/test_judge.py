@@ -130,7 +130,7 @@ def test_what_is_asked_comes_by_permission_what_leads_out_first(tree: ShellTree)
     )
 
 
-def test_what_cannot_be_told_counts_as_everything(tree: ShellTree) -> None:
+def test_an_unknown_command_may_do_anything(tree: ShellTree) -> None:
     judgement = judge_command("if then", tree.where())
     why = ("it is not shell syntax that we can read",)
     assert judgement.requests == tuple(

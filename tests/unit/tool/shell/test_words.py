@@ -97,7 +97,7 @@ def test_what_is_wild_in_a_word_is_wild_and_nothing_else(text: str, wild: str) -
     assert field.wild == wild
 
 
-def test_one_of_a_list_stays_one_of_it() -> None:
+def test_a_file_of_a_listing_stays_a_file_of_it() -> None:
     listing = FileListing(roots=("/x",))
     ((field,),) = WORDS.readings(word_of("$list"))
     assert field == Field("⟦$list⟧", listing=listing)
@@ -188,7 +188,7 @@ def test_a_hole_that_may_be_no_word_takes_its_blank_along() -> None:
         ("git", 1),
     ],
 )
-def test_so_many_words_name_what_a_command_does(words: str, count: int) -> None:
+def test_the_first_words_of_a_command_name_its_action(words: str, count: int) -> None:
     assert find_prefix(words.split()) == words.split()[:count]
 
 
