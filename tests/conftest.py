@@ -19,40 +19,40 @@ settings.register_profile("fast", deadline=None, max_examples=10)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 SCRUBBED = ("OPENCODE_", "WEFT_", "XDG_", "GIT_", "ANTHROPIC_", "OPENAI_", "OPENROUTER_", "GOOGLE_", "AWS_")
-KEPT = {"WEFT_OPENCODE"}  # where `make test-opencode` installed the real OpenCode
-WHO = {"NAME": "Ada Loom", "EMAIL": "ada@example.test"}
+PRESERVED = {"WEFT_OPENCODE"}  # where `make test-opencode` installed the real OpenCode
+GIT_IDENTITY = {"NAME": "Ada Loom", "EMAIL": "ada@example.test"}
 NUMBERS = count()
 
 
 @pytest.fixture(scope="session")
-def _ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _temporary_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("t")
 
 
 @pytest.fixture
-def tmp_path(request: pytest.FixtureRequest, _ground: Path) -> Path:
+def tmp_path(request: pytest.FixtureRequest, _temporary_root: Path) -> Path:
     """A directory for one test. Pytest's own fixture reads the directories of all earlier tests to find a free number,
     which after some thousand tests takes longer than most tests."""
     name = re.sub(r"\W", "_", request.node.name)[:30]
-    path = _ground / f"{name}{next(NUMBERS)}"
+    path = _temporary_root / f"{name}{next(NUMBERS)}"
     path.mkdir()
     return path
 
 
 @pytest.fixture(autouse=True)
-def _scrubbed_environment(_ground: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _scrubbed_environment(_temporary_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the configuration, data and keys of whoever runs the tests."""
-    home = _ground / f"home{next(NUMBERS)}"
+    home = _temporary_root / f"home{next(NUMBERS)}"
     home.mkdir()
     for name in list(os.environ):
-        if name not in KEPT and (name.startswith(SCRUBBED) or name.endswith("_API_KEY")):
+        if name not in PRESERVED and (name.startswith(SCRUBBED) or name.endswith("_API_KEY")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
     for kind in ("DATA", "CONFIG", "STATE", "CACHE"):
         monkeypatch.setenv(f"XDG_{kind}_HOME", str(home / kind.lower()))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     for role in ("AUTHOR", "COMMITTER"):
-        for what, value in WHO.items():
+        for what, value in GIT_IDENTITY.items():
             monkeypatch.setenv(f"GIT_{role}_{what}", value)
 
 

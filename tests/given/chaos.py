@@ -88,19 +88,19 @@ class ChaosModel:
         self._look = look
         self._stuck: dict[str, tuple[int, ToolCall]] = {}
         self._count = 0
-        self.moods: dict[str, int] = {}
+        self.behaviours: dict[str, int] = {}
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         self._look(request)
         self._count += 1
-        mood = self._mood(request)
-        self.moods[mood] = self.moods.get(mood, 0) + 1
-        async for chunk in getattr(self, f"_{mood}")(request):
+        behaviour = self._choose_behaviour(request)
+        self.behaviours[behaviour] = self.behaviours.get(behaviour, 0) + 1
+        async for chunk in getattr(self, f"_{behaviour}")(request):
             yield chunk
             if self._random.random() < 0.1:
                 await self._clock.sleep(self._random.uniform(0, 0.4))
 
-    def _mood(self, request: ModelRequest) -> str:
+    def _choose_behaviour(self, request: ModelRequest) -> str:
         if request.session in self._stuck:
             return "repeats"
         return self._random.choices(list(BEHAVIOURS), list(BEHAVIOURS.values()))[0]

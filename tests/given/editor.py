@@ -272,7 +272,7 @@ async def open_editor(
             await agent.close()
 
 
-async def refused(calling: Any) -> RequestError:
+async def expect_error(calling: Any) -> RequestError:
     """Return the error that a call raises."""
     try:
         await calling

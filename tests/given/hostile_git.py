@@ -20,7 +20,7 @@ class Vector(Struct, frozen=True, kw_only=True):
     """Settings that name a program (`MARK` is one that leaves a mark), and a git command that would run it."""
 
     settings: tuple[tuple[str, str], ...]
-    alive: tuple[str, ...]
+    trigger: tuple[str, ...]
     attributes: str = ""
     where: str = "config"
     files: tuple[tuple[str, str], ...] = ()
@@ -38,78 +38,82 @@ FETCH: Final = (
 )
 
 VECTORS: Final = {
-    "clean": Vector(settings=(("filter.evil.clean", "MARK; cat"),), attributes=FILTER, alive=STATUS),
-    "smudge": Vector(settings=(("filter.evil.smudge", "MARK; cat"),), attributes=FILTER, alive=CHECKOUT),
-    "process": Vector(settings=(("filter.evil.process", "MARK"),), attributes=FILTER, alive=STATUS),
+    "clean": Vector(settings=(("filter.evil.clean", "MARK; cat"),), attributes=FILTER, trigger=STATUS),
+    "smudge": Vector(settings=(("filter.evil.smudge", "MARK; cat"),), attributes=FILTER, trigger=CHECKOUT),
+    "process": Vector(settings=(("filter.evil.process", "MARK"),), attributes=FILTER, trigger=STATUS),
     "required": Vector(
         settings=(("filter.evil.clean", "MARK; cat"), ("filter.evil.required", "true")),
         attributes=FILTER,
-        alive=STATUS,
+        trigger=STATUS,
     ),
     "odd name": Vector(
         settings=((f"filter.{ODD}.clean", "MARK; cat"),),
         attributes=f"*.txt filter={ODD}",
-        alive=("-c", f"filter.{ODD}.clean=", *STATUS),
+        trigger=("-c", f"filter.{ODD}.clean=", *STATUS),
     ),
     "info/attributes": Vector(
         settings=(("filter.evil.clean", "MARK; cat"),),
         files=(("info/attributes", "* filter=evil\n"),),
-        alive=STATUS,
+        trigger=STATUS,
     ),
     "include.path": Vector(
         settings=(("include.path", "more"),),
         files=(("more", '[filter "evil"]\n\tclean = "MARK; cat"\n'),),
         attributes=FILTER,
-        alive=STATUS,
+        trigger=STATUS,
     ),
     "includeIf of worktrees": Vector(
         settings=(("includeIf.gitdir:**/worktrees/**.path", "{git}/more"),),
         files=(("more", '[filter "evil"]\n\tsmudge = "MARK; cat"\n'),),
         attributes=FILTER,
-        alive=("worktree", "add", "--quiet", "{aside}"),
+        trigger=("worktree", "add", "--quiet", "{aside}"),
     ),
     "includeIf of branches": Vector(
         settings=(("includeIf.onbranch:*.path", "{git}/more"),),
         files=(("more", '[filter "evil"]\n\tclean = "MARK; cat"\n'),),
         attributes=FILTER,
-        alive=STATUS,
+        trigger=STATUS,
     ),
     "config.worktree": Vector(
         settings=(("core.repositoryFormatVersion", "1"), ("extensions.worktreeConfig", "true")),
         files=(("config.worktree", '[filter "evil"]\n\tclean = "MARK; cat"\n'),),
         attributes=FILTER,
-        alive=STATUS,
+        trigger=STATUS,
     ),
     "textconv": Vector(
-        settings=(("diff.evil.textconv", "MARK; cat"),), attributes="*.txt diff=evil", alive=("diff", "HEAD")
+        settings=(("diff.evil.textconv", "MARK; cat"),),
+        attributes="*.txt diff=evil",
+        trigger=("diff", "HEAD"),
     ),
     "diff driver": Vector(
-        settings=(("diff.evil.command", "MARK; true"),), attributes="*.txt diff=evil", alive=("diff", "HEAD")
+        settings=(("diff.evil.command", "MARK; true"),),
+        attributes="*.txt diff=evil",
+        trigger=("diff", "HEAD"),
     ),
-    "diff.external": Vector(settings=(("diff.external", "MARK; true"),), alive=("diff", "HEAD")),
+    "diff.external": Vector(settings=(("diff.external", "MARK; true"),), trigger=("diff", "HEAD")),
     "merge driver": Vector(
         settings=(("merge.evil.driver", "MARK; true"),),
         attributes="*.txt merge=evil",
-        alive=("merge-tree", "--write-tree", "ours", "theirs"),
+        trigger=("merge-tree", "--write-tree", "ours", "theirs"),
     ),
     "merge.default": Vector(
         settings=(("merge.evil.driver", "MARK; true"), ("merge.default", "evil")),
-        alive=("merge-tree", "--write-tree", "ours", "theirs"),
+        trigger=("merge-tree", "--write-tree", "ours", "theirs"),
     ),
-    "fsmonitor": Vector(settings=(("core.fsmonitor", "MARK; true"),), alive=STATUS),
-    "hooksPath": Vector(settings=(("core.hooksPath", "{hooks}"),), alive=("checkout", "--quiet", "ours")),
+    "fsmonitor": Vector(settings=(("core.fsmonitor", "MARK; true"),), trigger=STATUS),
+    "hooksPath": Vector(settings=(("core.hooksPath", "{hooks}"),), trigger=("checkout", "--quiet", "ours")),
     "hooks": Vector(
         settings=(),
         files=tuple(
             (f"hooks/{name}", "#!/bin/sh\nMARK\n")
             for name in ("post-checkout", "post-index-change", "pre-commit", "reference-transaction")
         ),
-        alive=("checkout", "--quiet", "ours"),
+        trigger=("checkout", "--quiet", "ours"),
     ),
-    "editor": Vector(settings=(("core.editor", "MARK; false"),), alive=("commit", "--allow-empty")),
+    "editor": Vector(settings=(("core.editor", "MARK; false"),), trigger=("commit", "--allow-empty")),
     "gpg.program": Vector(
         settings=(("commit.gpgSign", "true"), ("gpg.program", "{program}")),
-        alive=("commit", "--allow-empty", "--message=x"),
+        trigger=("commit", "--allow-empty", "--message=x"),
     ),
     "gpg.ssh.defaultKeyCommand": Vector(
         settings=(
@@ -117,28 +121,28 @@ VECTORS: Final = {
             ("gpg.format", "ssh"),
             ("gpg.ssh.defaultKeyCommand", "{program}"),
         ),
-        alive=("commit", "--allow-empty", "--message=x"),
+        trigger=("commit", "--allow-empty", "--message=x"),
     ),
     "ext:: of a promisor": Vector(
-        settings=(*FETCH, ("remote.origin.url", "ext::{program} %S x")), alive=("cat-file", "-p", "{lost}")
+        settings=(*FETCH, ("remote.origin.url", "ext::{program} %S x")), trigger=("cat-file", "-p", "{lost}")
     ),
     "uploadpack of a promisor": Vector(
         settings=(*FETCH, ("remote.origin.url", "{git}"), ("remote.origin.uploadpack", "{program}")),
-        alive=("cat-file", "-p", "{lost}"),
+        trigger=("cat-file", "-p", "{lost}"),
     ),
     "sshCommand of a promisor": Vector(
         settings=(*FETCH, ("remote.origin.url", "ssh://nowhere/x"), ("core.sshCommand", "{program}")),
-        alive=("cat-file", "-p", "{lost}"),
+        trigger=("cat-file", "-p", "{lost}"),
     ),
     "credential helper": Vector(
-        settings=(("credential.helper", "!MARK; true"),), alive=("credential", "fill")
+        settings=(("credential.helper", "!MARK; true"),), trigger=("credential", "fill")
     ),
-    "askPass": Vector(settings=(("core.askPass", "{program}"),), alive=("credential", "fill")),
+    "askPass": Vector(settings=(("core.askPass", "{program}"),), trigger=("credential", "fill")),
     "a submodule's filter": Vector(
-        settings=(("filter.evil.clean", "MARK; cat"),), where="submodule", alive=STATUS
+        settings=(("filter.evil.clean", "MARK; cat"),), where="submodule", trigger=STATUS
     ),
     "a submodule's fsmonitor": Vector(
-        settings=(("core.fsmonitor", "MARK; true"),), where="submodule", alive=STATUS
+        settings=(("core.fsmonitor", "MARK; true"),), where="submodule", trigger=STATUS
     ),
 }
 
@@ -158,7 +162,7 @@ class HostileGit:
     def ran(self) -> bool:
         return any(self.marks.iterdir())
 
-    def stir(self) -> None:
+    def rewrite_files(self) -> None:
         """Rewrite the files, so that git has to read them to see whether they changed."""
         for path in (self.root / "a.txt", self.root / "inner" / "a.txt"):
             text = path.read_text()
@@ -167,8 +171,8 @@ class HostileGit:
 
     def run_unguarded(self) -> None:
         """Run the git command that triggers the vector, without our protection."""
-        self.stir()
-        words = [self._filled(word) for word in self._vector.alive]
+        self.rewrite_files()
+        words = [self._filled(word) for word in self._vector.trigger]
         given = "protocol=https\nhost=example.org\n\n"
         subprocess.run(
             ["git", "-C", str(self.root), *words],

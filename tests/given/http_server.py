@@ -53,7 +53,7 @@ class ProjectServer(Struct, frozen=True, kw_only=True):
         assert response.status_code == status, (response.status_code, response.text)
         return response.json() if response.content else None
 
-    def refused(self, response: httpx2.Response) -> tuple[int, str]:
+    def get_refusal(self, response: httpx2.Response) -> tuple[int, str]:
         """Return the status and the error name of a refusal, and check its shape."""
         body = response.json()
         assert set(body) == {"name", "data"}
@@ -133,12 +133,12 @@ def serve_project(
         watch_files=lambda directory, tell: watch_files(directory, env, tell),
     )
     server = HttpServer(setup, list_routes(**(routes or {})))
-    with running(server) as url, httpx2.Client(base_url=url, timeout=30) as client:
+    with run_in_thread(server) as url, httpx2.Client(base_url=url, timeout=30) as client:
         yield ProjectServer(url=url, project=at, client=client, notes=notes)
 
 
 @contextmanager
-def running(server: HttpServer) -> Iterator[str]:
+def run_in_thread(server: HttpServer) -> Iterator[str]:
     """Run the server in a thread, and yield its URL."""
     ready, stop = threading.Event(), asyncio.Event()
     loop: list[asyncio.AbstractEventLoop] = []

@@ -25,7 +25,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Doomed(SafeDirectory):
+class KillingDirectory(SafeDirectory):
     """Kills the process at one change: before or right after it."""
 
     def __init__(self, root: str, at: int) -> None:
@@ -57,8 +57,10 @@ def restore(tmp: Path, at: int) -> None:
     """Restore, and print `done` if the process was not killed."""
     plan = msgspec.json.decode((tmp / "plan.json").read_bytes(), type=RestorePlan)
     works = FileTracker(snapshot_site(tmp), os.environ, SMALL_LIMITS, "doomed")
-    doomed = Restorer(works.place, Doomed(works.place.root, at), works.objects, SMALL_LIMITS.max_file_bytes)
-    with doomed.restoring(plan):
+    restorer = Restorer(
+        works.place, KillingDirectory(works.place.root, at), works.objects, SMALL_LIMITS.max_file_bytes
+    )
+    with restorer.restoring(plan):
         pass
     print("done", flush=True)
 

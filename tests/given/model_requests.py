@@ -5,7 +5,7 @@ from typing import Any
 from weft.model.catalog import Capabilities, Limit, Modalities, Model, ModelApi
 from weft.provider.contract import ModelMessage, ModelRequest, Parameters, TextContent, ToolSpec, UserTurn
 
-SEES = Modalities(image=True, pdf=True, audio=True, video=True)
+ALL_MEDIA = Modalities(image=True, pdf=True, audio=True, video=True)
 READ = ToolSpec(
     name="read",
     about="Read a file.",
@@ -18,7 +18,7 @@ READ = ToolSpec(
 )
 
 
-def model(id: str, provider: str, *, reasoning: bool = False, sees: Modalities = SEES) -> Model:
+def model(id: str, provider: str, *, reasoning: bool = False, sees: Modalities = ALL_MEDIA) -> Model:
     return Model(
         id=id,
         provider_id=provider,

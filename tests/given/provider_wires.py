@@ -105,7 +105,7 @@ class RequestChecker:
         return self._dialect.problem(replace(self._like, raw=raw))
 
 
-async def greeting(wire: Wire) -> ReceivedRequest:
+async def capture_request(wire: Wire) -> ReceivedRequest:
     """Return a request as the adapter sends it, for its address and headers."""
     async with (
         open_stand(wire.dialect(), wire.make, wire.model) as stand,

@@ -88,7 +88,7 @@ class MarkingModel:
 
 
 @asynccontextmanager
-async def opened(directory: str, model: Any) -> AsyncIterator[LocalApi]:
+async def open_stress_engine(directory: str, model: Any) -> AsyncIterator[LocalApi]:
     name = f"{MODEL.provider_id}/{MODEL.id}"
     env = {**os.environ, "OPENCODE_CONFIG_CONTENT": json.dumps({"model": name})}
     async with open_directory(
@@ -98,7 +98,7 @@ async def opened(directory: str, model: Any) -> AsyncIterator[LocalApi]:
 
 
 async def begin(directory: str) -> str:
-    async with opened(directory, StressModel(0)) as api:
+    async with open_stress_engine(directory, StressModel(0)) as api:
         return (await api.create_session(SessionInput(title="storm"))).id
 
 
@@ -132,7 +132,7 @@ class Log:
 
 async def work_forever(directory: str, session: str, seed: int, seen: str) -> None:
     random, log = Random(seed), Log(seen)
-    async with opened(directory, StressModel(seed)) as api:
+    async with open_stress_engine(directory, StressModel(seed)) as api:
         api.bus.watch(log.see)
         log.write("begun")
         for number in range(1_000):
@@ -145,11 +145,13 @@ async def work_forever(directory: str, session: str, seed: int, seen: str) -> No
             log.write("answered", (await asking).info.id)
 
 
-async def look(directory: str, session: str, seen: list[list[str]], killed: float) -> dict[str, Any]:
+async def inspect_directory(
+    directory: str, session: str, seen: list[list[str]], killed: float
+) -> dict[str, Any]:
     """Open the directory again: report what is missing, what is unfinished, and whether the next prompt is answered once."""
     model, began = StressModel(-1), time.perf_counter()
     model._moves = lambda: [Say(text="Here again.")]  # type: ignore[method-assign]
-    async with opened(directory, model) as api:
+    async with open_stress_engine(directory, model) as api:
         opening_ms = (time.perf_counter() - began) * 1000
         busy = await api.list_status()
         left = await api.list_messages(SessionID(session))
@@ -204,7 +206,9 @@ def kill_repeatedly(directory: str, kills: int, seed: int) -> dict[str, Any]:
         os.kill(pid, signal.SIGKILL)
         os.close(reading)
         os.waitpid(pid, 0)
-        found = wait_for_answer(*fork_child(partial(look, directory, session, lines_of(log), killed)))
+        found = wait_for_answer(
+            *fork_child(partial(inspect_directory, directory, session, lines_of(log), killed))
+        )
         if not isinstance(found, dict):
             return {"kill": kill, "found": found}
         slowest, oldest = max(slowest, found.pop("opening_ms")), max(oldest, lost_ms := found.pop("lost_ms"))
@@ -254,7 +258,7 @@ def still_running(directory: str) -> list[str]:
 async def prompt_concurrently(directory: str, session: str, who: int, times: int) -> dict[str, Any]:
     """Send so many prompts, each again while another process runs the session."""
     random, refused = Random(who), 0
-    async with opened(directory, MarkingModel(who)) as api:
+    async with open_stress_engine(directory, MarkingModel(who)) as api:
         for number in range(times):
             said = PromptInput(parts=(TextInput(text=f"prompt {who}.{number}"),))
             while True:
@@ -268,7 +272,7 @@ async def prompt_concurrently(directory: str, session: str, who: int, times: int
 
 
 async def read_outcome(directory: str, session: str) -> dict[str, Any]:
-    async with opened(directory, MarkingModel(0)) as api:
+    async with open_stress_engine(directory, MarkingModel(0)) as api:
         history = await api.list_messages(SessionID(session))
     said = [text_of(message) for message in history if isinstance(message.info, UserMessage)]
     asked, torn = None, []

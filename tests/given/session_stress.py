@@ -44,18 +44,18 @@ async def create_sessions(store: Store, messages: int) -> None:
     await store.edit(CHILD, lambda it: replace(it, parent_id=SOURCE))
 
 
-def opened(root: str) -> Any:
+def open_sessions(root: str) -> Any:
     return open_offline_sessions(os.path.dirname(root), os.environ, store=f"file:{root}")
 
 
 async def create_store(root: str, messages: int) -> None:
-    async with opened(root) as offline:
+    async with open_sessions(root) as offline:
         await create_sessions(offline.store, messages)
 
 
 async def change_forever(root: str) -> None:
     """Fork the session, then remove it with its child and restore both, again and again."""
-    async with opened(root) as offline:
+    async with open_sessions(root) as offline:
         while True:
             await run_round(offline)
 
@@ -68,10 +68,10 @@ async def run_round(offline: OfflineSessions) -> None:
     await offline.journal.restore((await offline.store.list_trash())[-1].id)
 
 
-async def look(root: str, messages: int) -> dict[str, Any]:
+async def inspect_store(root: str, messages: int) -> dict[str, Any]:
     """Report what is wrong: a session without all its messages, or a parent without its child."""
     wrong: list[str] = []
-    async with opened(root) as offline:
+    async with open_sessions(root) as offline:
         store = offline.store
         found = {each.id: each for each in await store.list_sessions()}
         bundles = await store.list_trash()
@@ -102,7 +102,7 @@ def kill_repeatedly(root: str, messages: int, kills: int, longest_ms: int) -> di
         os.kill(pid, signal.SIGKILL)
         os.close(reading)
         os.waitpid(pid, 0)
-        found = wait_for_answer(*fork_child(partial(look, root, messages)))
+        found = wait_for_answer(*fork_child(partial(inspect_store, root, messages)))
         if not isinstance(found, dict) or found["wrong"]:
             return {"kill": kill, "found": found}
         states[found["state"]] += 1

@@ -128,7 +128,7 @@ PIECES = ("'", '"', "\\", "`", "$", "$(", ")", "${", "}", "{", "(", "\n", ";", "
 SLOW = re.compile(r"\b(?:yes|top|watch|sleep|npm|npx|pnpm|yarn|node|vim|man|curl|perf)\b|tail -[fF]")
 
 
-class Maker:
+class CommandGenerator:
     """Generates commands; the same seed gives the same ones on the same machine."""
 
     def __init__(self, seed: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from given.shell import ShellTree
-from given.shell_commands import Maker
+from given.shell_commands import CommandGenerator
 from given.shell_trial import Effects, Trial, make_trial_tree, open_trial
 from weft.local.permissions import judge_parts
 from weft.tool.shell.judgement import judge_command
@@ -39,7 +39,7 @@ def fuzz(seed: int, count: int) -> Found:
     with tempfile.TemporaryDirectory() as bare:
         tree = make_trial_tree(Path(bare).resolve())
         with open_trial(tree) as trial:
-            commands = list(dict.fromkeys(islice(Maker(seed).commands(), count)))
+            commands = list(dict.fromkeys(islice(CommandGenerator(seed).commands(), count)))
             tried = [_try(command, tree, trial) for command in commands]
     holes = tuple(hole for each in tried if each is not None for hole in each)
     return Found(tried=len(commands), run=sum(each is not None for each in tried), holes=holes)

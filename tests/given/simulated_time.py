@@ -16,12 +16,12 @@ class StuckError(Exception):
     """A deadlock: a task waits, and no timer or task is left that could wake it."""
 
 
-class _Leaping(selectors.DefaultSelector):
+class _AdvancingSelector(selectors.DefaultSelector):
     """A selector that advances the time instead of waiting."""
 
     def __init__(self, leap: Callable[[float], None]) -> None:
         super().__init__()
-        self._leap = leap
+        self._advance = leap
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         found = super().select(0)
@@ -29,11 +29,11 @@ class _Leaping(selectors.DefaultSelector):
             return found
         if timeout is None:
             raise StuckError("everybody waits, and nothing will happen any more")
-        self._leap(timeout)
+        self._advance(timeout)
         return found
 
 
-class _AtOnce(ThreadPoolExecutor):
+class _InlineExecutor(ThreadPoolExecutor):
     """An executor that runs work immediately: the duration of real threads is not reproducible."""
 
     def submit(self, work: Callable[..., T], /, *given: Any, **named: Any) -> Future[T]:
@@ -48,8 +48,8 @@ class _AtOnce(ThreadPoolExecutor):
 class SimulatedLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._passed = 0.0
-        super().__init__(_Leaping(self._leap))
-        self.set_default_executor(_AtOnce(1))
+        super().__init__(_AdvancingSelector(self._advance))
+        self.set_default_executor(_InlineExecutor(1))
 
     def time(self) -> float:
         return self._passed
@@ -57,7 +57,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     async def shutdown_default_executor(self, _timeout: float | None = None) -> None:
         """There are no threads to wait for."""
 
-    def _leap(self, seconds: float) -> None:
+    def _advance(self, seconds: float) -> None:
         self._passed += seconds
 
 
@@ -74,6 +74,6 @@ class SimulatedClock:
         await asyncio.sleep(seconds)
 
 
-def simulate(story: Coroutine[Any, Any, T]) -> T:
+def simulate(coroutine: Coroutine[Any, Any, T]) -> T:
     with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
-        return runner.run(story)
+        return runner.run(coroutine)

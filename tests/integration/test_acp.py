@@ -7,7 +7,7 @@ from pathlib import Path
 from acp import text_block
 from acp.schema import AcpMcpServer, McpServerStdio
 
-from given.editor import FORMS, Editor, open_editor, refused
+from given.editor import FORMS, Editor, expect_error, open_editor
 from given.prompt_keyed_provider import PromptKeyedProvider
 from weft.host.clock import SystemClock
 from weft.provider.scripted import End, Fail, Say, Think, UseTool, Wait
@@ -136,7 +136,7 @@ async def test_a_session_is_listed_resumed_forked_and_closed(tmp_path: Path) -> 
         [listed] = (await connection.agent.list_sessions(cwd=cwd)).sessions
         assert (listed.session_id, listed.cwd) == (session, cwd)
         await connection.agent.close_session(session_id=session)
-        assert (await refused(connection.editor.prompt(session, "on"))).code == -32002
+        assert (await expect_error(connection.editor.prompt(session, "on"))).code == -32002
         await connection.agent.resume_session(session_id=session, cwd=cwd, mcp_servers=[])
         await connection.editor.prompt(session, "on")
         forked = await connection.agent.fork_session(session_id=session, cwd=cwd, mcp_servers=[])
@@ -167,7 +167,7 @@ async def test_a_second_prompt_is_refused_and_one_after_a_cancel_waits_for_its_e
         session = await connection.new_session()
         first = asyncio.ensure_future(connection.editor.prompt(session, "one"))
         await connection.editor.wait_for_update("agent_message_chunk")
-        assert (await refused(connection.editor.prompt(session, "two"))).code == -32600
+        assert (await expect_error(connection.editor.prompt(session, "two"))).code == -32600
         await connection.agent.cancel(session_id=session)
         third = asyncio.ensure_future(connection.editor.prompt(session, "three"))
         assert (await first).stop_reason == "cancelled"
@@ -189,7 +189,7 @@ async def test_the_mode_is_the_agent_that_answers(tmp_path: Path) -> None:
             cwd=str(connection.project), session_id=session, mcp_servers=[]
         )
         assert loaded.modes.current_mode_id == "plan"
-        wrong = await refused(connection.agent.set_session_mode(session_id=session, mode_id="dance"))
+        wrong = await expect_error(connection.agent.set_session_mode(session_id=session, mode_id="dance"))
         assert (wrong.code, "there are build, plan" in str(wrong)) == (-32002, True)
 
 
@@ -205,10 +205,12 @@ async def test_the_model_is_chosen_among_those_there_are(tmp_path: Path) -> None
         await connection.editor.prompt(session, "hello")
         chosen = await choose(session_id=session, config_id="mode", value="plan")
         assert chosen.config_options[0].current_value == "plan"
-        wrong = await refused(choose(session_id=session, config_id="model", value="scripted/tset"))
+        wrong = await expect_error(choose(session_id=session, config_id="model", value="scripted/tset"))
         assert "did you mean scripted/test" in str(wrong)
-        assert (await refused(choose(session_id=session, config_id="colour", value="red"))).code == -32002
-        assert (await refused(choose(session_id=session, config_id="model", value="x"))).code == -32602
+        assert (
+            await expect_error(choose(session_id=session, config_id="colour", value="red"))
+        ).code == -32002
+        assert (await expect_error(choose(session_id=session, config_id="model", value="x"))).code == -32602
 
 
 async def test_a_slash_command_is_run_and_a_path_is_not_one(tmp_path: Path) -> None:
@@ -296,12 +298,12 @@ async def test_a_session_is_deleted_whether_it_is_open_or_not(tmp_path: Path) ->
             assert await connection.agent._conn.send_request("session/delete", {"sessionId": session}) == {}
         listed = await connection.agent.list_sessions(cwd=str(connection.project))
         assert listed.sessions == []
-        assert (await refused(connection.editor.prompt(first, "again"))).code == -32002
-        gone = await refused(connection.agent._conn.send_request("session/delete", {"sessionId": first}))
+        assert (await expect_error(connection.editor.prompt(first, "again"))).code == -32002
+        gone = await expect_error(connection.agent._conn.send_request("session/delete", {"sessionId": first}))
         assert gone.code == -32002
-        odd = await refused(connection.agent._conn.send_request("session/delete", {}))
+        odd = await expect_error(connection.agent._conn.send_request("session/delete", {}))
         assert odd.code == -32602
-        unknown = await refused(connection.agent.ext_method("session/none", {}))
+        unknown = await expect_error(connection.agent.ext_method("session/none", {}))
         assert unknown.code == -32601
 
 
@@ -348,7 +350,7 @@ async def test_a_failure_is_an_error_with_its_words_and_the_next_prompt_goes_on(
     script = [Fail(message="the API is out of order", status=400)], [Say(text="Better.")]
     async with open_editor(tmp_path, *script) as connection:
         session = await connection.new_session()
-        failed = await refused(connection.editor.prompt(session, "hello"))
+        failed = await expect_error(connection.editor.prompt(session, "hello"))
         assert (failed.code, str(failed)) == (-32603, "the API is out of order")
         assert (await connection.editor.prompt(session, "again")).stop_reason == "end_turn"
 
@@ -356,20 +358,22 @@ async def test_a_failure_is_an_error_with_its_words_and_the_next_prompt_goes_on(
 async def test_invalid_arguments_are_refused_by_name(tmp_path: Path) -> None:
     async with open_editor(tmp_path) as connection:
         new, nowhere = connection.agent.new_session, str(tmp_path / "nowhere")
-        assert "cwd" in str(await refused(new(cwd="here", mcp_servers=[])))
-        assert "there is no such directory" in str(await refused(new(cwd=nowhere, mcp_servers=[])))
-        beside = await refused(new(cwd=str(connection.project), mcp_servers=[], additional_directories=["/"]))
+        assert "cwd" in str(await expect_error(new(cwd="here", mcp_servers=[])))
+        assert "there is no such directory" in str(await expect_error(new(cwd=nowhere, mcp_servers=[])))
+        beside = await expect_error(
+            new(cwd=str(connection.project), mcp_servers=[], additional_directories=["/"])
+        )
         assert (beside.code, "more than one directory" in str(beside)) == (-32602, True)
         unknown = "ses_000000000000aaaaaaaaaaaaaa"
-        assert (await refused(connection.editor.prompt(unknown, "hello"))).code == -32002
+        assert (await expect_error(connection.editor.prompt(unknown, "hello"))).code == -32002
         load = connection.agent.load_session
         assert (
-            await refused(load(cwd=str(connection.project), session_id=unknown, mcp_servers=[]))
+            await expect_error(load(cwd=str(connection.project), session_id=unknown, mcp_servers=[]))
         ).code == -32002
         assert (
-            await refused(load(cwd=str(connection.project), session_id="../x", mcp_servers=[]))
+            await expect_error(load(cwd=str(connection.project), session_id="../x", mcp_servers=[]))
         ).code == -32002
-        assert (await refused(connection.agent.authenticate(method_id="by-magic"))).code == -32002
+        assert (await expect_error(connection.agent.authenticate(method_id="by-magic"))).code == -32002
         await connection.agent.authenticate(method_id="weft-auth-login")
         await connection.agent.cancel(session_id=unknown)
         assert (await connection.agent.list_sessions()).sessions == []

@@ -11,7 +11,7 @@ import pytest
 
 from given.chaos import BEHAVIOURS
 from given.chaos_world import RequestCheckers, World
-from given.provider_wires import WIRES, RequestChecker, greeting
+from given.provider_wires import WIRES, RequestChecker, capture_request
 from given.simulated_time import simulate
 from weft.testing.fake_server import ReceivedRequest
 
@@ -20,22 +20,22 @@ SEEDS = int(os.environ.get("WEFT_SOAK_SEEDS", "20"))
 TURNS = 100
 
 
-async def greetings() -> dict[str, ReceivedRequest]:
-    return {name: await greeting(wire) for name, wire in WIRES.items()}
+async def capture_requests() -> dict[str, ReceivedRequest]:
+    return {name: await capture_request(wire) for name, wire in WIRES.items()}
 
 
 @pytest.fixture(scope="module")
-def greeted() -> dict[str, ReceivedRequest]:
-    return asyncio.run(greetings())
+def captured() -> dict[str, ReceivedRequest]:
+    return asyncio.run(capture_requests())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whatever_a_model_does_every_run_ends_and_leaves_a_valid_history(
-    seed: int, greeted: dict[str, ReceivedRequest]
+    seed: int, captured: dict[str, ReceivedRequest]
 ) -> None:
     readers = RequestCheckers(
-        {name: RequestChecker(wire, wire.dialect(), greeted[name]) for name, wire in WIRES.items()}
+        {name: RequestChecker(wire, wire.dialect(), captured[name]) for name, wire in WIRES.items()}
     )
     world = World(seed, readers)
     simulate(world.run(TURNS))
@@ -43,4 +43,4 @@ def test_whatever_a_model_does_every_run_ends_and_leaves_a_valid_history(
     assert readers.refused == []
     # Had nothing happened, nothing would be shown.
     assert world.turns >= TURNS
-    assert len(world.chaos.moods) > len(BEHAVIOURS) / 2
+    assert len(world.chaos.behaviours) > len(BEHAVIOURS) / 2

@@ -38,7 +38,7 @@ def test_no_question_to_git_runs_it(hostile: HostileGit) -> None:
         lambda: git.object_format(root),
     ]
     for ask in asked:
-        hostile.stir()
+        hostile.rewrite_files()
         with suppress(GitError):  # a file that has to be fetched first cannot be had
             ask()
     assert not hostile.ran()
@@ -67,7 +67,7 @@ def test_no_work_on_checkouts_runs_it(hostile: HostileGit, tmp_path: Path) -> No
         lambda: here.remove(str(aside)),
     ]
     for do in done:
-        hostile.stir()
+        hostile.rewrite_files()
         with suppress(GitError):  # a commit that has to be signed, a file that has to be fetched first
             do()
         assert not hostile.ran(), do
@@ -89,7 +89,7 @@ SEEN = (
 async def test_listing_searching_changing_and_undoing_files_runs_nothing(name: str, tmp_path: Path) -> None:
     hostile = HostileGit(tmp_path, VECTORS[name])
     async with open_undo_harness(hostile.root) as harness:
-        hostile.stir()
+        hostile.rewrite_files()
         await harness.api.files.list_changed()
         await harness.api.files.find_files("a")
         await harness.api.surroundings.get_vcs()
@@ -98,7 +98,7 @@ async def test_listing_searching_changing_and_undoing_files_runs_nothing(name: s
             [ToolUse(tool="glob", input={"pattern": "**/*.txt"})],
             [call_read("b.txt")],
         )
-        hostile.stir()
+        hostile.rewrite_files()
         await harness.undo(prompt)
     assert not hostile.ran()
 

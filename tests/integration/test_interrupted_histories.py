@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from given.engine import ECHO, Engine, open_engine, text_prompt
 from given.models import CLAUDE
-from given.provider_wires import SUMMARISER, WIRES, RequestChecker, greeting, next_requests
+from given.provider_wires import SUMMARISER, WIRES, RequestChecker, capture_request, next_requests
 from weft.model.catalog import Limit, to_ref
 from weft.model.event import Event, PartGrew, PartUpdated
 from weft.model.ids import MessageID, PartID, SessionID
@@ -228,7 +228,7 @@ async def test_cut_anywhere_the_next_request_is_taken(name: str, session: str) -
     readers = {
         other: (
             wire.model,
-            RequestChecker(wire, own if other == name else wire.dialect(), await greeting(wire)),
+            RequestChecker(wire, own if other == name else wire.dialect(), await capture_request(wire)),
         )
         for other, wire in WIRES.items()
     }

@@ -32,7 +32,7 @@ ASKS = [UseTool(tool="question", input={"questions": [TEA]})]
 
 
 @asynccontextmanager
-async def opened(
+async def open_engine_in(
     directory: Path, *script: list[AnyMove], answered: bool = True, seed: int = 1, **terms: Any
 ) -> AsyncIterator[Engine]:
     """Weft in one place, as by one process after the other."""
@@ -60,7 +60,7 @@ async def wait_for_events(engine: Engine, *kinds: type) -> list[Any]:
 
 async def left_asking(directory: Path) -> tuple[SessionID, PermissionRequest]:
     """A session whose run was waiting for an answer when its process ended."""
-    async with opened(directory, CALL, DONE) as engine:
+    async with open_engine_in(directory, CALL, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         [asked] = await wait_for_events(engine, PermissionAsked)
@@ -79,14 +79,14 @@ async def call_of(engine: Engine, session: SessionID) -> CompletedState | ErrorS
 
 async def test_a_request_is_listed_after_a_restart_and_its_call_was_not_made(tmp_path: Path) -> None:
     session, request = await left_asking(tmp_path)
-    async with opened(tmp_path, seed=2) as engine:
+    async with open_engine_in(tmp_path, seed=2) as engine:
         assert await engine.api.list_permissions() == [request]
         assert isinstance(await call_of(engine, session), ErrorState)
 
 
 async def test_a_request_is_asked_again_with_the_same_id_when_the_session_continues(tmp_path: Path) -> None:
     session, request = await left_asking(tmp_path)
-    async with opened(tmp_path, CALL, DONE, seed=2) as engine:
+    async with open_engine_in(tmp_path, CALL, DONE, seed=2) as engine:
         async with run_alongside(engine.api.prompt(session, text_prompt("go on"))) as [running]:
             [asked] = await wait_for_events(engine, PermissionAsked)
             assert asked.request.id == request.id
@@ -99,12 +99,12 @@ async def test_a_request_is_asked_again_with_the_same_id_when_the_session_contin
 
 async def test_an_answer_given_in_between_is_used_once(tmp_path: Path) -> None:
     session, request = await left_asking(tmp_path)
-    async with opened(tmp_path, seed=2, answered=False) as engine:
+    async with open_engine_in(tmp_path, seed=2, answered=False) as engine:
         await engine.api.reply_permission(request.id, "once")
         assert await engine.api.list_permissions() == []
         with pytest.raises(ConflictError):
             await engine.api.reply_permission(request.id, "reject")
-    async with opened(tmp_path, CALL, CALL, DONE, seed=3, answered=False) as engine:
+    async with open_engine_in(tmp_path, CALL, CALL, DONE, seed=3, answered=False) as engine:
         await engine.api.prompt(session, text_prompt("go on"))
         parts = [part for message in await engine.api.list_messages(session) for part in message.parts]
         states = [type(part.state) for part in parts if isinstance(part, ToolPart)]
@@ -113,9 +113,9 @@ async def test_an_answer_given_in_between_is_used_once(tmp_path: Path) -> None:
 
 async def test_a_rejection_given_in_between_is_used_with_its_message(tmp_path: Path) -> None:
     session, request = await left_asking(tmp_path)
-    async with opened(tmp_path, seed=2) as engine:
+    async with open_engine_in(tmp_path, seed=2) as engine:
         await engine.api.reply_permission(request.id, "reject", message="use ls")
-    async with opened(tmp_path, CALL, DONE, seed=3, answered=False) as engine:
+    async with open_engine_in(tmp_path, CALL, DONE, seed=3, answered=False) as engine:
         await engine.api.prompt(session, text_prompt("go on"))
         state = await call_of(engine, session)
         assert isinstance(state, ErrorState)
@@ -124,17 +124,17 @@ async def test_a_rejection_given_in_between_is_used_with_its_message(tmp_path: P
 
 async def test_an_answer_to_one_thing_is_not_used_for_another(tmp_path: Path) -> None:
     session, request = await left_asking(tmp_path)
-    async with opened(tmp_path, seed=2) as engine:
+    async with open_engine_in(tmp_path, seed=2) as engine:
         await engine.api.reply_permission(request.id, "once")
     other = [UseTool(tool="echo", input={"words": "*"})]
-    async with opened(tmp_path, other, DONE, seed=3, answered=False) as engine:
+    async with open_engine_in(tmp_path, other, DONE, seed=3, answered=False) as engine:
         await engine.api.prompt(session, text_prompt("go on"))
         assert isinstance(await call_of(engine, session), ErrorState)
 
 
 async def test_what_the_next_run_does_not_ask_again_is_asked_no_more(tmp_path: Path) -> None:
     session, _ = await left_asking(tmp_path)
-    async with opened(tmp_path, DONE, seed=2) as engine:
+    async with open_engine_in(tmp_path, DONE, seed=2) as engine:
         await engine.api.prompt(session, text_prompt("never mind"))
         assert await engine.api.list_permissions() == []
 
@@ -142,7 +142,7 @@ async def test_what_the_next_run_does_not_ask_again_is_asked_no_more(tmp_path: P
 async def test_a_request_refused_without_a_user_can_be_allowed_and_continued(
     tmp_path: Path,
 ) -> None:
-    async with opened(tmp_path, CALL, DONE, answered=False) as engine:
+    async with open_engine_in(tmp_path, CALL, DONE, answered=False) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         await engine.api.prompt(session, text_prompt("go"))
         [request] = await engine.api.list_permissions()
@@ -150,7 +150,7 @@ async def test_a_request_refused_without_a_user_can_be_allowed_and_continued(
         assert isinstance(state, ErrorState)
         assert "nobody is there" in state.error
         assert len(engine.provider.requests) == 1
-    async with opened(tmp_path, CALL, DONE, answered=False, seed=2) as engine:
+    async with open_engine_in(tmp_path, CALL, DONE, answered=False, seed=2) as engine:
         await engine.api.reply_permission(request.id, "once")
         await engine.api.prompt(session, text_prompt("go on"))
         assert isinstance(await call_of(engine, session), CompletedState)
@@ -161,7 +161,7 @@ async def test_a_request_refused_without_a_user_can_be_allowed_and_continued(
 
 
 async def test_an_aborted_run_leaves_no_question(tmp_path: Path) -> None:
-    async with opened(tmp_path, CALL, DONE) as engine:
+    async with open_engine_in(tmp_path, CALL, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         [asked] = await wait_for_events(engine, PermissionAsked)
@@ -174,7 +174,7 @@ async def test_an_aborted_run_leaves_no_question(tmp_path: Path) -> None:
 
 async def test_a_removed_session_leaves_no_question(tmp_path: Path) -> None:
     session, _ = await left_asking(tmp_path)
-    async with opened(tmp_path, seed=2) as engine:
+    async with open_engine_in(tmp_path, seed=2) as engine:
         await engine.api.remove_session(session)
         assert await engine.api.list_permissions() == []
 
@@ -214,7 +214,7 @@ async def test_a_grant_from_another_process_is_used_by_the_next_call(tmp_path: P
 
 
 async def test_a_question_is_asked_and_answered(tmp_path: Path) -> None:
-    async with opened(tmp_path, ASKS, DONE) as engine:
+    async with open_engine_in(tmp_path, ASKS, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         async with run_alongside(engine.api.prompt(session, text_prompt("go"))) as [running]:
             [asked] = await wait_for_events(engine, QuestionAsked)
@@ -232,7 +232,7 @@ async def test_a_question_is_asked_and_answered(tmp_path: Path) -> None:
 
 
 async def test_a_question_that_is_dismissed_ends_the_run(tmp_path: Path) -> None:
-    async with opened(tmp_path, ASKS, DONE) as engine:
+    async with open_engine_in(tmp_path, ASKS, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         async with run_alongside(engine.api.prompt(session, text_prompt("go"))) as [running]:
             [asked] = await wait_for_events(engine, QuestionAsked)
@@ -247,12 +247,12 @@ async def test_a_question_that_is_dismissed_ends_the_run(tmp_path: Path) -> None
 
 
 async def test_a_question_outlives_its_process_and_its_answer_is_used(tmp_path: Path) -> None:
-    async with opened(tmp_path, ASKS, DONE) as engine:
+    async with open_engine_in(tmp_path, ASKS, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         [asked] = await wait_for_events(engine, QuestionAsked)
     await running
-    async with opened(tmp_path, ASKS, DONE, seed=2) as engine:
+    async with open_engine_in(tmp_path, ASKS, DONE, seed=2) as engine:
         assert await engine.api.list_questions() == [asked.request]
         await engine.api.reply_question(asked.request.id, (("Yes",),))
         await engine.api.prompt(session, text_prompt("go on"))
@@ -263,7 +263,7 @@ async def test_a_question_outlives_its_process_and_its_answer_is_used(tmp_path: 
 
 
 async def test_a_question_that_nobody_can_answer_is_told_so_and_the_work_goes_on(tmp_path: Path) -> None:
-    async with opened(tmp_path, ASKS, DONE, answered=False) as engine:
+    async with open_engine_in(tmp_path, ASKS, DONE, answered=False) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         await engine.api.prompt(session, text_prompt("go"))
         state = await call_of(engine, session)
@@ -274,7 +274,7 @@ async def test_a_question_that_nobody_can_answer_is_told_so_and_the_work_goes_on
 
 
 async def test_a_question_of_an_aborted_run_is_withdrawn(tmp_path: Path) -> None:
-    async with opened(tmp_path, ASKS, DONE) as engine:
+    async with open_engine_in(tmp_path, ASKS, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         [asked] = await wait_for_events(engine, QuestionAsked)

@@ -13,7 +13,7 @@ from weft.host.processes import ProcessCommand
 from weft.testing.tool_contract import processes_in
 
 
-class Ear:
+class OutputRecorder:
     """Keeps what is heard."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ def shell(script: str, directory: Path) -> ProcessCommand:
 
 
 async def test_what_is_said_is_answered(tmp_path: Path) -> None:
-    ear = Ear()
+    ear = OutputRecorder()
     async with open_pipe_process(shell("echo $MINE; exec cat", tmp_path), ear.hear) as talk:
         talk.write(b"hello ")
         talk.write(b"there")
@@ -51,7 +51,7 @@ async def test_what_is_said_is_answered(tmp_path: Path) -> None:
     "script", ["cat", "trap '' TERM; echo started; sleep 999", "setsid sleep 999 & echo started; cat"]
 )
 async def test_leaving_ends_everything(script: str, tmp_path: Path) -> None:
-    ear = Ear()
+    ear = OutputRecorder()
     async with open_pipe_process(shell(f"echo started; {script}", tmp_path), ear.hear):
         await ear.until(b"started")
         assert processes_in(tmp_path) != []
@@ -60,20 +60,20 @@ async def test_leaving_ends_everything(script: str, tmp_path: Path) -> None:
 
 async def test_what_goes_wrong_within_is_raised_and_the_process_ended(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
-        async with open_pipe_process(shell("cat", tmp_path), Ear().hear):
+        async with open_pipe_process(shell("cat", tmp_path), OutputRecorder().hear):
             raise KeyError
     assert processes_in(tmp_path) == []
 
 
 async def test_writing_to_an_ended_process_is_an_error(tmp_path: Path) -> None:
-    async with open_pipe_process(shell("exit 3", tmp_path), Ear().hear) as talk:
+    async with open_pipe_process(shell("exit 3", tmp_path), OutputRecorder().hear) as talk:
         await talk.wait()
         with pytest.raises(BrokenPipeError):
             talk.write(b"hello")
 
 
 async def test_writes_to_a_process_that_does_not_read_are_limited(tmp_path: Path) -> None:
-    async with open_pipe_process(shell("sleep 999", tmp_path), Ear().hear) as talk:
+    async with open_pipe_process(shell("sleep 999", tmp_path), OutputRecorder().hear) as talk:
         talk.write(bytes(12 << 20))
         with pytest.raises(BlockingIOError):
             talk.write(bytes(12 << 20))
@@ -82,10 +82,10 @@ async def test_writes_to_a_process_that_does_not_read_are_limited(tmp_path: Path
 async def test_a_process_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
     command = ProcessCommand(argv=("cat", "a\0b"), directory=str(tmp_path), environment={})
     with pytest.raises(OSError, match="null"):
-        async with open_pipe_process(command, Ear().hear):
+        async with open_pipe_process(command, OutputRecorder().hear):
             pass
     with pytest.raises(FileNotFoundError):
-        async with open_pipe_process(shell("cat", tmp_path / "nowhere"), Ear().hear):
+        async with open_pipe_process(shell("cat", tmp_path / "nowhere"), OutputRecorder().hear):
             pass
 
 

@@ -332,9 +332,9 @@ def test_whatever_a_hook_gives_back_what_is_asked_is_answered(given: Any) -> Non
     said: list[Exception] = []
 
     async def ask() -> None:
-        async with open_worker("any") as room:
+        async with open_worker("any") as worker:
             voice = register_function(
-                room, HookFunction("tool.execute.before", lambda *_: given), plugin="any", seconds=10
+                worker, HookFunction("tool.execute.before", lambda *_: given), plugin="any", seconds=10
             )
             chain = HookChain([voice], FaultCounter(said.append), SystemClock())
             found = await chain.ask(TOOL_BEFORE, TOLD, NOW)

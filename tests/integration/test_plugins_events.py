@@ -84,8 +84,8 @@ async def test_a_slow_event_hook_misses_events_and_a_warning_says_so() -> None:
         assert isinstance(told.event, FileEdited)
         heard.append(told.event.file)
 
-    async with asyncio.timeout(60), open_worker("slow") as room:
-        voice = register_function(room, HookFunction("event", slow), plugin="slow.py", seconds=10)
+    async with asyncio.timeout(60), open_worker("slow") as worker:
+        voice = register_function(worker, HookFunction("event", slow), plugin="slow.py", seconds=10)
         conduct = FaultCounter(said.append)
         chain = HookChain([voice], conduct, SystemClock())
         (ear,) = open_plugin_listeners(chain, bus)

@@ -156,9 +156,9 @@ async def test_a_run_that_is_aborted_does_not_wait_for_a_hook() -> None:
         outside.call_soon_threadsafe(begun.set)
         release.wait()
 
-    async with asyncio.timeout(60), open_worker("slow") as room:
+    async with asyncio.timeout(60), open_worker("slow") as worker:
         voice = register_function(
-            room, HookFunction("tool.execute.after", hangs), plugin="slow.py", seconds=10
+            worker, HookFunction("tool.execute.after", hangs), plugin="slow.py", seconds=10
         )
         asking = asyncio.ensure_future(
             HookChain([voice], FaultCounter(said.append), SystemClock()).ask(TOOL_AFTER, TOLD, NOW)
@@ -181,9 +181,9 @@ async def test_a_hook_that_awaits_is_cancelled_with_the_run() -> None:
         finally:
             outside.call_soon_threadsafe(ended.set)
 
-    async with asyncio.timeout(60), open_worker("waits") as room:
+    async with asyncio.timeout(60), open_worker("waits") as worker:
         voice = register_function(
-            room, HookFunction("tool.execute.after", waits), plugin="waits.py", seconds=10
+            worker, HookFunction("tool.execute.after", waits), plugin="waits.py", seconds=10
         )
         chain = HookChain([voice], FaultCounter(lambda _: None), SystemClock())
         asking = asyncio.ensure_future(chain.ask(TOOL_AFTER, TOLD, NOW))

@@ -160,8 +160,8 @@ async def test_an_address_that_nobody_should_open_is_not_given_out(url: Any) -> 
         return Authorized(url=url, callback=lambda _: None)
 
     method = OAuthMethod(label="x", authorize=begin)
-    async with open_worker("x") as room:
-        login = to_login(room, PluginAuth(provider="x", methods=(method,)), HandClock())
+    async with open_worker("x") as worker:
+        login = to_login(worker, PluginAuth(provider="x", methods=(method,)), HandClock())
         with pytest.raises(ProviderAuthError, match="without an address"):
             await login.authorize(method, {})
 
@@ -172,8 +172,8 @@ async def test_a_login_that_never_begins_is_given_up() -> None:
         raise AssertionError
 
     clock, method = HandClock(), OAuthMethod(label="x", authorize=never)
-    async with open_worker("x") as room, asyncio.TaskGroup() as tasks:
-        login = to_login(room, PluginAuth(provider="x", methods=(method,)), clock)
+    async with open_worker("x") as worker, asyncio.TaskGroup() as tasks:
+        login = to_login(worker, PluginAuth(provider="x", methods=(method,)), clock)
         waiting = tasks.create_task(_raised(login.authorize(method, {})))
         while not waiting.done():
             clock.turn(10_000)
@@ -265,16 +265,19 @@ def test_a_login_over_http(tmp_path: Path, auth_file: Path) -> None:
             "instructions": "Bring the code.",
         }
         callback = "/provider/acme/oauth/callback"
-        assert server.refused(server.client.post(callback, json={"method": 0})) == (400, "InvalidInputError")
+        assert server.get_refusal(server.client.post(callback, json={"method": 0})) == (
+            400,
+            "InvalidInputError",
+        )
         assert server.post(callback, {"method": 0, "code": "7"}) is True
         assert stored(auth_file)["acme"]["access"] == "a-7"
-        assert server.refused(server.client.post(callback, json={"method": 0.5})) == (
+        assert server.get_refusal(server.client.post(callback, json={"method": 0.5})) == (
             400,
             "InvalidInputError",
         )
         server.post("/provider/acme/oauth/authorize", {"method": 0})
         refused = server.client.post(callback, json={"method": 0, "code": "no"})
-        assert server.refused(refused) == (502, "ProviderAuthError")
+        assert server.get_refusal(refused) == (502, "ProviderAuthError")
 
 
 def test_the_command_names_the_address_and_takes_the_code(

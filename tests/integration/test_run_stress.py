@@ -26,7 +26,7 @@ def project(tmp_path: Path) -> Path:
     return made
 
 
-def storm(project: Path, kind: str, *numbers: int) -> dict[str, Any]:
+def run_stress(project: Path, kind: str, *numbers: int) -> dict[str, Any]:
     ended = subprocess.run(
         [sys.executable, "-m", "given.run_stress", kind, str(project), *map(str, numbers)],
         capture_output=True,
@@ -46,7 +46,7 @@ def storm(project: Path, kind: str, *numbers: int) -> dict[str, Any]:
 def test_after_a_kill_at_any_moment_a_session_is_idle_and_complete_and_answers_the_next_prompt_once(
     project: Path,
 ) -> None:
-    found = storm(project, "kill", KILLS, 1)
+    found = run_stress(project, "kill", KILLS, 1)
     sys.stdout.write(f"{found}\n")
     assert (found.get("kills"), found.get("wrong"), found.get("made_twice")) == (KILLS, [], []), found
     # Had all of them struck between two runs, nothing would be shown.
@@ -57,7 +57,7 @@ def test_after_a_kill_at_any_moment_a_session_is_idle_and_complete_and_answers_t
 @pytest.mark.slow
 @pytest.mark.timeout(LONGEST)
 def test_two_processes_at_one_session_lose_no_prompt_and_every_turn_is_in_one_piece(project: Path) -> None:
-    found = storm(project, "beside", PROMPTS, PROCESSES)
+    found = run_stress(project, "beside", PROMPTS, PROCESSES)
     sys.stdout.write(f"{found}\n")
     assert found["found"] == {"prompts": PROMPTS, "twice": 0, "torn": [], "unanswered": [], "open": []}
     assert found["made_twice"] == []

@@ -49,25 +49,25 @@ def test_bodies_that_are_not_what_they_should_be_are_refused(server: ProjectServ
         b'{"parts":' + b'[{"a":' * 200 + b"1" + b"}]" * 200 + b"}",
         b"",
     ):
-        status, name = server.refused(server.client.post(at, content=raw, headers=JSON))
+        status, name = server.get_refusal(server.client.post(at, content=raw, headers=JSON))
         assert (raw[:40], status) == (raw[:40], 400), name
     form = server.client.post(at, data={"parts": "x"})
-    assert server.refused(form)[0] == 400
+    assert server.get_refusal(form)[0] == 400
     bare = server.client.post(at, content=b"{}")
-    assert server.refused(bare)[0] == 400
+    assert server.get_refusal(bare)[0] == 400
     assert server.get(at) == []
 
 
 def test_too_much_is_refused(server: ProjectServer, session: str) -> None:
     at = f"/session/{session}/message"
     parts = [{"type": "text", "text": "x"}] * 10_000
-    assert server.refused(server.client.post(at, json={"parts": parts})) == (400, "InvalidInputError")
+    assert server.get_refusal(server.client.post(at, json={"parts": parts})) == (400, "InvalidInputError")
     declared = server.client.post(at, content=b"x" * (33 << 20), headers=JSON)
-    assert server.refused(declared) == (413, "TooLargeError")
+    assert server.get_refusal(declared) == (413, "TooLargeError")
     submitted = server.client.post(f"/weft/session/{session}/submit", json={"parts": parts})
-    assert server.refused(submitted) == (400, "InvalidInputError")
+    assert server.get_refusal(submitted) == (400, "InvalidInputError")
     files = {"messageID": MISSING.replace("ses", "msg"), "files": ["/x"] * 10_001}
-    assert server.refused(server.client.post(f"/weft/session/{session}/revert", json=files))[0] == 400
+    assert server.get_refusal(server.client.post(f"/weft/session/{session}/revert", json=files))[0] == 400
     assert server.get(at) == []
 
 
@@ -139,7 +139,7 @@ def test_invalid_ids_are_refused(server: ProjectServer, id: str) -> None:
         answer = (
             server.client.request(method, path, json=body) if body else server.client.request(method, path)
         )
-        assert server.refused(answer)[0] in (400, 404, 405), (method, path)
+        assert server.get_refusal(answer)[0] in (400, 404, 405), (method, path)
 
 
 def test_a_model_that_is_not_there_is_refused_as_opencode_refuses_it(server: ProjectServer) -> None:
@@ -147,7 +147,7 @@ def test_a_model_that_is_not_there_is_refused_as_opencode_refuses_it(server: Pro
     unknown = prompt("hi", model={"providerID": "no", "modelID": "x"})
     for path in (f"/session/{session}/message", f"/session/{session}/prompt_async", "/weft/prompt/check"):
         answer = server.client.post(path, json=unknown)
-        assert (path, server.refused(answer)) == (path, (400, "ProviderModelNotFoundError"))
+        assert (path, server.get_refusal(answer)) == (path, (400, "ProviderModelNotFoundError"))
         said = answer.json()["data"]
         assert (said["providerID"], said["modelID"], said["suggestions"]) == ("no", "x", [])
     assert server.get(f"/session/{session}/message") == []
@@ -185,12 +185,12 @@ def test_what_is_not_there_is_not_found(server: ProjectServer, session: str) -> 
             if body is not None
             else server.client.request(method, path)
         )
-        assert (path, server.refused(answer)[0]) == (path, 404)
+        assert (path, server.get_refusal(answer)[0]) == (path, 404)
     assert server.get(f"/session/{session}/message") == []
 
 
 def test_a_wrong_method_and_a_page_are_told_in_json(server: ProjectServer) -> None:
-    assert server.refused(server.client.put("/session")) == (405, "MethodError")
+    assert server.get_refusal(server.client.put("/session")) == (405, "MethodError")
     page = server.client.get("/index.html", headers={"accept": "text/html"})
     assert (page.status_code, page.headers["content-type"]) == (404, "application/json")
     assert server.client.head("/path").status_code == 200
@@ -214,7 +214,7 @@ def test_odd_characters_are_words_like_any_other(server: ProjectServer, session:
     ["limit=x", "limit=-1", "limit=1e99", "start=nan", "start=inf", "start=x"],
 )
 def test_invalid_queries_are_refused(server: ProjectServer, query: str) -> None:
-    assert server.refused(server.client.get(f"/session?{query}"))[0] == 400
+    assert server.get_refusal(server.client.get(f"/session?{query}"))[0] == 400
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_invalid_queries_are_refused(server: ProjectServer, query: str) -> None:
 )
 def test_invalid_directories_are_refused(server: ProjectServer, directory: str) -> None:
     answer = server.client.get("/path", params={"directory": directory})
-    assert server.refused(answer)[0] in (400, 403, 404)
+    assert server.get_refusal(answer)[0] in (400, 403, 404)
 
 
 def test_a_session_that_is_removed_under_a_stream_takes_nothing_with_it(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_session_that_is_removed_under_a_stream_takes_nothing_with_it(tmp_path
             assert server.send("DELETE", f"/session/{gone}") is True
             last = next(line for line in lines if '"session.deleted"' in line)
             assert json.loads(last.removeprefix("data: "))["properties"]["info"]["id"] == gone
-        assert server.refused(server.client.get(f"/session/{gone}")) == (404, "NotFoundError")
+        assert server.get_refusal(server.client.get(f"/session/{gone}")) == (404, "NotFoundError")
         assert [each["id"] for each in server.get("/session")] == [other]
         assert server.get("/session/status") == {}
 
@@ -258,7 +258,7 @@ def test_removing_a_session_ends_requests_that_wait_for_its_answer(tmp_path: Pat
         waiting.join(60)
         # As with an abort: what there is of it.
         assert answers[0].json()["info"]["sessionID"] == gone
-        assert server.refused(server.client.get(f"/session/{gone}/message")) == (404, "NotFoundError")
+        assert server.get_refusal(server.client.get(f"/session/{gone}/message")) == (404, "NotFoundError")
 
 
 def test_an_invalid_idempotency_key_is_refused(server: ProjectServer, session: str) -> None:
@@ -266,4 +266,4 @@ def test_an_invalid_idempotency_key_is_refused(server: ProjectServer, session: s
         answer = server.client.post(
             f"/session/{session}/message", json=prompt("hi"), headers={"idempotency-key": key}
         )
-        assert server.refused(answer) == (400, "InvalidInputError")
+        assert server.get_refusal(answer) == (400, "InvalidInputError")

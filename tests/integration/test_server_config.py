@@ -67,7 +67,7 @@ def test_comments_and_unknown_keys_stay(server: ProjectServer) -> None:
 )
 def test_an_invalid_configuration_is_not_written(server: ProjectServer, change: object) -> None:
     answer = server.client.patch("/config", json=change)
-    assert server.refused(answer)[0] == 400
+    assert server.get_refusal(answer)[0] == 400
     assert "ignored" not in answer.json()["data"]["message"]
     assert not (server.project / "opencode.json").exists()
 
@@ -77,7 +77,7 @@ def test_a_file_that_cannot_be_read_is_left_alone(server: ProjectServer) -> None
     file = server.project / "opencode.json"
     file.write_text('{"model": "scripted/test",, }')
     answer = server.client.patch("/config", json={"username": "Grace"})
-    assert server.refused(answer) == (422, "ConfigError")
+    assert server.get_refusal(answer) == (422, "ConfigError")
     assert file.read_text() == '{"model": "scripted/test",, }'
 
 
@@ -86,7 +86,7 @@ def test_settings_without_effect_are_not_written_to_an_untrusted_project(
 ) -> None:
     change = {"mcp": {"tool": {"type": "local", "command": ["true"]}}}
     answer = server.client.patch("/config", json=change)
-    assert server.refused(answer) == (403, "NotPermittedError")
+    assert server.get_refusal(answer) == (403, "NotPermittedError")
     assert not (server.project / "opencode.json").exists()
 
 
@@ -94,7 +94,7 @@ def test_a_link_out_of_the_project_is_not_written_through(server: ProjectServer,
     outside = tmp_path / "outside.json"
     outside.write_text("{}")
     (server.project / "opencode.json").symlink_to(outside)
-    assert server.refused(server.client.patch("/config", json={"username": "x"})) == (403, "OutsideError")
+    assert server.get_refusal(server.client.patch("/config", json={"username": "x"})) == (403, "OutsideError")
     assert outside.read_text() == "{}"
 
 
@@ -110,7 +110,7 @@ def test_a_broken_configuration_is_told_with_its_place(tmp_path: Path) -> None:
     with serve_project(tmp_path) as server:
         (server.project / "opencode.json").write_text('{"model": 3}')
         answer = server.client.get("/config")
-        assert server.refused(answer) == (422, "ConfigError")
+        assert server.get_refusal(answer) == (422, "ConfigError")
         assert "opencode.json:1" in answer.json()["data"]["message"]
         (server.project / "opencode.json").unlink()
         assert server.get("/config")["model"] == "scripted/test"  # a failure is not remembered

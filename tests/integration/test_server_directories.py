@@ -16,12 +16,12 @@ def test_a_directory_of_no_known_project_is_not_opened(tmp_path: Path) -> None:
     with serve_project(tmp_path) as server:
         for given in (str(other), str(tmp_path), "/", "/etc", f"{server.project}/../other"):
             refused = server.client.get("/path", params={"directory": given})
-            assert server.refused(refused) == (403, "DirectoryNotServedError")
+            assert server.get_refusal(refused) == (403, "DirectoryNotServedError")
         streamed = server.client.get("/event", params={"directory": str(other)})
-        assert server.refused(streamed) == (403, "DirectoryNotServedError")
+        assert server.get_refusal(streamed) == (403, "DirectoryNotServedError")
         (server.project / "out").symlink_to(other)
         linked = server.client.get("/path", headers={"x-opencode-directory": f"{server.project}/out"})
-        assert server.refused(linked) == (403, "DirectoryNotServedError")
+        assert server.get_refusal(linked) == (403, "DirectoryNotServedError")
 
 
 def test_the_way_out_that_a_refusal_names_leads_out(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_only_worktrees_made_for_sessions_are_touched(tmp_path: Path) -> None:
         )
         for given in (str(server.project), str(own), "/", "a\0b", ""):
             sent = server.client.request("DELETE", "/experimental/worktree", json={"directory": given})
-            assert server.refused(sent)[0] in (400, 404), given
+            assert server.get_refusal(sent)[0] in (400, 404), given
         assert own.exists()
 
 

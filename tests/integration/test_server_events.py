@@ -99,7 +99,7 @@ def each_has_its_own(server: ProjectServer, other: Path) -> None:
     header = server.get("/path", headers={"x-opencode-directory": str(other).replace(" ", "%20")})
     assert header["directory"] == str(other)
     none = server.client.get("/path", params={"directory": f"{other}/nowhere/at/all"})
-    assert server.refused(none) == (404, "DirectoryError")
+    assert server.get_refusal(none) == (404, "DirectoryError")
 
 
 def test_two_names_of_a_directory_are_one_directory(server: ProjectServer, tmp_path: Path) -> None:
@@ -146,9 +146,12 @@ def test_screens_hear_what_they_are_asked_to_do(server: ProjectServer) -> None:
         ("tui.prompt.append", {"text": "more"}),
     ]
     durable = {"type": "session.deleted", "properties": {"info": server.get(f"/session/{session}")}}
-    assert server.refused(server.client.post("/tui/publish", json=durable)) == (400, "InvalidInputError")
+    assert server.get_refusal(server.client.post("/tui/publish", json=durable)) == (400, "InvalidInputError")
     missing = {"sessionID": "ses_000000000000000000000000zz"}
-    assert server.refused(server.client.post("/tui/select-session", json=missing)) == (404, "NotFoundError")
+    assert server.get_refusal(server.client.post("/tui/select-session", json=missing)) == (
+        404,
+        "NotFoundError",
+    )
 
 
 def test_a_line_for_the_log_is_one_line(server: ProjectServer) -> None:

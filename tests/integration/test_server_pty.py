@@ -88,7 +88,7 @@ def test_a_terminal_is_opened_listed_changed_and_closed(server: ProjectServer) -
     changed = server.send("PUT", f"/pty/{made['id']}", {"title": "other", "size": {"rows": 30, "cols": 100}})
     assert changed["title"] == "other"
     assert server.send("DELETE", f"/pty/{made['id']}") is True
-    assert server.refused(server.client.get(f"/pty/{made['id']}")) == (404, "NotFoundError")
+    assert server.get_refusal(server.client.get(f"/pty/{made['id']}")) == (404, "NotFoundError")
     assert not _is_alive(made["pid"])
 
 
@@ -165,14 +165,14 @@ def test_what_is_said_is_kept_to_a_limit(server: ProjectServer) -> None:
     ],
 )
 def test_a_terminal_that_cannot_be_opened_is_refused(server: ProjectServer, body: dict[str, object]) -> None:
-    assert server.refused(server.client.post("/pty", json=body))[0] == 400
+    assert server.get_refusal(server.client.post("/pty", json=body))[0] == 400
     assert server.get("/pty") == []
 
 
 def test_the_number_of_terminals_is_limited(server: ProjectServer) -> None:
     for _ in range(32):
         server.post("/pty", {"command": "cat", "args": []})
-    assert server.refused(server.client.post("/pty", json={"command": "cat"})) == (409, "ConflictError")
+    assert server.get_refusal(server.client.post("/pty", json={"command": "cat"})) == (409, "ConflictError")
 
 
 def test_a_socket_needs_the_password_or_a_ticket(tmp_path: Path) -> None:

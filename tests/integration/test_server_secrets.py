@@ -64,7 +64,7 @@ def test_where_no_files_are_shown_none_is_attached_by_its_name(tmp_path: Path, h
         path = f"/session/{server.post('/session', {})['id']}"
         for url in (named["url"], named["url"].replace("file:", "FILE:")):
             answer = server.client.post(f"{path}/{how}", json={**more, "parts": [{**named, "url": url}]})
-            assert server.refused(answer) == (403, "NotPermittedError")
+            assert server.get_refusal(answer) == (403, "NotPermittedError")
         assert server.get(f"{path}/message") == []
         sent = {**named, "url": "data:text/plain;base64,aGVsbG8="}
         assert "hello" in json.dumps(

@@ -48,7 +48,7 @@ def test_a_session_is_changed_forked_and_removed(server: ProjectServer, session:
     fork = server.post(f"/session/{session}/fork")
     assert len(server.get(f"/session/{fork['id']}/message")) == 2
     assert server.send("DELETE", f"/session/{session}") is True
-    assert server.refused(server.client.get(f"/session/{session}")) == (404, "NotFoundError")
+    assert server.get_refusal(server.client.get(f"/session/{session}")) == (404, "NotFoundError")
 
 
 def test_the_archive_holds_the_time_that_a_client_gives_and_an_empty_change_changes_nothing(
@@ -72,7 +72,7 @@ def test_the_archive_holds_the_time_that_a_client_gives_and_an_empty_change_chan
 def test_an_invalid_archive_time_is_refused(server: ProjectServer, session: str, time: object) -> None:
     before = server.get(f"/session/{session}")
     refused = server.client.patch(f"/session/{session}", json={"time": {"archived": time}})
-    assert server.refused(refused) == (400, "DocumentError")
+    assert server.get_refusal(refused) == (400, "DocumentError")
     assert "time.archived" in refused.json()["data"]["message"]
     assert server.get(f"/session/{session}") == before
 
@@ -101,7 +101,7 @@ def test_an_id_that_no_session_has_is_not_found_however_odd_it_looks(server: Pro
         ("POST", "/unrevert", None),
     ]
     answers = [
-        server.refused(server.client.request(method, f"/session/{id}{path}", json=body))
+        server.get_refusal(server.client.request(method, f"/session/{id}{path}", json=body))
         for method, path, body in asked
     ]
     assert answers == [(404, "NotFoundError")] * len(asked)
@@ -122,7 +122,9 @@ def test_what_nothing_else_is_called_is_not_found_either(server: ProjectServer, 
         ("PATCH", "/project/..%2fx", {"name": "x"}),
         ("POST", "/tui/select-session", {"sessionID": "nope"}),
     ]
-    answers = [server.refused(server.client.request(method, path, json=body)) for method, path, body in asked]
+    answers = [
+        server.get_refusal(server.client.request(method, path, json=body)) for method, path, body in asked
+    ]
     assert answers == [(404, "NotFoundError")] * len(asked)
 
 
@@ -198,9 +200,9 @@ def test_a_session_that_is_being_run_is_busy_for_those_who_cannot_wait(tmp_path:
         server.client.post(f"/session/{session}/prompt_async", json=prompt("hi"))
         model = {"providerID": "scripted", "modelID": "test"}
         busy = server.client.post(f"/session/{session}/summarize", json=model)
-        assert server.refused(busy) == (409, "SessionBusyError")
+        assert server.get_refusal(busy) == (409, "SessionBusyError")
         shell = server.client.post(f"/session/{session}/shell", json={"agent": "build", "command": "true"})
-        assert server.refused(shell) == (409, "SessionBusyError")
+        assert server.get_refusal(shell) == (409, "SessionBusyError")
 
 
 def test_messages_come_in_pages_with_a_way_to_the_next(server: ProjectServer, session: str) -> None:
@@ -220,7 +222,7 @@ def test_messages_come_in_pages_with_a_way_to_the_next(server: ProjectServer, se
     assert read == everything
     assert server.get(f"/session/{session}/message?limit=0") == server.get(f"/session/{session}/message")
     lonely = server.client.get(f"/session/{session}/message?before={everything[0]}")
-    assert server.refused(lonely) == (400, "InvalidInputError")
+    assert server.get_refusal(lonely) == (400, "InvalidInputError")
 
 
 def test_the_same_request_sent_twice_is_one_prompt(server: ProjectServer, session: str) -> None:
@@ -230,7 +232,7 @@ def test_the_same_request_sent_twice_is_one_prompt(server: ProjectServer, sessio
     assert again == first
     assert len(server.get(f"/session/{session}/message")) == 2
     other = server.client.post(f"/session/{session}/message", json=prompt("bye"), headers=headers)
-    assert server.refused(other) == (409, "ConflictError")
+    assert server.get_refusal(other) == (409, "ConflictError")
     server.post(f"/session/{session}/message", prompt("hi"), headers={"idempotency-key": "another"})
     assert len(server.get(f"/session/{session}/message")) == 4
 
@@ -263,7 +265,7 @@ def test_a_key_is_remembered_over_a_restart(tmp_path: Path) -> None:
         assert again == first
         assert len(server.get(f"/session/{session}/message")) == 2
         other = server.client.post(f"/session/{session}/message", json=prompt("bye"), headers=headers)
-        assert server.refused(other) == (409, "ConflictError")
+        assert server.get_refusal(other) == (409, "ConflictError")
 
 
 def test_an_id_that_the_client_chose_is_kept(server: ProjectServer, session: str) -> None:
@@ -280,7 +282,7 @@ def test_the_python_package_names_model_and_agent_in_its_own_way(server: Project
     unknown = server.client.post(
         f"/session/{session}/message", json=prompt("hi", providerID="none", modelID="such")
     )
-    assert server.refused(unknown) == (400, "ProviderModelNotFoundError")
+    assert server.get_refusal(unknown) == (400, "ProviderModelNotFoundError")
     assert {"providerID", "modelID", "suggestions"} <= set(unknown.json()["data"])
 
 
@@ -296,7 +298,7 @@ def test_parts_and_messages_are_changed_and_removed(server: ProjectServer, sessi
     at = f"/session/{session}/message/{message}/part/{part['id']}"
     assert server.send("PATCH", at, {**part, "text": "other"})["text"] == "other"
     elsewhere = server.client.request("PATCH", at, json={**part, "messageID": answer["info"]["parentID"]})
-    assert server.refused(elsewhere) == (400, "InvalidInputError")
+    assert server.get_refusal(elsewhere) == (400, "InvalidInputError")
     assert server.send("DELETE", at) is True
     assert server.send("DELETE", f"/session/{session}/message/{message}") is True
     assert len(server.get(f"/session/{session}/message")) == 1
@@ -315,7 +317,7 @@ def test_permissions_are_listed_and_answered(tmp_path: Path) -> None:
         assert server.post(f"/permission/{asked['id']}/reply", {"reply": "once"}) is True
         wait_for(lambda: server.get("/session/status") == {})
         late = server.client.post(f"/permission/{asked['id']}/reply", json={"reply": "once"})
-        assert server.refused(late) == (409, "ConflictError")
+        assert server.get_refusal(late) == (409, "ConflictError")
         assert server.get("/question") == []
 
 
@@ -357,8 +359,8 @@ def wait_for(look: object) -> list[dict[str, str]]:
 
 
 def test_nothing_is_shared_where_no_place_is_named(server: ProjectServer, session: str) -> None:
-    assert server.refused(server.client.post(f"/session/{session}/share")) == (400, "InvalidInputError")
-    assert server.refused(server.client.delete(f"/session/{session}/share")) == (404, "NotFoundError")
+    assert server.get_refusal(server.client.post(f"/session/{session}/share")) == (400, "InvalidInputError")
+    assert server.get_refusal(server.client.delete(f"/session/{session}/share")) == (404, "NotFoundError")
 
 
 def test_commands_and_shell_are_carried_out(tmp_path: Path) -> None:
@@ -372,7 +374,7 @@ def test_commands_and_shell_are_carried_out(tmp_path: Path) -> None:
         ran = server.post(f"/session/{session}/shell", {"agent": "build", "command": "echo over here"})
         assert "over here" in ran["parts"][0]["state"]["output"]
         unknown = server.client.post(f"/session/{session}/command", json={"command": "nope", "arguments": ""})
-        assert server.refused(unknown) == (404, "NotFoundError")
+        assert server.get_refusal(unknown) == (404, "NotFoundError")
 
 
 def test_an_undo_that_does_not_fit_on_the_disk_is_refused_with_its_files(tmp_path: Path) -> None:

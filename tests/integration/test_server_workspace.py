@@ -97,7 +97,7 @@ def test_agents_tools_and_helpers_are_listed(server: ProjectServer) -> None:
     assert {"bash", "read", "edit"} <= set(ids)
     tools = server.get("/experimental/tool?provider=scripted&model=test")
     assert {"id", "description", "parameters"} == set(tools[0])
-    assert server.refused(server.client.get("/experimental/tool?provider=no&model=no"))[0] == 400
+    assert server.get_refusal(server.client.get("/experimental/tool?provider=no&model=no"))[0] == 400
     assert {"name", "extensions", "enabled"} == set(server.get("/formatter")[0])
     assert [server.get(path) for path in ("/lsp", "/skill", "/experimental/resource")] == [[], [], {}]
 
@@ -113,8 +113,11 @@ def test_place_and_project_are_told(server: ProjectServer) -> None:
     assert server.get("/project/current")["name"] == "loom"
     assert [each["name"] for each in server.get("/project")] == ["loom"]
     assert server.get(f"/project/{project['id']}/directories") == [{"directory": str(server.project)}]
-    assert server.refused(server.client.get("/project/none/directories")) == (404, "NotFoundError")
-    assert server.refused(server.client.patch("/project/none", json={"name": "x"})) == (404, "NotFoundError")
+    assert server.get_refusal(server.client.get("/project/none/directories")) == (404, "NotFoundError")
+    assert server.get_refusal(server.client.patch("/project/none", json={"name": "x"})) == (
+        404,
+        "NotFoundError",
+    )
 
 
 # --- files ---
@@ -125,7 +128,7 @@ def test_links_that_lead_nowhere_are_shown_among_the_others(server: ProjectServe
     (server.project / "gone").symlink_to("nowhere")
     nodes = {node["name"]: node["type"] for node in server.get("/file?path=")}
     assert (nodes["circle"], nodes["gone"], nodes["hello.txt"]) == ("file", "file", "file")
-    assert server.refused(server.client.get("/file/content?path=circle"))[0] == 400
+    assert server.get_refusal(server.client.get("/file/content?path=circle"))[0] == 400
 
 
 def test_directories_and_files_are_shown(server: ProjectServer) -> None:
@@ -186,10 +189,13 @@ def test_no_way_leads_out_of_the_project(server: ProjectServer, tmp_path: Path) 
         "/etc/passwd",
     ):
         answer = server.client.get("/file/content", params={"path": path})
-        assert server.refused(answer) == (403, "OutsideError")
+        assert server.get_refusal(answer) == (403, "OutsideError")
     for path in ("..", "link", "/", str(outside)):
-        assert server.refused(server.client.get("/file", params={"path": path})) == (403, "OutsideError")
-    assert server.refused(server.client.get("/api/fs/list", params={"path": "link"})) == (403, "OutsideError")
+        assert server.get_refusal(server.client.get("/file", params={"path": path})) == (403, "OutsideError")
+    assert server.get_refusal(server.client.get("/api/fs/list", params={"path": "link"})) == (
+        403,
+        "OutsideError",
+    )
     assert "secret" not in json.dumps(server.get("/find?pattern=secret"))
 
 
@@ -204,7 +210,7 @@ def test_files_that_cannot_be_shown_are_refused(server: ProjectServer) -> None:
         ("a\0b", (400, "InvalidInputError")),
         ("x" * 5000, (400, "InvalidInputError")),
     ):
-        assert server.refused(server.client.get("/file/content", params={"path": path})) == refusal
+        assert server.get_refusal(server.client.get("/file/content", params={"path": path})) == refusal
 
 
 def test_files_and_text_are_found(server: ProjectServer) -> None:
@@ -223,8 +229,11 @@ def test_files_and_text_are_found(server: ProjectServer) -> None:
         "absolute_offset": 0,
         "submatches": [{"match": {"text": "answer = 42"}, "start": 0, "end": 11}],
     }
-    assert server.refused(server.client.get("/find", params={"pattern": "("})) == (400, "InvalidInputError")
-    assert server.refused(server.client.get("/find")) == (400, "InvalidInputError")
+    assert server.get_refusal(server.client.get("/find", params={"pattern": "("})) == (
+        400,
+        "InvalidInputError",
+    )
+    assert server.get_refusal(server.client.get("/find")) == (400, "InvalidInputError")
     assert server.get("/find/symbol?query=x") == []
     found = server.get(f"/api/fs/find?query=deep&limit=20&location[directory]={server.project}")
     assert found["location"]["directory"] == str(server.project)
@@ -234,7 +243,7 @@ def test_files_and_text_are_found(server: ProjectServer) -> None:
 def test_file_routes_can_be_left_out(tmp_path: Path) -> None:
     with serve_project(tmp_path, routes={"files": False, "shell": False}) as server:
         for path in ("/file?path=.", "/find?pattern=x", "/api/fs/find?query=x", "/pty"):
-            assert server.refused(server.client.get(path)) == (404, "NotFoundError")
+            assert server.get_refusal(server.client.get(path)) == (404, "NotFoundError")
         session = server.post("/session", {})["id"]
         assert server.client.post(f"/session/{session}/shell", json={"command": "true"}).status_code == 404
         assert "/pty" not in server.get("/doc")["paths"]
@@ -251,7 +260,7 @@ def test_credentials_are_stored_for_the_owner_alone(server: ProjectServer) -> No
     assert json.loads(path.read_text()) == {"anthropic": {"type": "api", "key": "sk-abc"}, "openai": oauth}
     assert path.stat().st_mode & 0o777 == 0o600
     assert server.send("DELETE", "/auth/anthropic") is True
-    assert server.refused(server.client.delete("/auth/anthropic")) == (404, "NotFoundError")
+    assert server.get_refusal(server.client.delete("/auth/anthropic")) == (404, "NotFoundError")
     for name, body in (
         ("x", {"type": "api", "key": ""}),
         ("x", {"type": "other"}),
@@ -259,7 +268,7 @@ def test_credentials_are_stored_for_the_owner_alone(server: ProjectServer) -> No
     ):
         assert server.client.put(f"/auth/{name}", json=body).status_code in (400, 404)
     authorize = server.client.post("/provider/openai/oauth/authorize", json={"method": 0})
-    assert server.refused(authorize) == (404, "NotFoundError")
+    assert server.get_refusal(authorize) == (404, "NotFoundError")
 
 
 # --- later and earlier clients ---

@@ -116,7 +116,7 @@ def test_a_revoked_share_is_gone_from_every_route(server: ProjectServer, anybody
     found = statuses(anybody, path)
     assert {status for status, _ in found} == {404}
     assert found == statuses(anybody, f"/s/{'0' * 40}")
-    assert server.refused(server.client.delete(f"/session/{session}/share")) == (404, "NotFoundError")
+    assert server.get_refusal(server.client.delete(f"/session/{session}/share")) == (404, "NotFoundError")
     _, again = share(server)
     assert again != path
 
@@ -164,7 +164,7 @@ def test_expired_shares_are_gone_from_every_route(
     assert {status for status, _ in statuses(anybody, path)} == {404}
     assert server.get("/weft/share") == []
     early = server.client.post(f"/weft/session/{listed['sessionID']}/share", json={"expires": 4000})
-    assert server.refused(early) == (400, "InvalidInputError")
+    assert server.get_refusal(early) == (400, "InvalidInputError")
 
 
 def test_a_page_follows_its_session_and_its_stream_ends_with_the_share(
@@ -200,15 +200,18 @@ def test_shares_are_listed_without_secrets_and_revoked_by_their_own_id(
     assert "secret" not in json.dumps(listed)
     assert server.send("DELETE", f"/weft/share/{listed['id']}") is True
     assert anybody.get(path).status_code == 404
-    assert server.refused(server.client.delete(f"/weft/share/{listed['id']}")) == (404, "NotFoundError")
+    assert server.get_refusal(server.client.delete(f"/weft/share/{listed['id']}")) == (404, "NotFoundError")
 
 
 def test_where_no_pages_are_served_nothing_is_shown_or_taken_in(tmp_path: Path) -> None:
     with serve_project(tmp_path) as server:
         session = server.post("/session", {})["id"]
-        assert server.refused(server.client.post(f"/session/{session}/share")) == (400, "InvalidInputError")
+        assert server.get_refusal(server.client.post(f"/session/{session}/share")) == (
+            400,
+            "InvalidInputError",
+        )
         assert server.client.get(f"/s/{'0' * 40}").status_code == 404
-        assert server.refused(server.client.post("/api/share", json={"sessionID": session})) == (
+        assert server.get_refusal(server.client.post("/api/share", json={"sessionID": session})) == (
             404,
             "NotFoundError",
         )
@@ -264,7 +267,7 @@ def test_what_is_sent_here_wants_its_secret_and_has_to_be_a_session(
     assert server.client.post(f"{address}/sync", json={**good, "secret": "x"}).status_code == 404
     assert anybody.post(f"{address}/sync", json=good).status_code == 401
     bad = {**good, "data": [{"type": "part", "data": {"type": "text", "id": "../x"}}]}
-    assert server.refused(server.client.post(f"{address}/sync", json=bad)) == (400, "InvalidInputError")
+    assert server.get_refusal(server.client.post(f"{address}/sync", json=bad)) == (400, "InvalidInputError")
     assert server.post(f"{address}/sync", good) == {}
     assert "<h1>sent</h1>" in anybody.get(path).text
     assert server.client.request("DELETE", address, json={"secret": "x"}).status_code == 404
@@ -285,4 +288,4 @@ def test_a_share_has_a_largest_size(server: ProjectServer) -> None:
     info = {**server.post("/session", {}), "title": "x" * (17 << 20)}
     body = {"secret": ticket["secret"], "data": [{"type": "session", "data": info}]}
     refused = server.client.post(f"/api/share/{ticket['id']}/sync", json=body)
-    assert (server.refused(refused), "16 MB" in refused.text) == ((400, "InvalidInputError"), True)
+    assert (server.get_refusal(refused), "16 MB" in refused.text) == ((400, "InvalidInputError"), True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from given.shell_commands import Maker
+from given.shell_commands import CommandGenerator
 from given.shell_fuzz import find_holes, fuzz
 from given.shell_trial import Effects, is_possible, make_trial_tree, open_trial
 
@@ -54,5 +54,5 @@ def test_nothing_that_is_judged_harmless_does_what_is_forbidden() -> None:
 
 
 def test_the_same_seed_makes_the_same_commands() -> None:
-    first, second = Maker(5).commands(), Maker(5).commands()
+    first, second = CommandGenerator(5).commands(), CommandGenerator(5).commands()
     assert [next(first) for _ in range(50)] == [next(second) for _ in range(50)]

@@ -34,7 +34,7 @@ LOOK = PromptInput(
 )
 
 
-class Two(Struct, frozen=True):
+class TwoModels(Struct, frozen=True):
     """An agent with Claude first and GPT to fall back on, each on a server of its own."""
 
     engine: Engine
@@ -50,7 +50,7 @@ class Two(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def open_two(*, claude_within: StreamDeadlines | None = None) -> AsyncIterator[Two]:
+async def open_two_models(*, claude_within: StreamDeadlines | None = None) -> AsyncIterator[TwoModels]:
     store = MemoryStore()
     agent = Agent(
         name="build", mode="primary", permission=ALLOW, model=to_ref(CLAUDE), fallback=(to_ref(GPT),)
@@ -64,7 +64,7 @@ async def open_two(*, claude_within: StreamDeadlines | None = None) -> AsyncIter
         served = (ServedModel(CLAUDE, first), ServedModel(GPT, gpt.provider))
         clock = InstantClock(NOW)
         async with open_engine(agents=(agent,), more_models=served, store=store, clock=clock) as engine:
-            yield Two(engine, store, claude, gpt)
+            yield TwoModels(engine, store, claude, gpt)
 
 
 def info(answer: MessageWithParts) -> AssistantMessage:
@@ -92,7 +92,7 @@ def sent(stand: ServerStand, number: int = -1) -> list[dict[str, Any]]:
     return messages
 
 
-async def forge_signatures(two: Two, session: SessionID) -> None:
+async def forge_signatures(two: TwoModels, session: SessionID) -> None:
     """As when the server was given another key, or a history was made by another release of the model."""
     for message in await two.store.list_messages(session):
         for part in message.parts:
@@ -102,7 +102,7 @@ async def forge_signatures(two: Two, session: SessionID) -> None:
 
 
 async def test_a_thought_the_api_does_not_take_is_left_out_and_not_sent_again_ever() -> None:
-    async with open_two() as two:
+    async with open_two_models() as two:
         session = await two.start()
         two.claude.play(
             [Think(text="hm"), Say(text="one")],
@@ -125,7 +125,7 @@ async def test_a_thought_the_api_does_not_take_is_left_out_and_not_sent_again_ev
 
 
 async def test_a_picture_the_api_does_not_take_is_named_instead_and_not_sent_again_ever() -> None:
-    async with open_two() as two:
+    async with open_two_models() as two:
         session = await two.start()
         two.claude.server.refuse(400, "messages.0.content.0.image.source.base64: Could not process image")
         two.claude.play([Say(text="I see no picture.")], [Say(text="Sorry.")])
@@ -142,7 +142,7 @@ async def test_a_picture_the_api_does_not_take_is_named_instead_and_not_sent_aga
 
 
 async def test_what_is_refused_again_without_its_picture_goes_to_the_next_model_with_it() -> None:
-    async with open_two() as two:
+    async with open_two_models() as two:
         session = await two.start()
         for _ in range(2):
             two.claude.server.refuse(400, "messages.0.content.0.image.source.base64: Could not process image")
@@ -155,7 +155,7 @@ async def test_what_is_refused_again_without_its_picture_goes_to_the_next_model_
 
 
 async def test_a_limit_without_end_at_one_provider_is_answered_by_another() -> None:
-    async with open_two() as two:
+    async with open_two_models() as two:
         session = await two.start()
         for _ in range(9):
             two.claude.server.refuse(429, "Number of requests has exceeded your rate limit", retry_after="90")
@@ -170,7 +170,7 @@ async def test_a_limit_without_end_at_one_provider_is_answered_by_another() -> N
 
 
 async def test_a_key_that_is_refused_at_one_provider_is_answered_by_another() -> None:
-    async with open_two() as two:
+    async with open_two_models() as two:
         two.claude.server.refuse(401, "invalid x-api-key")
         two.gpt.play([Say(text="Here.")])
         answer = await two.prompt(await two.start(), text_prompt("go"))
@@ -179,7 +179,7 @@ async def test_a_key_that_is_refused_at_one_provider_is_answered_by_another() ->
 
 
 async def test_a_server_that_never_answers_is_given_up_and_another_answers() -> None:
-    async with open_two(claude_within=StreamDeadlines(first_byte=0.05)) as two:
+    async with open_two_models(claude_within=StreamDeadlines(first_byte=0.05)) as two:
         for _ in range(3):
             two.claude.server.hang()
         two.gpt.play([Say(text="Here.")])
@@ -190,7 +190,7 @@ async def test_a_server_that_never_answers_is_given_up_and_another_answers() -> 
 
 
 async def test_a_server_that_falls_silent_halfway_is_asked_again_and_its_half_answer_not_shown() -> None:
-    async with open_two(claude_within=StreamDeadlines(between=0.05)) as two:
+    async with open_two_models(claude_within=StreamDeadlines(between=0.05)) as two:
         session = await two.start()
         two.claude.server.hang(Say(text="half an answer"), pieces=4)
         two.claude.play([Say(text="whole")], [Say(text="more")])

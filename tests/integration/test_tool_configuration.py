@@ -164,9 +164,9 @@ async def write(project: Path, *, trusted: bool) -> str:
     env = {**os.environ, "WEFT_TRUST": "1"} if trusted else dict(os.environ)
     async with open_directory(OpenOptions(directory=str(project), env=env, store="memory:")) as local:
         path = project / "a.loud"
-        desk = local.runtime.make_resources(SessionID("ses_x"))
+        resources = local.runtime.make_resources(SessionID("ses_x"))
         path.write_text("quiet\n")
-        await desk.after_edit(str(path))
+        await resources.after_edit(str(path))
         return path.read_text()
 
 

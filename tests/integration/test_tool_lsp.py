@@ -123,8 +123,11 @@ async def test_a_server_is_greeted_and_told_of_every_version(project: Path) -> N
         ("textDocument/didSave", uri),
     ]
     assert messages[2]["params"]["contentChanges"] == [{"text": "two\n"}]
-    greeting = read_log(project)[0]["params"]
-    assert (greeting["rootUri"], greeting["initializationOptions"]) == (f"file://{project}", {"level": 3})
+    capture_request = read_log(project)[0]["params"]
+    assert (capture_request["rootUri"], capture_request["initializationOptions"]) == (
+        f"file://{project}",
+        {"level": 3},
+    )
     replies = {message["id"]: message for message in read_log(project) if message.get("id") in ("a", "b")}
     assert replies["a"]["result"] == [{"level": 3}, {"level": 3}]
     assert replies["b"]["error"]["code"] == -32601

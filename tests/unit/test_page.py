@@ -113,7 +113,7 @@ words = st.one_of(
 )
 
 
-class Seen(HTMLParser):
+class ParsedPage(HTMLParser):
     """All elements of a page, with their attributes, and what is within scripts and styles."""
 
     def __init__(self) -> None:
@@ -146,8 +146,8 @@ class Seen(HTMLParser):
         self.odd.append(data)
 
 
-def seen_in(page: bytes) -> Seen:
-    seen = Seen()
+def parse_page(page: bytes) -> ParsedPage:
+    seen = ParsedPage()
     seen.feed(page.decode())
     seen.close()
     return seen
@@ -155,7 +155,7 @@ def seen_in(page: bytes) -> Seen:
 
 def faults(page: bytes, kind: PageKind) -> Iterator[str]:
     """What is on a page that is not ours."""
-    seen = seen_in(page)
+    seen = parse_page(page)
     yield from (f"odd: {odd!r}" for odd in seen.odd)
     raw = {"style": STYLE} | ({"script": SCRIPT} if kind == "live" else {})
     if dict(seen.raw) != raw or len(seen.raw) != len(raw):
@@ -245,7 +245,7 @@ def test_nothing_that_was_said_is_anything_but_text(session: SessionExport, kind
 
 @given(words)
 def test_laid_out_words_hold_no_element_but_ours(said: str) -> None:
-    seen = seen_in(render_markdown(said).encode("utf-8", "replace"))
+    seen = parse_page(render_markdown(said).encode("utf-8", "replace"))
     assert {tag for tag, _ in seen.elements} <= {
         "p",
         "h3",
@@ -353,7 +353,7 @@ def test_policies_allow_our_own_style_and_script_and_nothing_else() -> None:
 
 def test_a_page_in_a_file_carries_its_policy_and_no_script() -> None:
     page = render_page(SharedSession(id="x", parcel=parcel(), busy=True), kind="file")
-    metas = [each for tag, each in seen_in(page).elements if tag == "meta"]
+    metas = [each for tag, each in parse_page(page).elements if tag == "meta"]
     assert {"http-equiv": "Content-Security-Policy", "content": FILE_POLICY} in metas
     assert b"<script" not in page
 

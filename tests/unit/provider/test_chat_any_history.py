@@ -13,7 +13,7 @@ from fake.anthropic import signature_of
 from fake.openai import STRICT, Manners
 from given.history_strategies import histories
 from given.model_requests import request
-from given.models import BLIND, CLAUDE, GPT, LOCAL, MISTRAL, ROUTED
+from given.models import CLAUDE, GPT, LOCAL, MISTRAL, ROUTED, TEXT_ONLY
 from weft.context.history import to_model_messages
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts
@@ -29,7 +29,7 @@ MANNERS = {
     GPT.id: STRICT,
     MISTRAL.id: Manners(mistral=True),
     LOCAL.id: Manners(longest_id=1000),
-    BLIND.id: Manners(longest_id=1000),
+    TEXT_ONLY.id: Manners(longest_id=1000),
     ROUTED.id: Manners(marks=True, longest_id=1000),
 }
 
@@ -57,7 +57,7 @@ def test_anthropic_takes_it(tools: Any, options: Any, history: list[MessageWithP
     fake_anthropic.check(msgspec.json.decode(to_bytes(anthropic_request.to_body(asked))))
 
 
-@pytest.mark.parametrize("model", [GPT, MISTRAL, LOCAL, BLIND, ROUTED], ids=lambda model: model.id)
+@pytest.mark.parametrize("model", [GPT, MISTRAL, LOCAL, TEXT_ONLY, ROUTED], ids=lambda model: model.id)
 @given(history=histories(*MADE_BY))
 @settings(deadline=None, max_examples=100)
 def test_chat_completions_takes_it(model: Model, history: list[MessageWithParts]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from given.models import BLIND, CLAUDE, GPT
+from given.models import CLAUDE, GPT, TEXT_ONLY
 from weft.model.catalog import Model
 from weft.provider.anthropic.request import LIMITS, to_messages
 from weft.provider.contract import MediaContent, ModelRequest, ResultContent, TextContent, ToolTurn, UserTurn
@@ -71,7 +71,7 @@ def test_what_a_data_url_holds() -> None:
 
 
 def test_what_a_model_cannot_read_is_said() -> None:
-    assert shown(BLIND, picture(), picture(name=None)) == [
+    assert shown(TEXT_ONLY, picture(), picture(name=None)) == [
         'ERROR: Cannot read "a.png" (this model does not support image input). Inform the user.',
         "ERROR: Cannot read image (this model does not support image input). Inform the user.",
     ]
@@ -84,7 +84,7 @@ def test_what_a_model_cannot_read_is_said() -> None:
 
 def test_a_result_keeps_its_words_when_its_picture_goes() -> None:
     held = ResultContent(call_id="a", tool="read", output="done", files=(picture(),))
-    [replaced] = adapt_files([ToolTurn(content=(held,))], BLIND, lambda _: True, MediaLimits())
+    [replaced] = adapt_files([ToolTurn(content=(held,))], TEXT_ONLY, lambda _: True, MediaLimits())
     said = 'done\n\nERROR: Cannot read "a.png" (this model does not support image input). Inform the user.'
     assert replaced == ToolTurn(content=(ResultContent(call_id="a", tool="read", output=said),))
     assert [has_files([turn]) for turn in (ToolTurn(content=(held,)), replaced)] == [True, False]

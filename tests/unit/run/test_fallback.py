@@ -33,7 +33,7 @@ Script = Sequence[Sequence[AnyMove]]
 BUSY = Fail(message="overloaded", status=529, kind="overload", retryable=True)
 
 
-class Row(Struct, frozen=True):
+class ModelChain(Struct, frozen=True):
     """A house whose agent has the chain a, b, c; each of them plays a script of its own."""
 
     engine: Engine
@@ -53,9 +53,9 @@ def made(name: str, **more: object) -> Model:
 
 
 @asynccontextmanager
-async def open_row(
+async def open_chain(
     a: Script, b: Script = (), c: Script = (), *, clock: HandClock | None = None, **more: Any
-) -> AsyncIterator[Row]:
+) -> AsyncIterator[ModelChain]:
     clock = clock or InstantClock(NOW)
     models = {name: ScriptedProvider(script, clock) for name, script in (("a", a), ("b", b), ("c", c))}
     own: Any = more.pop("models", {})
@@ -72,11 +72,11 @@ async def open_row(
         asyncio.timeout(60),
         open_engine(agents=(agent, *others), more_models=served, clock=clock, **more) as engine,
     ):
-        yield Row(engine, clock, models)
+        yield ModelChain(engine, clock, models)
 
 
-async def start(row: Row) -> SessionID:
-    return (await row.engine.api.create_session(SessionInput(title="t"))).id
+async def start(chain: ModelChain) -> SessionID:
+    return (await chain.engine.api.create_session(SessionInput(title="t"))).id
 
 
 def info(message: MessageWithParts) -> AssistantMessage:
@@ -111,25 +111,25 @@ async def statuses(events: AsyncIterator[PublishedEvent]) -> list[Retry]:
 async def test_the_next_model_answers_in_the_same_step_and_the_message_is_its_own() -> None:
     half: list[AnyMove] = [Say(text="half an ans"), BUSY]
     price = Cost(input=Decimal(7), output=Decimal(0))
-    async with open_row(
+    async with open_chain(
         [half] * 9,
         [[Say(text="whole"), End(usage=Usage(input=1_000_000))]],
         models={"b": made("b", cost=price)},
-    ) as row:
-        session, events = await start(row), row.engine.api.events()
-        answer = await row.engine.api.prompt(session, text_prompt("go"))
+    ) as chain:
+        session, events = await start(chain), chain.engine.api.events()
+        answer = await chain.engine.api.prompt(session, text_prompt("go"))
 
         assert (info(answer).provider_id, info(answer).model_id) == ("scripted", "b")
         assert (info(answer).error, info(answer).finish, info(answer).cost) == (None, "stop", Decimal(7))
         assert words(answer) == "whole"
         assert setbacks(answer) == [(1, "a"), (2, "a"), (3, "a")]
-        assert row.asked() == {"a": 3, "b": 1}
+        assert chain.asked() == {"a": 3, "b": 1}
         assert [status.message for status in await statuses(events)] == [
             "overloaded",
             "overloaded",
             "overloaded; asking scripted/b instead",
         ]
-        stored = (await row.engine.api.list_messages(session))[-1]
+        stored = (await chain.engine.api.list_messages(session))[-1]
         assert stored == answer
         half_texts = [part.ignored for part in answer.parts if isinstance(part, TextPart)]
         assert half_texts == [True, True, True, False]
@@ -137,50 +137,50 @@ async def test_the_next_model_answers_in_the_same_step_and_the_message_is_its_ow
 
 async def test_the_half_answer_of_a_model_that_failed_is_not_shown_to_the_next() -> None:
     quits: list[AnyMove] = [Say(text="half"), Fail(message="key", kind="auth")]
-    async with open_row([quits], [[Say(text="one")], [Say(text="two")]]) as row:
-        session = await start(row)
-        await row.engine.api.prompt(session, text_prompt("go"))
-        await row.engine.api.prompt(session, text_prompt("again"))
+    async with open_chain([quits], [[Say(text="one")], [Say(text="two")]]) as chain:
+        session = await start(chain)
+        await chain.engine.api.prompt(session, text_prompt("go"))
+        await chain.engine.api.prompt(session, text_prompt("again"))
 
-        assert "half" not in str(row.models["b"].requests)
+        assert "half" not in str(chain.models["b"].requests)
 
 
 @pytest.mark.parametrize("kind", ["auth", "quota", "not-found", "output-length"])
 async def test_what_no_waiting_mends_goes_to_the_next_model_at_once(kind: FaultKind) -> None:
-    async with open_row([[Fail(message="no", kind=kind)]], [[Say(text="here")]]) as row:
-        answer = await row.engine.api.prompt(await start(row), text_prompt("go"))
+    async with open_chain([[Fail(message="no", kind=kind)]], [[Say(text="here")]]) as chain:
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
 
-        assert (words(answer), row.asked(), row.clock.now()) == ("here", {"a": 1, "b": 1}, NOW)
+        assert (words(answer), chain.asked(), chain.clock.now()) == ("here", {"a": 1, "b": 1}, NOW)
 
 
 async def test_a_long_wait_is_not_waited_where_another_model_is_at_hand() -> None:
     limited = Fail(message="slow down", status=429, kind="rate-limit", retryable=True, wait_ms=300_000)
-    async with open_row([[limited]], [[Say(text="here")]]) as row:
-        answer = await row.engine.api.prompt(await start(row), text_prompt("go"))
+    async with open_chain([[limited]], [[Say(text="here")]]) as chain:
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
 
-        assert (words(answer), row.asked(), row.clock.now()) == ("here", {"a": 1, "b": 1}, NOW)
+        assert (words(answer), chain.asked(), chain.clock.now()) == ("here", {"a": 1, "b": 1}, NOW)
 
 
 @pytest.mark.parametrize("kind", ["bad-request", "content-filter"])
 async def test_what_no_other_model_would_cure_is_not_taken_to_one(kind: FaultKind) -> None:
-    async with open_row([[Fail(message="no", status=400, kind=kind)]], [[Say(text="here")]]) as row:
-        answer = await row.engine.api.prompt(await start(row), text_prompt("go"))
+    async with open_chain([[Fail(message="no", status=400, kind=kind)]], [[Say(text="here")]]) as chain:
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
 
         assert isinstance(info(answer).error, ApiFailure)
-        assert (info(answer).model_id, row.asked()) == ("a", {"a": 1})
+        assert (info(answer).model_id, chain.asked()) == ("a", {"a": 1})
 
 
 async def test_a_too_long_history_is_compacted_and_not_sent_to_another_model() -> None:
-    async with open_row([[Fail(message="too long", kind="overflow")]], auto=False) as row:
-        answer = await row.engine.api.prompt(await start(row), text_prompt("go"))
+    async with open_chain([[Fail(message="too long", kind="overflow")]], auto=False) as chain:
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
 
-        assert (info(answer).model_id, row.asked()) == ("a", {"a": 1})
+        assert (info(answer).model_id, chain.asked()) == ("a", {"a": 1})
 
 
 async def test_the_whole_chain_may_fail_and_the_last_failure_is_the_one_that_stands() -> None:
     quits = [[Fail(message=f"no {name}", kind="auth")] for name in "abc"]
-    async with open_row([quits[0]], [quits[1]], [quits[2]]) as row:
-        answer = await row.engine.api.prompt(await start(row), text_prompt("go"))
+    async with open_chain([quits[0]], [quits[1]], [quits[2]]) as chain:
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
         error = info(answer).error
 
         assert isinstance(error, ApiFailure)
@@ -191,10 +191,10 @@ async def test_the_whole_chain_may_fail_and_the_last_failure_is_the_one_that_sta
 
 async def test_only_the_last_of_a_chain_is_waited_for_with_all_patience() -> None:
     quits = [Fail(message="no", kind="auth")]
-    async with open_row([quits], [quits], [[BUSY]] * 5 + [[Say(text="at last")]]) as row:
-        answer = await row.engine.api.prompt(await start(row), text_prompt("go"))
+    async with open_chain([quits], [quits], [[BUSY]] * 5 + [[Say(text="at last")]]) as chain:
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
 
-        assert (words(answer), row.asked()) == ("at last", {"a": 1, "b": 1, "c": 6})
+        assert (words(answer), chain.asked()) == ("at last", {"a": 1, "b": 1, "c": 6})
 
 
 async def test_the_next_steps_go_straight_to_a_healthy_model_and_come_back_in_time() -> None:
@@ -204,15 +204,15 @@ async def test_the_next_steps_go_straight_to_a_healthy_model_and_come_back_in_ti
         [Say(text="still b")],
     ]
     a: Script = [[Fail(message="no", kind="server")], [Say(text="a is back")]]
-    async with open_row(a, script) as row:
-        session = await start(row)
-        await row.engine.api.prompt(session, text_prompt("go"))
-        second = await row.engine.api.prompt(session, text_prompt("more"))
-        row.clock.turn(COOL_DOWN_MS)
-        third = await row.engine.api.prompt(session, text_prompt("and more"))
+    async with open_chain(a, script) as chain:
+        session = await start(chain)
+        await chain.engine.api.prompt(session, text_prompt("go"))
+        second = await chain.engine.api.prompt(session, text_prompt("more"))
+        chain.clock.turn(COOL_DOWN_MS)
+        third = await chain.engine.api.prompt(session, text_prompt("and more"))
 
         answers = [
-            m for m in await row.engine.api.list_messages(session) if not isinstance(m.info, UserMessage)
+            m for m in await chain.engine.api.list_messages(session) if not isinstance(m.info, UserMessage)
         ]
         assert [(info(each).model_id, setbacks(each)) for each in answers] == [
             ("b", [(1, "a")]),
@@ -225,35 +225,35 @@ async def test_the_next_steps_go_straight_to_a_healthy_model_and_come_back_in_ti
 
 async def test_a_limit_that_says_when_it_ends_is_kept_to() -> None:
     limited = Fail(message="slow down", kind="rate-limit", retryable=True, wait_ms=3 * COOL_DOWN_MS)
-    async with open_row([[limited], [Say(text="back")]], [[Say(text="one")], [Say(text="two")]]) as row:
-        session = await start(row)
+    async with open_chain([[limited], [Say(text="back")]], [[Say(text="one")], [Say(text="two")]]) as chain:
+        session = await start(chain)
         asked = []
         for wait in (0, 2 * COOL_DOWN_MS, COOL_DOWN_MS):
-            row.clock.turn(wait)
-            asked.append(words(await row.engine.api.prompt(session, text_prompt("go"))))
+            chain.clock.turn(wait)
+            asked.append(words(await chain.engine.api.prompt(session, text_prompt("go"))))
 
         assert asked == ["one", "two", "back"]
 
 
 async def test_a_key_that_is_wrong_keeps_a_model_out_for_longer() -> None:
-    async with open_row(
+    async with open_chain(
         [[Fail(message="no", kind="auth")], [Say(text="back")]], [[Say(text="one")], [Say(text="two")]]
-    ) as row:
-        session = await start(row)
+    ) as chain:
+        session = await start(chain)
         asked = []
         for wait in (0, COOL_DOWN_MS, LONG_COOL_DOWN_MS - COOL_DOWN_MS):
-            row.clock.turn(wait)
-            asked.append(words(await row.engine.api.prompt(session, text_prompt("go"))))
+            chain.clock.turn(wait)
+            asked.append(words(await chain.engine.api.prompt(session, text_prompt("go"))))
 
         assert asked == ["one", "two", "back"]
 
 
 async def test_a_model_chosen_by_hand_is_the_only_one_asked() -> None:
-    async with open_row([[Fail(message="no", kind="auth")]], [[Say(text="here")]]) as row:
-        answer = await row.engine.api.prompt(await start(row), text_prompt("go", model=named("a")))
+    async with open_chain([[Fail(message="no", kind="auth")]], [[Say(text="here")]]) as chain:
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go", model=named("a")))
 
         assert isinstance(info(answer).error, ApiFailure)
-        assert row.asked() == {"a": 1}
+        assert chain.asked() == {"a": 1}
 
 
 async def test_a_chain_with_a_name_that_is_wrong_is_refused_before_anything_is_stored() -> None:
@@ -268,32 +268,32 @@ async def test_a_chain_with_a_name_that_is_wrong_is_refused_before_anything_is_s
 
 async def test_a_variant_that_only_the_first_model_has_does_not_stop_the_next() -> None:
     clever = made("a", variants={"high": {"effort": "high"}})
-    async with open_row(
+    async with open_chain(
         [[Fail(message="no", kind="auth")]], [[Say(text="here")]], models={"a": clever}
-    ) as row:
-        answer = await row.engine.api.prompt(await start(row), text_prompt("go", variant="high"))
+    ) as chain:
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go", variant="high"))
 
         assert words(answer) == "here"
-        assert row.models["a"].requests[0].parameters.options == {"effort": "high"}
-        assert row.models["b"].requests[0].parameters.options == {}
+        assert chain.models["a"].requests[0].parameters.options == {"effort": "high"}
+        assert chain.models["b"].requests[0].parameters.options == {}
 
 
 async def test_what_fits_is_judged_by_the_model_that_will_answer() -> None:
     small = made("b", limit=Limit(context=2_000, output=500))
     long = "many words " * 2_000
-    async with open_row(
+    async with open_chain(
         [[Fail(message="no", kind="auth")]],
         [[Say(text="short")], [Say(text="a summary")], [Say(text="on it")]],
         models={"b": small},
         others=(Agent(name="compaction", mode="primary", prompt="Sum it up.", hidden=True),),
-    ) as row:
-        session = await start(row)
-        await row.engine.api.prompt(session, text_prompt("go"))
-        await row.engine.api.prompt(session, text_prompt(long))
+    ) as chain:
+        session = await start(chain)
+        await chain.engine.api.prompt(session, text_prompt("go"))
+        await chain.engine.api.prompt(session, text_prompt(long))
 
         summaries = [
             info(m).model_id
-            for m in await row.engine.api.list_messages(session)
+            for m in await chain.engine.api.list_messages(session)
             if isinstance(m.info, AssistantMessage) and m.info.summary
         ]
         assert summaries == ["b"]
@@ -301,14 +301,14 @@ async def test_what_fits_is_judged_by_the_model_that_will_answer() -> None:
 
 async def test_a_switch_can_be_aborted_like_any_wait() -> None:
     clock = HandClock(NOW)
-    async with open_row([[BUSY]] * 3, [[Say(text="never")]], clock=clock) as row:
-        session = await start(row)
-        asking = asyncio.ensure_future(row.engine.api.prompt(session, text_prompt("go")))
+    async with open_chain([[BUSY]] * 3, [[Say(text="never")]], clock=clock) as chain:
+        session = await start(chain)
+        asking = asyncio.ensure_future(chain.engine.api.prompt(session, text_prompt("go")))
         await clock.somebody_sleeps(2)
-        await row.engine.api.abort(session)
+        await chain.engine.api.abort(session)
 
         assert info(await asking).error is not None
-        assert row.asked() == {"a": 1}
+        assert chain.asked() == {"a": 1}
 
 
 async def test_a_model_without_its_key_is_passed_over_and_says_what_is_missing() -> None:

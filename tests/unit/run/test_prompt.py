@@ -46,13 +46,13 @@ async def start(engine: Engine) -> SessionID:
     return (await engine.api.create_session(SessionInput())).id
 
 
-async def story(engine: Engine, session: SessionID) -> list[tuple[str, str]]:
+async def summarise(engine: Engine, session: SessionID) -> list[tuple[str, str]]:
     """A session in short: role and the parts of each message."""
     messages = await engine.api.list_messages(session)
-    return [(type(m.info).__name__[:1], " ".join(short(part) for part in m.parts)) for m in messages]
+    return [(type(m.info).__name__[:1], " ".join(summarise_part(part) for part in m.parts)) for m in messages]
 
 
-def short(part: object) -> str:
+def summarise_part(part: object) -> str:
     match part:
         case TextPart(text=text):
             return repr(text)
@@ -80,7 +80,7 @@ async def test_a_prompt_is_answered_with_reasoning_a_call_and_words() -> None:
         session = await start(engine)
         answer = await engine.api.prompt(session, text_prompt("go"))
 
-        assert await story(engine, session) == [
+        assert await summarise(engine, session) == [
             ("U", "'go'"),
             ("A", "StepStart (let me see) 'I call.' echo=hello StepFinish"),
             ("A", "StepStart 'It said hello.' StepFinish"),
@@ -159,7 +159,7 @@ async def test_calls_of_one_answer_run_side_by_side() -> None:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
 
-        assert (await story(engine, session))[1] == ("A", "StepStart meet=met a meet=met b StepFinish")
+        assert (await summarise(engine, session))[1] == ("A", "StepStart meet=met a meet=met b StepFinish")
 
 
 async def test_a_call_that_cannot_be_made_tells_the_model_why() -> None:
@@ -173,7 +173,7 @@ async def test_a_call_that_cannot_be_made_tells_the_model_why() -> None:
     async with open_engine(bad, [Say(text="sorry")], tools=(INVALID, ECHO, APPLY_PATCH)) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        _, (_, received), (_, last) = await story(engine, session)
+        _, (_, received), (_, last) = await summarise(engine, session)
 
         assert "there is no tool 'nosuch'; there are echo" in received
         assert "apply_patch" not in received, "it is not offered to this model"
@@ -195,7 +195,7 @@ async def test_a_tool_that_breaks_ends_its_call_and_not_the_run() -> None:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
 
-        assert (await story(engine, session))[1:] == [
+        assert (await summarise(engine, session))[1:] == [
             ("A", "StepStart burst!ZeroDivisionError: a bug in a tool StepFinish"),
             ("A", "StepStart 'oh' StepFinish"),
         ]
@@ -236,7 +236,7 @@ async def test_a_failed_answer_is_kept_with_the_reason_and_the_session_goes_on()
         assert (failed.error.data.message, failed.error.data.status_code) == ("no such thing", 400)
         assert failed.time.completed is not None
         assert worked.error is None
-        assert (await story(engine, session))[1] == ("A", "StepStart 'half'")
+        assert (await summarise(engine, session))[1] == ("A", "StepStart 'half'")
 
 
 async def test_b12_what_may_pass_is_tried_again_and_the_half_answer_is_not_shown_to_the_model() -> None:
@@ -256,7 +256,7 @@ async def test_b12_what_may_pass_is_tried_again_and_the_half_answer_is_not_shown
         assert (retry.attempt, retry.message) == (1, "overloaded")
         assert NOW + 2000 <= retry.next <= NOW + 2400
         assert answer.error is None
-        assert (await story(engine, session))[1] == (
+        assert (await summarise(engine, session))[1] == (
             "A",
             "StepStart (hm) 'half an ans' Retry 'whole' StepFinish",
         )
@@ -336,7 +336,7 @@ async def test_an_answer_that_broke_off_after_its_calls_is_not_asked_for_again()
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
 
-        assert await story(engine, session) == [
+        assert await summarise(engine, session) == [
             ("U", "'go'"),
             ("A", "StepStart echo=done once StepFinish"),
             ("A", "StepStart 'I saw it.' StepFinish"),
@@ -382,7 +382,10 @@ async def test_a_bug_in_a_provider_ends_the_run_and_leaves_nothing_open() -> Non
         broke = info(await engine.api.prompt(session, text_prompt("go")))
 
         assert broke.error == unknown_failure("'a bug in an adapter'")
-        assert await story(engine, session) == [("U", "'go'"), ("A", "StepStart hang!Tool execution aborted")]
+        assert await summarise(engine, session) == [
+            ("U", "'go'"),
+            ("A", "StepStart hang!Tool execution aborted"),
+        ]
 
 
 async def test_abort_settles_what_is_open_and_the_next_prompt_is_answered() -> None:
@@ -400,7 +403,7 @@ async def test_abort_settles_what_is_open_and_the_next_prompt_is_answered() -> N
         stopped = info(await prompt)
 
         assert isinstance(stopped.error, AbortedFailure)
-        assert await story(engine, session) == [
+        assert await summarise(engine, session) == [
             ("U", "'go'"),
             ("A", "StepStart 'I begin.' hang!Tool execution aborted"),
         ]
@@ -420,8 +423,8 @@ async def test_abort_before_the_run_has_begun_still_ends_it() -> None:
             await engine.api.abort(session)
             await asyncio.sleep(0)
 
-        assert [role for role, _ in await story(engine, session)][:1] == ["U"]
-        assert all("Pending" not in parts for _, parts in await story(engine, session))
+        assert [role for role, _ in await summarise(engine, session)][:1] == ["U"]
+        assert all("Pending" not in parts for _, parts in await summarise(engine, session))
 
 
 async def test_a_prompt_sent_during_a_run_is_answered_by_it() -> None:
@@ -441,13 +444,13 @@ async def test_a_prompt_sent_during_a_run_is_answered_by_it() -> None:
         listening = engine.api.events()
         second = asyncio.ensure_future(engine.api.prompt(session, text_prompt("two")))
         async for published in listening:
-            if isinstance(published.event, PartUpdated) and short(published.event.part) == "'two'":
+            if isinstance(published.event, PartUpdated) and summarise_part(published.event.part) == "'two'":
                 break
         opened.set()
         one, two = await asyncio.gather(first, second)
 
         assert one == two  # what went on with the second is the answer to the first, too
-        assert await story(engine, session) == [
+        assert await summarise(engine, session) == [
             ("U", "'one'"),
             ("A", "StepStart gate=open StepFinish"),
             ("U", "'two'"),
@@ -464,7 +467,7 @@ async def test_the_same_message_id_sent_ten_times_at_once_is_one_prompt_and_one_
             *(engine.api.prompt(session, text_prompt("go", message_id=id)) for _ in range(10))
         )
 
-        assert await story(engine, session) == [("U", "'go'"), ("A", "StepStart 'once' StepFinish")]
+        assert await summarise(engine, session) == [("U", "'go'"), ("A", "StepStart 'once' StepFinish")]
         assert {answer.info.id for answer in answers} == {answers[0].info.id}
         assert len(engine.provider.requests) == 1
 
@@ -504,7 +507,7 @@ async def test_what_nobody_can_be_asked_about_is_refused_and_the_run_ends() -> N
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
 
-        assert (await story(engine, session))[1] == (
+        assert (await summarise(engine, session))[1] == (
             "A",
             "StepStart echo!This needs the user's permission, and nobody is there to give it: echo x StepFinish",
         )
@@ -519,7 +522,7 @@ async def test_what_a_rule_forbids_is_told_to_the_model_and_it_goes_on() -> None
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
 
-        assert (await story(engine, session))[2] == ("A", "StepStart 'ok then' StepFinish")
+        assert (await summarise(engine, session))[2] == ("A", "StepStart 'ok then' StepFinish")
 
 
 async def test_a_tool_that_the_session_forbids_is_not_offered() -> None:
@@ -552,7 +555,7 @@ async def test_a_tool_that_the_prompt_switched_off_is_not_run() -> None:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go", tools={"echo": False}))
 
-        assert await story(engine, session) == [
+        assert await summarise(engine, session) == [
             ("U", "'go'"),
             ("A", f"StepStart {invalid('echo')} StepFinish"),
             ("A", "StepStart 'ok' StepFinish"),
@@ -568,7 +571,7 @@ async def test_a_call_on_the_last_step_is_not_run() -> None:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
 
-        assert [parts for _, parts in (await story(engine, session))[1:]] == [
+        assert [parts for _, parts in (await summarise(engine, session))[1:]] == [
             "StepStart echo=x StepFinish",
             f"StepStart {invalid('echo')} StepFinish",
         ]
@@ -581,7 +584,7 @@ async def test_a_tool_that_the_session_forbids_is_not_run() -> None:
         session = (await engine.api.create_session(SessionInput(permission=deny))).id
         await engine.api.prompt(session, text_prompt("go"))
 
-        assert (await story(engine, session))[1] == ("A", f"StepStart {invalid('echo')} StepFinish")
+        assert (await summarise(engine, session))[1] == ("A", f"StepStart {invalid('echo')} StepFinish")
 
 
 async def test_a_call_within_a_batch_is_run_only_if_its_tool_is_offered() -> None:
@@ -591,7 +594,7 @@ async def test_a_call_within_a_batch_is_run_only_if_its_tool_is_offered() -> Non
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go", tools={"echo": False}))
 
-        assert (await story(engine, session))[1] == (
+        assert (await summarise(engine, session))[1] == (
             "A",
             (
                 "StepStart batch=Executed 0/1 tools successfully. 1 failed. "
@@ -610,7 +613,7 @@ async def test_tools_of_a_prompt_hold_for_the_session_until_they_are_switched_ag
         await engine.api.prompt(session, text_prompt("second"))
         await engine.api.prompt(session, text_prompt("third", tools={"echo": True}))
 
-        assert [parts for role, parts in await story(engine, session) if role == "A"] == [
+        assert [parts for role, parts in await summarise(engine, session) if role == "A"] == [
             "StepStart 'one' StepFinish",
             f"StepStart {invalid('echo')} StepFinish",
             "StepStart 'two' StepFinish",
@@ -652,7 +655,7 @@ async def test_tools_of_a_prompt_that_comes_in_during_a_run_hold_in_that_run() -
         clock.turn(1000)
         await first
 
-        assert [parts for role, parts in await story(engine, session) if role == "A"] == [
+        assert [parts for role, parts in await summarise(engine, session) if role == "A"] == [
             "StepStart 'one' StepFinish",
             "StepStart echo=x StepFinish",
             "StepStart 'two' StepFinish",
@@ -665,7 +668,7 @@ async def test_b14_a_model_that_repeats_itself_is_told_and_then_stopped() -> Non
     async with open_engine(*script, rules=rules) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
-        received = [parts for _, parts in (await story(engine, session))[1:]]
+        received = [parts for _, parts in (await summarise(engine, session))[1:]]
 
         assert [parts.split(" ", 1)[1].removesuffix(" StepFinish")[:40] for parts in received] == [
             "echo=again",
@@ -680,7 +683,9 @@ SIX = [UseTool(tool="echo", input={"words": "again"})] * 6
 
 
 def calls_in(messages: list[MessageWithParts]) -> list[str]:
-    return [short(part)[:34] for each in messages for part in each.parts if isinstance(part, ToolPart)]
+    return [
+        summarise_part(part)[:34] for each in messages for part in each.parts if isinstance(part, ToolPart)
+    ]
 
 
 async def test_b14_the_same_calls_in_one_answer_are_told_of_before_they_are_made() -> None:
@@ -692,7 +697,7 @@ async def test_b14_the_same_calls_in_one_answer_are_told_of_before_they_are_made
             *["echo=again"] * 2,
             *["echo!This call was not carried out"] * 4,
         ]
-        assert (await story(engine, session))[-1] == ("A", "StepStart 'enough' StepFinish")
+        assert (await summarise(engine, session))[-1] == ("A", "StepStart 'enough' StepFinish")
 
 
 @pytest.mark.parametrize("continue_on_deny", [False, True])
@@ -754,7 +759,7 @@ async def test_a_model_may_repeat_itself_where_that_is_allowed() -> None:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
 
-        assert (await story(engine, session))[-1] == ("A", "StepStart 'enough' StepFinish")
+        assert (await summarise(engine, session))[-1] == ("A", "StepStart 'enough' StepFinish")
 
 
 @pytest.mark.parametrize("wrap", [WRAP, WRAP + (1 << 36)], ids=["2026", "2028"])
@@ -768,7 +773,7 @@ async def test_a_session_from_before_the_wrap_of_ids_goes_on_after_it(wrap: int)
         younger = await start(engine)
         await engine.api.prompt(session, text_prompt("two"))
 
-        assert [parts for _, parts in await story(engine, session)] == [
+        assert [parts for _, parts in await summarise(engine, session)] == [
             "'one'",
             "StepStart 'before' StepFinish",
             "'two'",
@@ -786,7 +791,7 @@ async def test_a_clock_that_steps_back_does_not_put_new_messages_before_old_ones
         clock.set(NOW - 3_600_000)
         await engine.api.prompt(session, text_prompt("second"))
 
-        assert [parts for role, parts in await story(engine, session) if role == "U"] == [
+        assert [parts for role, parts in await summarise(engine, session) if role == "U"] == [
             "'first'",
             "'second'",
         ]
@@ -801,7 +806,7 @@ async def test_ids_from_a_client_whose_clock_is_ahead_or_behind_do_not_confuse_t
             await engine.api.prompt(session, text_prompt("go", message_id=id))
 
         assert len(engine.provider.requests) == 2
-        assert [role for role, _ in await story(engine, session)] == ["U", "A", "U", "A"]
+        assert [role for role, _ in await summarise(engine, session)] == ["U", "A", "U", "A"]
 
 
 async def hang(_: EchoInput, __: ToolContext) -> ToolResult:

@@ -89,13 +89,13 @@ def test_a_small_model_that_hangs_keeps_nobody_waiting_for_long() -> None:
             await asyncio.Event().wait()
             yield Started()
 
-    async def story() -> tuple[str, int]:
+    async def scenario() -> tuple[str, int]:
         clock = SimulatedClock(NOW)
         small = ServedModel(SMALL, Hanging())
         async with open_engine([Say(text="ok")], clock=clock, agents=(TITLER,), small=small) as engine:
             return await titled(engine, "mend the loom"), clock.now() - NOW
 
-    title, waited = simulate(story())
+    title, waited = simulate(scenario())
     assert title == "mend the loom"
     assert waited <= 1_000
 
@@ -188,14 +188,14 @@ def test_a_run_does_not_wait_for_the_title_of_a_prompt() -> None:
             await asyncio.Event().wait()
             yield Started()
 
-    async def story() -> tuple[list[str | None], int]:
+    async def scenario() -> tuple[list[str | None], int]:
         clock, small = SimulatedClock(NOW), ServedModel(SMALL, Hanging())
         async with open_engine([Say(text="ok")], clock=clock, agents=(TITLER,), small=small) as engine:
             session = (await engine.api.create_session(SessionInput(title="Mine"))).id
             await engine.api.prompt(session, text_prompt("mend the loom"))
             return await titles_of(engine, session), clock.now() - NOW
 
-    assert simulate(story()) == (["mend the loom"], 0)
+    assert simulate(scenario()) == (["mend the loom"], 0)
 
 
 async def test_a_small_model_that_fails_costs_a_prompt_nothing_but_its_title_by_the_model() -> None:

@@ -20,7 +20,7 @@ from weft.server.directories import Directories, DirectoryOptions, WatchFiles, w
 from weft.server.feed import EventCounter
 
 
-class Doors:
+class CountingOpener:
     """Opens houses, and counts."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ async def turn_over() -> None:
 
 
 async def test_a_directory_is_opened_once_however_many_ask_at_once() -> None:
-    doors = Doors()
+    doors = CountingOpener()
     async with open_directories(doors) as directories:
         found = await asyncio.gather(*(directories.get("/a") for _ in range(5)), directories.get("/b"))
         assert len({id(each) for each in found}) == 2
@@ -82,7 +82,7 @@ async def test_a_directory_is_opened_once_however_many_ask_at_once() -> None:
 
 
 async def test_a_failure_is_told_and_not_remembered() -> None:
-    doors = Doors()
+    doors = CountingOpener()
     doors.fail = 1
     async with open_directories(doors) as directories:
         with pytest.raises(DirectoryError):
@@ -91,7 +91,7 @@ async def test_a_failure_is_told_and_not_remembered() -> None:
 
 
 async def test_a_closed_directory_is_opened_again_after_it_has_settled() -> None:
-    doors = Doors()
+    doors = CountingOpener()
     async with open_directories(doors) as directories:
         first = await directories.get("/a")
         closing = asyncio.ensure_future(directories.close("/a"))
@@ -105,7 +105,7 @@ async def test_a_closed_directory_is_opened_again_after_it_has_settled() -> None
 
 
 async def test_what_nobody_has_asked_for_is_closed_unless_somebody_is_there() -> None:
-    doors = Doors()
+    doors = CountingOpener()
     async with open_directories(doors, rest=-1) as directories:
         idle, heard, asked, busy = [
             await directories.get(name) for name in ("/idle", "/heard", "/asked", "/busy")
@@ -122,7 +122,7 @@ async def test_what_nobody_has_asked_for_is_closed_unless_somebody_is_there() ->
 
 async def test_the_number_of_open_directories_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_OPEN", 1)
-    async with open_directories(Doors()) as directories:
+    async with open_directories(CountingOpener()) as directories:
         await directories.get("/a")
         with pytest.raises(ConflictError):
             await directories.get("/b")
@@ -132,7 +132,7 @@ async def test_the_number_of_open_directories_is_limited(monkeypatch: pytest.Mon
 
 
 async def test_after_a_failed_opening_those_who_waited_and_those_who_come_later_share_one_opening() -> None:
-    doors = Doors()
+    doors = CountingOpener()
     doors.fail = 1
     doors.gates["open /a"] = asyncio.Event()
     async with asyncio.timeout(30), open_directories(doors) as directories:
@@ -148,7 +148,7 @@ async def test_after_a_failed_opening_those_who_waited_and_those_who_come_later_
 
 
 async def test_cancelling_a_wait_for_an_opening_does_not_cancel_it_for_others() -> None:
-    doors = Doors()
+    doors = CountingOpener()
     doors.gates["open /a"] = asyncio.Event()
     async with asyncio.timeout(30), open_directories(doors) as directories:
         impatient, patient = [asyncio.ensure_future(directories.get("/a")) for _ in range(2)]
@@ -163,7 +163,7 @@ async def test_cancelling_a_wait_for_an_opening_does_not_cancel_it_for_others() 
 
 
 async def test_the_end_does_not_wait_for_an_opening_and_nothing_is_opened_after_it() -> None:
-    doors = Doors()
+    doors = CountingOpener()
     doors.gates["open /a"] = asyncio.Event()  # never set
     async with asyncio.timeout(30), open_directories(doors) as directories:
         waiting = asyncio.ensure_future(directories.get("/a"))
@@ -176,7 +176,7 @@ async def test_the_end_does_not_wait_for_an_opening_and_nothing_is_opened_after_
 
 
 async def test_an_opening_that_is_broken_off_as_it_begins_keeps_nobody_waiting() -> None:
-    doors = Doors()
+    doors = CountingOpener()
     async with asyncio.timeout(30), open_directories(doors) as directories:
         waiting = asyncio.ensure_future(directories.get("/a"))
         ending = asyncio.ensure_future(directories.end())
@@ -187,7 +187,7 @@ async def test_an_opening_that_is_broken_off_as_it_begins_keeps_nobody_waiting()
 
 
 async def test_a_run_that_begins_while_others_are_closed_goes_on() -> None:
-    doors = Doors()
+    doors = CountingOpener()
     doors.gates["close /idle"] = asyncio.Event()
     async with asyncio.timeout(30), open_directories(doors, rest=-1) as directories:
         await directories.get("/idle")
@@ -205,7 +205,7 @@ async def test_a_run_that_begins_while_others_are_closed_goes_on() -> None:
 
 async def test_an_event_that_cannot_be_told_is_noted_and_the_next_one_is_heard() -> None:
     noted: list[str] = []
-    async with asyncio.timeout(30), open_directories(Doors(), note=noted.append) as directories:
+    async with asyncio.timeout(30), open_directories(CountingOpener(), note=noted.append) as directories:
         opened = await directories.get("/a")
         await turn_over()
         before = opened.feed.position()
@@ -221,7 +221,7 @@ async def test_an_event_that_cannot_be_told_is_noted_and_the_next_one_is_heard()
         assert line.startswith("/a: an event could not be told: TypeError: ")
 
 
-class Mute(Doors):
+class Mute(CountingOpener):
     """Opens houses whose events fail as soon as anybody listens, whenever it is."""
 
     @asynccontextmanager
@@ -272,7 +272,7 @@ async def test_files_are_watched_while_somebody_listens_and_not_otherwise() -> N
         finally:
             seen.append(f"leave {directory}")
 
-    async with asyncio.timeout(30), open_directories(Doors(), watch_files=watch) as directories:
+    async with asyncio.timeout(30), open_directories(CountingOpener(), watch_files=watch) as directories:
         feed = (await directories.get("/a")).feed
         await turn_over()
         assert seen == []
@@ -298,7 +298,7 @@ async def test_files_that_cannot_be_watched_are_noted_and_all_else_goes_on() -> 
 
     async with (
         asyncio.timeout(30),
-        open_directories(Doors(), note=noted.append, watch_files=watch) as directories,
+        open_directories(CountingOpener(), note=noted.append, watch_files=watch) as directories,
     ):
         opened = await directories.get("/a")
         opened.feed.join("fine")
