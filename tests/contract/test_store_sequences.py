@@ -89,7 +89,7 @@ events = st.one_of(sessions_told(), messages_told(), parts_told(), parts_told(),
 
 
 async def discarded(store: Store, id: SessionID, *, back: bool) -> None:
-    """Generate a session to discard, and whether it is restored."""
+    """Discard a session if it exists, and restore or purge it."""
     try:
         trashed = await store.discard([id], at=1)
     except NotFoundError:

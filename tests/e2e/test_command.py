@@ -17,7 +17,7 @@ WEFT = str(Path(sys.executable).with_name("weft"))
 
 
 class Shell:
-    """A directory with a repository in it, and a home of its own."""
+    """A directory with a repository, and its own home."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -46,7 +46,7 @@ class Shell:
         return found
 
     def files(self) -> dict[str, tuple[int, int]]:
-        """Every file of the home, by size and time of change."""
+        """Return the size and modification time of every file in the home."""
         home = Path(os.environ["HOME"])
         return {
             str(path): (path.stat().st_size, path.stat().st_mtime_ns)

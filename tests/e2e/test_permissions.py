@@ -40,7 +40,7 @@ class Shell:
 
 
 class Terminal:
-    """A run on a terminal of its own."""
+    """A run in its own terminal."""
 
     def __init__(self, shell: Shell, *arguments: str) -> None:
         self._ours, theirs = pty.openpty()

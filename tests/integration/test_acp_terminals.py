@@ -16,7 +16,7 @@ def bash(command: str, **more: Any) -> UseTool:
 
 
 async def output_of(connection: Any, session: str) -> list[str]:
-    """The output of every call as the editor shows it when the session is loaded again."""
+    """Return the output of every call, as the editor shows it after loading the session again."""
     loaded = await connection.agent.load_session(
         cwd=str(connection.project), session_id=session, mcp_servers=[]
     )

@@ -32,7 +32,7 @@ def project(tmp_path: Path) -> Path:
 
 
 async def attached(project: Path, *parts: AnyPartInput, **more: Any) -> MessageWithParts:
-    """The prompt as it was stored. It was answered, whatever it brought along."""
+    """Return the stored prompt. It was answered, whatever its attachments."""
     place = replace(PLACE, directory=str(project), worktree=str(project))
     async with open_engine(
         [Say(text="ok")], place=place, tools=(READ, LIST), agents=(GENERAL,), **more

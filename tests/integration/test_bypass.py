@@ -12,11 +12,11 @@ GROUPS = dict(list_groups())
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> ShellTree:
-    return make_shell_tree(tmp_path_factory.mktemp("grounds"))
+    return make_shell_tree(tmp_path_factory.mktemp("tree"))
 
 
 def came_to(tree: ShellTree, command: str, group: Group) -> tuple[str, bool]:
-    """The verdict, and whether the permission in question has a part in it."""
+    """Return the verdict, and whether the expected permission contributed to it."""
     explanation = tree.explain(command, group.rules)
     giving = {each.part.permission for each in explanation.parts if each.rule.action == explanation.verdict}
     return explanation.verdict, group.permission in giving

@@ -17,7 +17,7 @@ CALL = [Think(text="hm"), Say(text="I call."), UseTool(tool="echo", input={"word
 
 
 async def sent_while_they_change(name: str, repository: Repository) -> list[bytes]:
-    """The requests of a session as they were sent, while the nearer file changes, then the farther one, and is gone."""
+    """Return the requests of a session in which the nearer file changes, then the farther one, which is then removed."""
     wire = WIRES[name]
     async with (
         open_stand(wire.dialect(), wire.make, wire.model) as stand,

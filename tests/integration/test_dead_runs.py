@@ -34,7 +34,7 @@ def die_holding(root: Path, session: str) -> None:
 
 
 def make_sessions(tmp_path: Path) -> tuple[Path, str, str]:
-    """A store with two sessions that were each prompted once; gives its root and their ids."""
+    """Make a store with two sessions of one prompt each. Return its root and their ids."""
     with serve_project(tmp_path) as server:
         ids = [server.post("/session", {"title": title})["id"] for title in ("Doomed", "Sound")]
         for id in ids:
@@ -48,7 +48,7 @@ def document_of(root: Path, session: str) -> Path:
 
 
 def delete_like_opencode(root: Path, session: str) -> None:
-    """OpenCode removes documents one by one and knows nothing of our leases."""
+    """Remove documents one by one, without regard to our leases, as OpenCode does."""
     for message in (root / "message" / session).glob("*.json"):
         for part in (root / "part" / message.stem).glob("*.json"):
             part.unlink()
@@ -74,7 +74,7 @@ def told_of_runs(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
 
 
 def works(tmp_path: Path, other_session: str) -> list[str]:
-    """Other sessions are listed, read and prompted; gives the titles that are listed."""
+    """Check that other sessions can be listed, read and prompted. Return the listed titles."""
     with serve_project(tmp_path, project=tmp_path / "project") as server:
         titles = sorted(each["title"] for each in server.get("/session"))
         assert len(server.get(f"/session/{other_session}/message")) == 2

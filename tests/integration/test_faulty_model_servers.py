@@ -115,7 +115,7 @@ FAULTS = (html, half_a_line, wrong_json, no_finish, a_call_without_a_name, nothi
 
 
 async def fail_and_go_on(name: str, fault: Callable[[FakeServer], None]) -> str:
-    """What is on the message in the end. Whether it is tried again is another matter: it fails each time."""
+    """Return the failure on the message. Retries do not matter here, because each of them fails."""
     async with open_session(name) as (engine, stand):
         for _ in range(6):
             fault(stand.server)

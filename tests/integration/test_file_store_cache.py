@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def store(root: Path) -> FileStore:
-    """A session of some length, all of it old enough that its stamps tell of every change."""
+    """A store with a session whose files are all old enough for their stamps to be trusted."""
     store = await open_file_store(root)
     await store.apply(SessionCreated(info=session()))
     for number in range(MANY):
@@ -58,13 +58,13 @@ def said(messages: list[MessageWithParts]) -> list[str]:
 
 
 def write_over(root: Path, number: int, words: str) -> None:
-    """As OpenCode does it: in place, without a lock."""
+    """Overwrite a file in place and without a lock, as OpenCode does."""
     path = root / "part" / name(number) / f"prt_{number:03}.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "text": words}))
 
 
 class Reading:
-    """The memory by itself, with a clock that is turned by hand."""
+    """The cache by itself, with a manual clock."""
 
     def __init__(self, root: Path) -> None:
         tree = Tree(str(root))

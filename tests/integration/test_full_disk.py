@@ -33,7 +33,7 @@ def text_of(message: MessageWithParts) -> str:
 
 
 async def stored_answer(root: Path, session: SessionID) -> MessageWithParts:
-    """What somebody finds who comes after the process was killed."""
+    """Return the stored answer, as another process reads it after a kill."""
     return (await FileStore(str(root)).list_messages(session))[1]
 
 
@@ -51,7 +51,7 @@ async def ask(engine: Engine, session: SessionID) -> object:
 
 
 async def outcome(asked: Awaitable[MessageWithParts]) -> object:
-    """The failure that an answer ended with, or the error that was raised in its place."""
+    """Return the failure of an answer, or the error that was raised instead."""
     try:
         answer = await asked
     except StoreError as error:

@@ -18,7 +18,7 @@ KILLS = 40
 
 
 def count(root: Path) -> Counter[str]:
-    """How many documents lie on each shelf."""
+    """Return the number of documents of each kind."""
     shelves = ("session", "message", "part", "todo", "session_diff")
     return Counter(shelf for shelf in shelves for path in (root / shelf).rglob("*.json") if path.is_file())
 

@@ -196,7 +196,7 @@ async def test_servers_that_cannot_be_used_do_not_keep_a_run_from_going_on(tmp_p
 
 
 async def warned(engine: Engine) -> list[str]:
-    """What a run warns of."""
+    """Return the warnings of a run."""
     listening = engine.api.events()
     await ask(engine, text_prompt("go"))
     warnings: list[str] = []

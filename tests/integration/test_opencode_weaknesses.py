@@ -79,7 +79,7 @@ async def test_b6_a_prompt_sent_while_an_aborted_run_is_dying_is_answered_and_no
 
 
 class Talking:
-    """A model that calls a tool, and is done with the next word."""
+    """A model that calls a tool, and then answers with text."""
 
     def __init__(self) -> None:
         self._asked = 0
@@ -92,7 +92,7 @@ class Talking:
 
 
 async def prompted_at(number: int) -> bool:
-    """Send a second prompt when the first has led to so many events. Gives whether it came to that."""
+    """Send a second prompt after so many events of the first. Return False if there were fewer."""
     clock = SimulatedClock(NOW)
     store = SlowStore(Random(number), clock)
     sent: list[asyncio.Task[MessageWithParts]] = []

@@ -35,7 +35,7 @@ ASKS = [UseTool(tool="question", input={"questions": [TEA]})]
 async def open_engine_in(
     directory: Path, *script: list[AnyMove], answered: bool = True, seed: int = 1, **terms: Any
 ) -> AsyncIterator[Engine]:
-    """Weft in one place, as by one process after the other."""
+    """Open an engine in a directory, as one process after another does."""
     said = AskPolicy(answered=answered, person="ada", **terms)
     permitting = PermissionSettings(terms=said, directory=str(directory / "permission"))
     async with (
@@ -48,7 +48,7 @@ async def open_engine_in(
 
 
 async def wait_for_events(engine: Engine, *kinds: type) -> list[Any]:
-    """The first event of each kind, once all have been told."""
+    """Wait until an event of each kind was published, and return the first of each."""
     found: dict[type, Any] = {}
     async for each in engine.api.events(after=0):
         if type(each.event) in kinds:
@@ -59,7 +59,7 @@ async def wait_for_events(engine: Engine, *kinds: type) -> list[Any]:
 
 
 async def left_asking(directory: Path) -> tuple[SessionID, PermissionRequest]:
-    """A session whose run was waiting for an answer when its process ended."""
+    """Return a session whose process ended while its run waited for an answer."""
     async with open_engine_in(directory, CALL, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
@@ -70,7 +70,7 @@ async def left_asking(directory: Path) -> tuple[SessionID, PermissionRequest]:
 
 
 async def call_of(engine: Engine, session: SessionID) -> CompletedState | ErrorState:
-    """What came of the last call."""
+    """Return the state of the last call."""
     parts = [part for message in await engine.api.list_messages(session) for part in message.parts]
     [*_, last] = [part.state for part in parts if isinstance(part, ToolPart)]
     assert isinstance(last, CompletedState | ErrorState)

@@ -26,7 +26,7 @@ from weft.permission.requests import OpenRequest
 
 
 def here() -> ProjectID:
-    """The name of this directory in the books."""
+    """Return the project id of this directory."""
     return permission_project(SessionReader(".", os.environ).place())
 
 
@@ -41,7 +41,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def refused(
     directory: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None
 ) -> str:
-    """What a run with nobody there asked for in vain; the id it goes by."""
+    """Return the id of a permission request that a run without a user could not get answered."""
 
     async def ask() -> str:
         harness = make_gate_harness(directory, project=project or here(), answered=False, seed=str(patterns))
@@ -205,7 +205,7 @@ def test_every_decision_is_in_the_log_and_the_log_can_be_checked(
 
 
 def _ailments(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
-    """What the doctor finds wrong with permissions."""
+    """Return what doctor reports about permissions."""
     run_command(["doctor", "--format", "json"])
     findings = json.loads(capsys.readouterr().out)["findings"]
     return [item for found in findings if found["area"] == "permissions" for item in found["items"]]

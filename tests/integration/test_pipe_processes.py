@@ -14,7 +14,7 @@ from weft.testing.tool_contract import processes_in
 
 
 class OutputRecorder:
-    """Keeps what is heard."""
+    """Records output."""
 
     def __init__(self) -> None:
         self.heard = b""

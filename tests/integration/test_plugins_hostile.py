@@ -74,14 +74,14 @@ async def test_a_turn_with_a_plugin_that_raises_and_exits_comes_to_its_end(proje
 
 @pytest.fixture
 def release(tmp_path: Path) -> Iterator[Path]:
-    """As long as this file is not there, what hangs hangs."""
+    """The file that ends all hanging hooks."""
     path = tmp_path / "release"
     yield path
     path.touch()
 
 
 async def when_time_is_up(asking: asyncio.Future[CallOutcome], clock: HandClock) -> CallOutcome:
-    """What comes of it when all the time it may take is over, however soon it has begun."""
+    """Return the result once the deadline has passed, however early the call began."""
     while not asking.done():
         clock.turn(10_000)
         await asyncio.wait([asking], timeout=0.01)
@@ -190,7 +190,7 @@ async def test_a_hook_that_awaits_is_cancelled_with_the_run() -> None:
         await begun.wait()
         asking.cancel()
         await ended.wait()
-        again = asyncio.ensure_future(chain.ask(TOOL_AFTER, TOLD, NOW))  # the room is as good as new
+        again = asyncio.ensure_future(chain.ask(TOOL_AFTER, TOLD, NOW))  # the worker can be used again
         begun.clear()
         await begun.wait()
         again.cancel()

@@ -32,7 +32,7 @@ async def open_session() -> AsyncIterator[tuple[Engine, ServerStand]]:
 
 
 def sent(stand: ServerStand, number: int) -> list[dict[str, Any]]:
-    """What was said in a request, without the system prompt."""
+    """Return the items of a request, without the system prompt."""
     items: list[dict[str, Any]] = stand.server.requests[number].body["input"]
     return [item for item in items if item.get("role") != "developer"]
 

@@ -23,7 +23,7 @@ from weft.provider.scripted import Say, ScriptedProvider
 
 
 async def told_first(tmp_path: Path, project: Path) -> tuple[str, list[str]]:
-    """Return what a model is told first in a new session, and what the person is warned of."""
+    """Return the system prompt of a new session, and the warnings."""
     provider = ScriptedProvider([[Say(text="ok")]], SystemClock())
     warnings: list[ConfigError] = []
     opening = OpenOptions(
@@ -100,7 +100,7 @@ async def test_an_organisation_that_was_never_reached_keeps_nobody_from_starting
 
 @contextmanager
 def dripping() -> Iterator[str]:
-    """A server that sends its head a byte at a time, and never comes to the end of it."""
+    """A server that sends its headers one byte at a time, and never finishes."""
     over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
 

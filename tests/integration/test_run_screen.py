@@ -103,7 +103,7 @@ STEERING = "\x1b[31m \x7f \x9b2J \x85 \u202e\u2066 \u200f\u061c \u2028\u2029 \uf
 
 
 def steers(text: str) -> list[str]:
-    """The characters in it that are neither shown nor the end of a line."""
+    """Return the control characters in a text, without line ends."""
     return [char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp") and char != "\n"]
 
 

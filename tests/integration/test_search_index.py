@@ -32,7 +32,7 @@ def found(writer: SessionWriter, words: str, project: ProjectID | None = None) -
 
 
 def everything(writer: SessionWriter) -> list[object]:
-    """All that the index holds, but for the numbers it gave things."""
+    """Return the content of the index, without row numbers."""
     library = writer.library()
     with open_for_reading(*library.file) as database:
         sessions = database.rows("SELECT project, id, document FROM session ORDER BY 1, 2")

@@ -88,5 +88,5 @@ def sent(asked: GeneratedRequest) -> dict[str, Any]:
 
 
 def is_unsupported(body: Any) -> bool:
-    """What is not built says so, with a status of its own."""
+    """Return True if the server says that it does not support the operation."""
     return bool(body["name"] == "UnsupportedError")

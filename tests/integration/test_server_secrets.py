@@ -18,7 +18,7 @@ def document(tmp_path: Path, session: str) -> Path:
 
 
 def shared(tmp_path: Path, server: ProjectServer) -> str:
-    """A session as OpenCode's auto-share leaves it."""
+    """Return a session as OpenCode's auto-share leaves it."""
     session = str(server.post("/session", {"title": "shown"})["id"])
     path = document(tmp_path, session)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"share": SHARE | {"secret": SECRET}}))

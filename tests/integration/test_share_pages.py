@@ -38,7 +38,7 @@ def anybody(server: ProjectServer) -> Iterator[httpx2.Client]:
 
 
 def share(server: ProjectServer, **terms: Any) -> tuple[str, str]:
-    """A session that is shared, and the path of its page."""
+    """Share a session, and return it with the path of its page."""
     session = server.post("/session", {"title": "<b>warp</b>"})["id"]
     server.post(f"/session/{session}/message", prompt(f"use {KEY}"))
     address = f"/weft/session/{session}/share" if terms else f"/session/{session}/share"
@@ -140,7 +140,7 @@ def test_a_browser_is_told_so_by_a_page_that_says_nothing_else(
 
 
 def statuses_of_two(client: httpx2.Client, path: str) -> set[tuple[int, str]]:
-    """Of the routes that end."""
+    """Return the statuses of the routes that are not streams."""
     return {(client.get(path + end).status_code, end) for end in ("", "/data")}
 
 

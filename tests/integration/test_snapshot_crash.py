@@ -27,7 +27,7 @@ async def falls(session: SessionID, note: str) -> bool:
 
 
 def run_killed(tmp_path: Path, *given: object) -> str:
-    """What it said; "" if it died."""
+    """Return the output of the script; empty if it was killed."""
     ended = subprocess.run(
         [sys.executable, str(SCRIPT), str(tmp_path), *map(str, given)],
         env={**os.environ, "PYTHONPATH": str(TESTS)},

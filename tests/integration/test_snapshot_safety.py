@@ -28,7 +28,7 @@ from weft.snapshot.tracker import SnapshotSite
 
 
 def hostile(root: Path, marker: Path) -> None:
-    """A repository that would run a program at every turn."""
+    """Make a repository that would run a program at every opportunity."""
     run = f"sh -c 'echo ran >> {marker}; cat'"
     for key in ("clean", "smudge", "process"):
         git(root, "config", f"filter.lfs.{key}", run)

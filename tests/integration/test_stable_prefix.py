@@ -23,7 +23,7 @@ PICTURE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAA
 
 
 def prompt(number: int) -> PromptInput:
-    """Words; with every seventh, a picture."""
+    """Return a text prompt; every seventh has a picture."""
     if number % 7:
         return text_prompt(f"prompt {number} – naïve “quotes” \\ and\ttabs")
     picture = FileInput(mime="image/png", filename=f"{number}.png", url=PICTURE)
@@ -31,7 +31,7 @@ def prompt(number: int) -> PromptInput:
 
 
 def answers(number: int) -> Iterable[list[AnyMove]]:
-    """A thought and calls (one, two at once, one of a tool that is not there), then words."""
+    """Return reasoning and calls (one, two in parallel, one of an unknown tool), then text."""
     call = UseTool(tool="echo", input={"words": f"w{number}"})
     calls = {0: [call, call], 1: [UseTool(tool="nonesuch", input={})]}.get(number % 5, [call])
     yield [Think(text=f"thought {number}"), *calls]

@@ -35,7 +35,7 @@ LOOK = PromptInput(
 
 
 class TwoModels(Struct, frozen=True):
-    """An agent with Claude first and GPT to fall back on, each on a server of its own."""
+    """An agent with Claude first and GPT as its fallback, each on its own server."""
 
     engine: Engine
     store: MemoryStore
@@ -77,7 +77,7 @@ def words(answer: MessageWithParts) -> str:
 
 
 def setbacks(answer: MessageWithParts) -> list[dict[str, str] | None]:
-    """What is kept of each attempt that failed, but for the address, whose port is another every time."""
+    """Return what is stored of each failed attempt, without the address, whose port changes."""
     return [
         {key: value for key, value in (part.error.data.metadata or {}).items() if key != "url"}
         if isinstance(part.error, ApiFailure)
@@ -93,7 +93,7 @@ def sent(stand: ServerStand, number: int = -1) -> list[dict[str, Any]]:
 
 
 async def forge_signatures(two: TwoModels, session: SessionID) -> None:
-    """As when the server was given another key, or a history was made by another release of the model."""
+    """Replace signatures, as if the server had another key or another release of the model wrote the history."""
     for message in await two.store.list_messages(session):
         for part in message.parts:
             if isinstance(part, ReasoningPart):

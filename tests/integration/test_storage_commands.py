@@ -170,7 +170,7 @@ def test_doctor_ends_with_one_until_it_was_let_to_work(root: Path, capsys: Out) 
 
 
 async def repository(root: Path, path: Path) -> ProjectID:
-    """A project with a checkout, a session of it filed under `global`, and one under an id that drifted."""
+    """A project with a checkout, one of its sessions under `global`, and one under an outdated id."""
     store = await open_file_store(root)
     home = ProjectID("a" * 40)
     time = ProjectTime(created=NOW, updated=NOW)

@@ -141,7 +141,7 @@ async def test_a_dry_run_writes_nothing_and_tells_the_same(root: Path) -> None:
 
 
 class Mortal(FileStore):
-    """A store whose process dies at the so-manieth write."""
+    """A store whose process dies at a given write."""
 
     lives = 0
 
@@ -212,7 +212,7 @@ async def test_a_bad_document_is_named_and_not_migrated(root: Path) -> None:
 
 
 class Refusing(MemoryStore):
-    """A store that will not take one session."""
+    """A store that refuses one session."""
 
     async def apply(self, *events: Durable) -> None:
         if any(isinstance(event, SessionCreated) and event.info.id == CHILD for event in events):

@@ -178,7 +178,7 @@ async def tick(clock: HandClock) -> None:
 
 
 def summary_in(part: AnyPart) -> list[list[str]]:
-    """The states of a child's calls, if a running call tells of them."""
+    """Return the states of a child's calls, if a running call reports them."""
     state = part.state if isinstance(part, ToolPart) else None
     if not isinstance(state, RunningState) or not state.metadata:
         return []

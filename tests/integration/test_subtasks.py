@@ -87,7 +87,7 @@ async def test_two_tasks_of_one_answer_are_done_at_the_same_time() -> None:
 
 
 def brought_by(request: ModelRequest) -> str:
-    """The session that the last result in a request names."""
+    """Return the session that the last result in a request names."""
     last = request.messages[-1]
     assert isinstance(last, ToolTurn)
     found = re.search(r"session_id: (ses_\w+)", last.content[-1].output)

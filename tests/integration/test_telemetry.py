@@ -275,7 +275,7 @@ class Broken(SpanExporter):
 
 
 class Stuck(SpanExporter):
-    """Does not come back before it is let go."""
+    """An exporter that hangs until it is released."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()

@@ -22,7 +22,7 @@ class NothingInput(Struct, frozen=True):
 
 
 def meeting(count: int) -> AnyTool:
-    """A tool that waits until so many calls of it are under way."""
+    """Return a tool that waits until so many calls of it are running."""
     there: list[str] = []
     complete = asyncio.Event()
 

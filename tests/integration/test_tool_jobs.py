@@ -59,7 +59,7 @@ async def started(bench: Bench, command: str) -> Job:
 
 
 async def ended(jobs: BackgroundJobs, job: Job) -> Job:
-    """The job, once it has ended by itself."""
+    """Wait for a job to end, and return it."""
     async with asyncio.timeout(60):
         while True:
             (found,) = [each for each in jobs.list(job.session_id) if each.id == job.id]
@@ -74,14 +74,14 @@ def output_of(job: Job) -> str:
 
 
 async def said(job: Job, words: str) -> None:
-    """Wait until a job has said so."""
+    """Wait until a job has printed a text."""
     async with asyncio.timeout(60):
         while words not in output_of(job):  # noqa: ASYNC110  it is another process that says so
             await asyncio.sleep(0.01)
 
 
 async def somebody_in(directory: Path) -> None:
-    """Wait until a process is at work in a directory."""
+    """Wait until a process runs in a directory."""
     async with asyncio.timeout(60):
         while not processes_in(directory):  # noqa: ASYNC110  it is another process that begins
             await asyncio.sleep(0.01)

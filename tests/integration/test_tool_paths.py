@@ -29,7 +29,7 @@ from weft.tool.write import WRITE
 
 @pytest.fixture
 def tree(tmp_path: Path) -> ShellTree:
-    return make_shell_tree(tmp_path / "grounds")
+    return make_shell_tree(tmp_path / "tree")
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ ACTING = {
 
 
 def is_asked_for(patterns: tuple[str, ...]) -> bool:
-    """Whether the usual rules ask before a change that is known by these patterns."""
+    """Return True if the default rules ask before a change with these patterns."""
     said = {
         pattern: [action for rule, action in PROTECTED_FILES.items() if matches(pattern, rule)]
         for pattern in patterns

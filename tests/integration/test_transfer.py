@@ -25,11 +25,11 @@ from weft.transfer.session_import import pack_session
 
 
 def nobody(done: int, of: int) -> None:
-    """Nobody watches how far it has come."""
+    """Ignore progress."""
 
 
 class Machine:
-    """A home with a store of its own, and a project that is no repository."""
+    """A home with its own store, and a project without a repository."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -86,7 +86,7 @@ def one(report: ImportReport) -> tuple[str, str]:
 
 
 def gone_on(given: SessionExport, turn: int, base: int) -> SessionExport:
-    """The session with a turn more, said in a place of its own."""
+    """Return the session with one more turn."""
     messages = (*given.messages, *turn_of(given.info.id, base, turn, given.info.directory))
     time = replace(given.info.time, updated=AT + turn)
     return replace(given, info=replace(given.info, time=time), messages=messages)

@@ -20,7 +20,7 @@ SHELVES = ("session", "message", "part", "todo", "session_diff")
 
 
 def nobody(done: int, of: int) -> None:
-    """Nobody watches how far it has come."""
+    """Ignore progress."""
 
 
 def command(storage: Path, source: Path, *more: str, kind: str = "opencode") -> list[str]:

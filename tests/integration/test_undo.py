@@ -381,7 +381,7 @@ class OpenCode:
 
 
 async def taken_back_by_opencode(harness: UndoHarness, root: Path) -> tuple[OpenCode, SessionRevert]:
-    """OpenCode's agent changed, made and removed a file, and OpenCode took that back."""
+    """Store a session in which OpenCode changed, created and removed a file and then undid it."""
     prompt = await harness.run_turn()
     answer = (await harness.history())[-1].info
     opencode = OpenCode(root, (await harness.api.get_session(harness.session)).project_id)
@@ -501,7 +501,7 @@ def trees(part: PatchPart) -> tuple[str, str]:
 
 
 def orphans() -> set[str]:
-    """Parts whose message is not there."""
+    """Return the parts without a message."""
     storage = Path(paths_from(os.environ).storage)
     messages = {path.stem for path in storage.glob("message/*/*.json")}
     return {path.name for path in storage.glob("part/*") if any(path.iterdir())} - messages

@@ -37,7 +37,7 @@ def start(root: Path, *given: str) -> "subprocess.Popen[str]":
 
 
 def run_killed(root: Path, *given: str) -> str:
-    """What it said before it was killed."""
+    """Return what the script printed before it was killed."""
     with start(root, *given) as child:
         said, complaint = child.communicate(timeout=60)
     assert (child.returncode, complaint) == (-signal.SIGKILL, "")

@@ -48,7 +48,7 @@ def done(message: MessageWithParts) -> CompletedState:
 
 
 async def begun(engine: Engine, session: SessionID, words: str) -> None:
-    """Returns once the running command has said these words."""
+    """Wait until the running command has printed this text."""
     async for published in engine.api.events(after=0):
         match published.event:
             case PartUpdated(part=ToolPart(state=RunningState(metadata=metadata))) if metadata:
@@ -59,7 +59,7 @@ async def begun(engine: Engine, session: SessionID, words: str) -> None:
 
 
 async def stored(engine: Engine, words: str) -> None:
-    """Returns once a part with these words is stored."""
+    """Wait until a part with this text is stored."""
     async for published in engine.api.events(after=0):
         match published.event:
             case PartUpdated(part=TextPart(text=text)) if text == words:

@@ -79,7 +79,7 @@ def hear(events: Iterator[dict[str, Any]], *types: str) -> Iterator[dict[str, An
 
 
 class Stirring:
-    """Changes something over and over until it is heard: when watching has begun nobody says."""
+    """Changes a file again and again until the change is reported, because nothing says when watching has begun."""
 
     def __init__(self, *commands: list[str], cwd: Path) -> None:
         self._commands, self._cwd = commands, cwd

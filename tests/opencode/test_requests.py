@@ -38,7 +38,7 @@ OWN_WORDS = object()
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """Where the two may differ (`at` is a pattern of paths), in exactly which way, and why."""
+    """Where the two may differ (`at` is a pattern of paths), exactly how, and why."""
 
     what: str
     why: str
@@ -178,7 +178,7 @@ def prepare(sandbox: Sandbox) -> None:
 
 
 def converse(sandbox: Sandbox, model: FakeModel, name: str) -> list[Json]:
-    """The requests of one program, with the names of directories and calls made the same."""
+    """Return the requests of one program, with directories and call ids made equal."""
     run = getattr(sandbox, name)
     reads = tuple(
         Called("read", {"filePath": str(sandbox.project / file)}) for file in ("hello.txt", "missing.txt")
@@ -218,7 +218,7 @@ def compare(theirs: Json, ours: Json, where: str) -> Iterator[Found]:
 
 
 def leaves(request: Json, where: str) -> Iterator[tuple[str, Any]]:
-    """Everything in a request by its path: every field of the body, of every message and of every tool."""
+    """Return every field of a request by its path, including every message and tool."""
     for name, value in request.items():
         if name == "messages":
             for number, message in enumerate(value):
@@ -241,7 +241,7 @@ def tool_leaves(tool: Json, where: str) -> Iterator[tuple[str, Any]]:
 
 
 def told_once(found: list[Found]) -> list[Found]:
-    """A tool that only one program has is one difference, not one for each of its fields."""
+    """Report a tool that only one program has as one difference, not one for each field."""
     missing = {each.at for each in found if ".tools." in each.at and ABSENT in (each.theirs, each.ours)}
     return [each for each in found if each.at.rpartition(".")[0] not in missing]
 

@@ -17,7 +17,7 @@ class Found(Struct, frozen=True, kw_only=True):
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """Where the two may differ (`at` is a pattern), and how: exactly, by a pattern, or in their own words."""
+    """Where the two may differ (`at` is a pattern), and how: exactly, by a pattern, or with any text."""
 
     what: str
     why: str

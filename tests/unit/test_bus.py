@@ -43,7 +43,7 @@ async def heard(listener: BusListener) -> list[int]:
 
 
 async def settled() -> None:
-    """Let every task that can go on go on."""
+    """Let all tasks run that can."""
     for _ in range(10):
         await asyncio.sleep(0)
 

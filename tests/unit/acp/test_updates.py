@@ -21,7 +21,7 @@ def text(words: str) -> TextPart:
 
 
 def growth(pieces: list[str]) -> list[Event]:
-    """An answer as it is told while it is written."""
+    """Return the events of an answer while it is streamed."""
     events: list[Event] = [MessageUpdated(info=ANSWER)]
     so_far = ""
     for piece in pieces:

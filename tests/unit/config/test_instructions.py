@@ -22,7 +22,7 @@ def read(
     fetch: Fetch | None = None,
     known: Mapping[str, str] | None = None,
 ) -> list[tuple[str, str]]:
-    """What is found, its paths as seen from home."""
+    """Return the found files, with paths relative to home."""
     scope = home.scope(directory, trusted=trusted)
     found = read_instructions(to_sources(load_config(scope), scope, fetch), known)
     return [(each.source.removeprefix(f"{home.root}/"), each.text) for each in found]

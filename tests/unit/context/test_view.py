@@ -27,7 +27,7 @@ FORMAT = JsonFormat(schema={"type": "object"})
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[MessageWithParts]:
-    """Histories of every kind, put in order: with answers to what was asked, cuts, refusals and wanted values."""
+    """Generate ordered histories of every kind: with answers, compactions, refusals and structured values."""
     dice = draw(st.randoms(use_true_random=False))
     made: list[MessageWithParts] = []
     asked = MessageID("")

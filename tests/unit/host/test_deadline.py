@@ -15,7 +15,7 @@ async def forever() -> None:
 
 
 async def turn(clock: HandClock, seconds: float) -> None:
-    """Let time pass in the pieces in which a deadline counts it."""
+    """Advance the time in the steps in which a deadline counts it."""
     while seconds > 0:
         await clock.somebody_sleeps(0.001)
         piece = min(seconds, STEP_SECONDS)

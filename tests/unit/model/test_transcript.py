@@ -167,7 +167,7 @@ def test_a_new_message_is_later_than_all_before_and_no_two_get_the_same_time() -
 
 
 def history(steps: list[tuple[int, int]]) -> list[MessageWithParts]:
-    """A conversation across the wrap: messages some milliseconds apart, each with some parts."""
+    """Return a conversation across the wrap: messages some milliseconds apart, each with some parts."""
     clock = HandClock(WRAP_2026 - 5)
     mint = seeded_mint(clock.now)
     stored = []
@@ -198,7 +198,7 @@ def test_messages_and_parts_may_arrive_in_any_order(steps: list[tuple[int, int]]
 
 
 def what_happened(steps: list[tuple[int, int]], dice: Random) -> list[Durable]:
-    """A conversation as it happens: every part is told, grows, is replaced, and now and then something is removed."""
+    """Return the events of a conversation: every part is added, grows, is replaced, and some are removed."""
     events: list[Durable] = []
     for message in history(steps):
         events.append(MessageUpdated(info=message.info))

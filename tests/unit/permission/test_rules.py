@@ -17,7 +17,7 @@ from weft.permission.rules import (
 
 
 def rules(*said: str) -> Ruleset:
-    """`bash:rm *:deny` is a rule."""
+    """Parse rules such as `bash:rm *:deny`."""
     made = []
     for each in said:
         permission, pattern, action = each.split(":")

@@ -155,7 +155,7 @@ def test_the_hooks_that_may_block_are_listed() -> None:
 
 
 def sample() -> list[tuple[Any, Any]]:
-    """A value for each hook that carries more than plain things."""
+    """Return a value for each hook with non-trivial fields."""
     user = UserMessage(
         id=MessageID("msg_1"),
         session_id=SessionID("ses_1"),

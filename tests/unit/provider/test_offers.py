@@ -109,7 +109,7 @@ def offer(id: str, said: Mapping[str, Any] | None = None, **more: Any) -> Provid
 
 
 def model(id: str, said: Mapping[str, Any] | None = None, **more: Any) -> Model:
-    """A model of Loom, with Loom configured like this."""
+    """Return a model of the provider `loom` with this configuration."""
     found = offer("loom", said, **more).find(id)
     assert found is not None
     return found

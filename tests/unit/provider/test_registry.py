@@ -56,7 +56,7 @@ KNOWN: dict[str, Any] = {
 
 
 class Adapter:
-    """An adapter that keeps what it was made with and asked."""
+    """An adapter that records its arguments and requests."""
 
     def __init__(self) -> None:
         self.made: list[Access] = []

@@ -55,7 +55,7 @@ EVERY = (
 
 
 class Plays:
-    """A provider that says these chunks, then fails if it is to."""
+    """A provider that sends these chunks, then raises if told to."""
 
     def __init__(self, *chunks: AnyChunk, error: ProviderError | None = None) -> None:
         self._chunks = chunks

@@ -40,7 +40,7 @@ async def start(engine: Engine) -> SessionID:
 
 
 def pieces(request: ModelRequest) -> list[bytes]:
-    """A request piece by piece, as bytes, in the order a provider reads it."""
+    """Return a request in pieces, as bytes, in the order a provider reads it."""
     return [msgspec.json.encode(each) for each in (request.tools, *request.system, *request.messages)]
 
 

@@ -69,7 +69,7 @@ async def test_b10_a_conversation_that_no_longer_fits_is_compacted_and_continues
 
 async def test_an_error_that_says_too_long_is_answered_by_making_room() -> None:
     class Small:
-        """A model that takes in three turns and no more, unless it is to sum up."""
+        """A model that accepts at most three turns, unless it writes a summary."""
 
         def __init__(self) -> None:
             self.sizes: list[int] = []

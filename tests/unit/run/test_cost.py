@@ -48,7 +48,7 @@ Answer = tuple[AnyChunk | ProviderError, ...]
 
 
 class Meter:
-    """Gives these answers, one for each request. One that neither ends nor fails hangs."""
+    """Gives these answers, one for each request. An answer that neither ends nor fails hangs."""
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = list(answers)
@@ -67,7 +67,7 @@ class Meter:
 
 @asynccontextmanager
 async def metered(meter: Meter) -> AsyncIterator[tuple[Engine, SessionID]]:
-    """A house whose model costs three dollars a million tokens, in or out, and a session in it."""
+    """Open an engine whose model costs three dollars per million tokens, in or out, and create a session."""
     model = replace(
         make_scripted_model("metered"),
         cost=Cost(input=Decimal(3), output=Decimal(3)),
@@ -84,7 +84,7 @@ async def metered(meter: Meter) -> AsyncIterator[tuple[Engine, SessionID]]:
 
 
 async def aborted(engine: Engine, session: SessionID) -> MessageWithParts:
-    """Ask, and abort the answer once there is a word of it."""
+    """Prompt, and abort the answer after its first text."""
     events = engine.api.events()
     asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
     async for published in events:

@@ -31,7 +31,7 @@ TOO_LONG = "the tool hang took longer than 60 seconds, and was ended"
 
 
 async def pass_time(clock: HandClock, seconds: float) -> None:
-    """Turn the clock in the pieces in which deadlines count."""
+    """Advance the clock in the steps in which deadlines count."""
     while seconds > 0:
         await clock.somebody_sleeps(0.001)
         clock.turn(round(STEP_SECONDS * 1000))
@@ -170,7 +170,7 @@ async def test_the_time_a_person_takes_to_answer_is_not_the_tools_nor_the_turns(
 
 async def test_many_short_steps_draw_from_the_one_deadline_of_the_turn() -> None:
     class Slow:
-        """Takes five seconds for each answer, and always wants another step."""
+        """Takes five seconds for each answer, and always requests another step."""
 
         def __init__(self, clock: HandClock) -> None:
             self.clock = clock

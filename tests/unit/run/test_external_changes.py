@@ -24,7 +24,7 @@ SCRIPT = (
 
 
 async def until_second(engine: Engine, clock: HandClock) -> tuple[SessionID, asyncio.Task[MessageWithParts]]:
-    """A session whose second prompt is being answered."""
+    """Run a session until its second prompt is being answered."""
     session = (await engine.api.create_session(SessionInput())).id
     await engine.api.prompt(session, text_prompt("remember seven"))
     asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))

@@ -34,7 +34,7 @@ BUSY = Fail(message="overloaded", status=529, kind="overload", retryable=True)
 
 
 class ModelChain(Struct, frozen=True):
-    """A house whose agent has the chain a, b, c; each of them plays a script of its own."""
+    """An engine whose agent has the chain a, b, c; each model plays its own script."""
 
     engine: Engine
     clock: HandClock
@@ -89,7 +89,7 @@ def words(message: MessageWithParts) -> str:
 
 
 def setbacks(message: MessageWithParts) -> list[tuple[int, str]]:
-    """Which attempts failed, and whose they were."""
+    """Return which attempts failed, and of which model."""
     found = []
     for part in message.parts:
         if isinstance(part, RetryPart):
@@ -313,7 +313,7 @@ async def test_a_switch_can_be_aborted_like_any_wait() -> None:
 
 async def test_a_model_without_its_key_is_passed_over_and_says_what_is_missing() -> None:
     class Keyless:
-        """As a model on offer does that has no key: it fails before there is a stream."""
+        """A model without a key: it fails before there is a stream."""
 
         def stream(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
             raise ProviderAuthError("mill", "there is no key: set MILL_API_KEY")

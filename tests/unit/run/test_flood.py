@@ -15,7 +15,7 @@ PIECES = HELD * 2
 
 
 class Flood:
-    """Says everything without once waiting."""
+    """Sends everything without waiting."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         del request

@@ -55,7 +55,7 @@ def info(message: MessageWithParts) -> AssistantMessage:
 
 
 class SchemaRun:
-    """What came of one prompt."""
+    """The result of one prompt."""
 
     def __init__(self, answer: MessageWithParts, messages: Sequence[MessageWithParts], requests: Any) -> None:
         self.answer, self.messages, self.requests = info(answer), messages, requests
@@ -371,7 +371,7 @@ VALUES = st.recursive(
 
 
 def exactly(value: Any) -> dict[str, Any]:
-    """A schema that this value keeps to, and no other."""
+    """Return a schema that only this value satisfies."""
     match value:
         case dict():
             return {

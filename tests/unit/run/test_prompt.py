@@ -47,7 +47,7 @@ async def start(engine: Engine) -> SessionID:
 
 
 async def summarise(engine: Engine, session: SessionID) -> list[tuple[str, str]]:
-    """A session in short: role and the parts of each message."""
+    """Return the role and the parts of each message, in short."""
     messages = await engine.api.list_messages(session)
     return [(type(m.info).__name__[:1], " ".join(summarise_part(part) for part in m.parts)) for m in messages]
 

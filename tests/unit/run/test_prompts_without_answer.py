@@ -97,7 +97,7 @@ async def test_r11_a_prompt_that_waits_behind_an_aborted_answer_is_told_that_it_
 
 
 class Refusing(MemoryStore):
-    """A disk that is full when an answer comes."""
+    """A store whose disk is full when an answer is stored."""
 
     async def apply(self, *events: Durable) -> None:
         if any(isinstance(e, MessageUpdated) and isinstance(e.info, AssistantMessage) for e in events):
@@ -163,7 +163,7 @@ async def test_p42_a_prompt_that_nobody_answered_before_a_crash_is_answered_when
 
 
 class Uncounted(MemoryStore):
-    """What a step took cannot be written down."""
+    """A store that cannot store what a step spent."""
 
     async def edit(self, id: SessionID, editor: Callable[[Session], Session]) -> Session:
         if any(isinstance(each.info, AssistantMessage) for each in await self.list_messages(id)):

@@ -103,7 +103,7 @@ async def test_a_long_wait_ends_at_once_when_it_is_aborted() -> None:
 
 async def test_all_that_an_attempt_left_is_marked_kept_and_not_shown_and_its_unwritten_call_is_gone() -> None:
     class Halfway:
-        """Thinks, speaks, begins to write a call, and breaks off; the second time it is whole."""
+        """Sends reasoning, text and half a call, and breaks off; the second answer is complete."""
 
         def __init__(self) -> None:
             self.requests: list[ModelRequest] = []

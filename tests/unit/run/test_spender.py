@@ -55,7 +55,7 @@ async def start(engine: Engine, parent: SessionID | None = None) -> SessionID:
 async def heard(
     engine: Engine, session: SessionID, words: str, **more: Any
 ) -> tuple[MessageWithParts, list[str]]:
-    """The answer to a prompt, and the warnings and failures told on the way."""
+    """Return the answer to a prompt, and the published warnings and failures."""
     listening = engine.api.events()
     answer = await engine.api.prompt(session, text_prompt(words, **more))
     notices: list[str] = []

@@ -21,7 +21,7 @@ from weft.server.feed import EventCounter
 
 
 class CountingOpener:
-    """Opens houses, and counts."""
+    """Opens engines, and counts."""
 
     def __init__(self) -> None:
         self.opened: list[str] = []
@@ -67,7 +67,7 @@ async def open_directories(
 
 
 async def turn_over() -> None:
-    """Let everything that can go on go on."""
+    """Let all tasks run that can."""
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -222,7 +222,7 @@ async def test_an_event_that_cannot_be_told_is_noted_and_the_next_one_is_heard()
 
 
 class Mute(CountingOpener):
-    """Opens houses whose events fail as soon as anybody listens, whenever it is."""
+    """Opens engines whose events fail as soon as somebody listens."""
 
     @asynccontextmanager
     async def _open(self, directory: str) -> AsyncIterator[Api]:
@@ -231,7 +231,7 @@ class Mute(CountingOpener):
 
 
 class Silent:
-    """An `Api` as the other, but for its events."""
+    """An `Api` that delegates everything except its events."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

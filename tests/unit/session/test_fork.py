@@ -32,7 +32,7 @@ from weft.session.fork import fork_title
 
 
 class StoredSession:
-    """A session as it was lived: prompts, answers with tools, and compactions."""
+    """Stores a session with prompts, answers, tool calls and compactions."""
 
     def __init__(self, api: LocalApi, session: SessionID) -> None:
         self.api = api

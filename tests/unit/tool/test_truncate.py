@@ -23,7 +23,7 @@ def stored(path: str) -> tuple[str, str, int]:
 
 
 def lay_another_beside_it(spill: Spill) -> int:
-    """A file that is not ours; gives when the one that is was written (ms)."""
+    """Add a file that is not ours, and return when ours was written (ms)."""
     (kept,) = Path(spill.directory).iterdir()
     (kept.parent / "other").write_text("not ours")
     return int(kept.stat().st_mtime * 1000)
