@@ -16,7 +16,7 @@ from weft.testing.provider_stand import open_stand
 CALL = [Think(text="hm"), Say(text="I call."), UseTool(tool="echo", input={"words": "x"})]
 
 
-async def sent_while_they_change(name: str, repository: Repository) -> list[bytes]:
+async def send_with_changing_files(name: str, repository: Repository) -> list[bytes]:
     """Return the requests of a session in which the nearer file changes, then the farther one, which is then removed."""
     wire = WIRES[name]
     async with (
@@ -39,7 +39,7 @@ async def sent_while_they_change(name: str, repository: Repository) -> list[byte
 
 @pytest.mark.parametrize("name", WIRES)
 async def test_what_changed_is_told_at_the_end_and_the_beginning_stays(name: str, tmp_path: Path) -> None:
-    sent = await sent_while_they_change(name, Repository(tmp_path))
+    sent = await send_with_changing_files(name, Repository(tmp_path))
 
     assert [change for pair in pairwise(sent) if (change := find_prefix_change(*pair)) is not None] == []
     assert len(sent) == 6

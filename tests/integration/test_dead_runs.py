@@ -65,7 +65,7 @@ def doctor(root: Path, *arguments: str) -> dict[str, Any]:
     return report
 
 
-def told_of_runs(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
+def list_run_findings(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
     return [
         (each["what"], [item["where"] for item in each["items"]])
         for each in report["findings"]
@@ -134,7 +134,7 @@ def test_the_doctor_names_a_dead_run_whose_session_is_gone_and_removes_what_is_l
     die_holding(root, other_session)
     lease = str(root / ".weft/run" / dead_session)
 
-    assert told_of_runs(doctor(root)) == [
+    assert list_run_findings(doctor(root)) == [
         ("runs that were interrupted: 1", [other_session]),
         ("interrupted runs of sessions that no longer exist: 1", [lease]),
     ]
@@ -142,7 +142,7 @@ def test_the_doctor_names_a_dead_run_whose_session_is_gone_and_removes_what_is_l
     assert [each for each in fixed["fixed"] if each["where"] == lease] == [
         {"where": lease, "done": "removed", "failed": ""}
     ]
-    assert told_of_runs(fixed) == [("runs that were interrupted: 1", [other_session])]
+    assert list_run_findings(fixed) == [("runs that were interrupted: 1", [other_session])]
     assert sorted(os.listdir(root / ".weft/run")) == [other_session, f"{other_session}.owner"]
 
 

@@ -58,7 +58,7 @@ async def wait_for_events(engine: Engine, *kinds: type) -> list[Any]:
     return [found[kind] for kind in kinds]
 
 
-async def left_asking(directory: Path) -> tuple[SessionID, PermissionRequest]:
+async def leave_request_open(directory: Path) -> tuple[SessionID, PermissionRequest]:
     """Return a session whose process ended while its run waited for an answer."""
     async with open_engine_in(directory, CALL, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
@@ -78,14 +78,14 @@ async def call_of(engine: Engine, session: SessionID) -> CompletedState | ErrorS
 
 
 async def test_a_request_is_listed_after_a_restart_and_its_call_was_not_made(tmp_path: Path) -> None:
-    session, request = await left_asking(tmp_path)
+    session, request = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, seed=2) as engine:
         assert await engine.api.list_permissions() == [request]
         assert isinstance(await call_of(engine, session), ErrorState)
 
 
 async def test_a_request_is_asked_again_with_the_same_id_when_the_session_continues(tmp_path: Path) -> None:
-    session, request = await left_asking(tmp_path)
+    session, request = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, CALL, DONE, seed=2) as engine:
         async with run_alongside(engine.api.prompt(session, text_prompt("go on"))) as [running]:
             [asked] = await wait_for_events(engine, PermissionAsked)
@@ -98,7 +98,7 @@ async def test_a_request_is_asked_again_with_the_same_id_when_the_session_contin
 
 
 async def test_an_answer_given_in_between_is_used_once(tmp_path: Path) -> None:
-    session, request = await left_asking(tmp_path)
+    session, request = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, seed=2, answered=False) as engine:
         await engine.api.reply_permission(request.id, "once")
         assert await engine.api.list_permissions() == []
@@ -112,7 +112,7 @@ async def test_an_answer_given_in_between_is_used_once(tmp_path: Path) -> None:
 
 
 async def test_a_rejection_given_in_between_is_used_with_its_message(tmp_path: Path) -> None:
-    session, request = await left_asking(tmp_path)
+    session, request = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, seed=2) as engine:
         await engine.api.reply_permission(request.id, "reject", message="use ls")
     async with open_engine_in(tmp_path, CALL, DONE, seed=3, answered=False) as engine:
@@ -123,7 +123,7 @@ async def test_a_rejection_given_in_between_is_used_with_its_message(tmp_path: P
 
 
 async def test_an_answer_to_one_thing_is_not_used_for_another(tmp_path: Path) -> None:
-    session, request = await left_asking(tmp_path)
+    session, request = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, seed=2) as engine:
         await engine.api.reply_permission(request.id, "once")
     other = [UseTool(tool="echo", input={"words": "*"})]
@@ -133,7 +133,7 @@ async def test_an_answer_to_one_thing_is_not_used_for_another(tmp_path: Path) ->
 
 
 async def test_what_the_next_run_does_not_ask_again_is_asked_no_more(tmp_path: Path) -> None:
-    session, _ = await left_asking(tmp_path)
+    session, _ = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, DONE, seed=2) as engine:
         await engine.api.prompt(session, text_prompt("never mind"))
         assert await engine.api.list_permissions() == []
@@ -173,7 +173,7 @@ async def test_an_aborted_run_leaves_no_question(tmp_path: Path) -> None:
 
 
 async def test_a_removed_session_leaves_no_question(tmp_path: Path) -> None:
-    session, _ = await left_asking(tmp_path)
+    session, _ = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, seed=2) as engine:
         await engine.api.remove_session(session)
         assert await engine.api.list_permissions() == []

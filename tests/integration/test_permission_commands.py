@@ -194,17 +194,17 @@ def test_every_decision_is_in_the_log_and_the_log_can_be_checked(
 
     assert run_command(["permission", "log", "--verify"]) == 0
     assert "5 records, and the chain holds" in capsys.readouterr().out
-    assert not _ailments(capsys)
+    assert not list_permission_findings(capsys)
     path = Path(open_decision_log(directory, here()).path)
     path.write_bytes(path.read_bytes().replace(b"git push", b"git pull", 1))
     assert run_command(["permission", "log", "--verify"]) == 1
     assert f"{path}:2: record 2 does not follow" in capsys.readouterr().err
     assert run_command(["permission", "log"]) == 0
     assert f"{path}:2: record 2 does not follow" in capsys.readouterr().err
-    assert [item["where"] for item in _ailments(capsys)] == [f"{path.name}:2"]
+    assert [item["where"] for item in list_permission_findings(capsys)] == [f"{path.name}:2"]
 
 
-def _ailments(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
+def list_permission_findings(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
     """Return what doctor reports about permissions."""
     run_command(["doctor", "--format", "json"])
     findings = json.loads(capsys.readouterr().out)["findings"]

@@ -80,7 +80,7 @@ def release(tmp_path: Path) -> Iterator[Path]:
     path.touch()
 
 
-async def when_time_is_up(asking: asyncio.Future[CallOutcome], clock: HandClock) -> CallOutcome:
+async def wait_for_deadline(asking: asyncio.Future[CallOutcome], clock: HandClock) -> CallOutcome:
     """Return the result once the deadline has passed, however early the call began."""
     while not asking.done():
         clock.turn(10_000)
@@ -116,7 +116,7 @@ async def test_a_hook_that_hangs_costs_its_deadline_once_and_no_turn(
     clock = HandClock()
     async with asyncio.timeout(60), project.open(clock=clock) as local:
         asking = asyncio.ensure_future(local.runtime.hooks.ask(TOOL_AFTER, TOLD, NOW))
-        assert await when_time_is_up(asking, clock) is NOW
+        assert await wait_for_deadline(asking, clock) is NOW
         let_go(release)
 
     assert project.list_warnings() == [
@@ -136,7 +136,7 @@ async def test_a_plugin_that_stays_stuck_is_left_alone_without_waiting_for_it_ag
     async with asyncio.timeout(60), project.open(clock=clock) as local:
         hooks = local.runtime.hooks
         asking = asyncio.ensure_future(hooks.ask(TOOL_AFTER, TOLD, NOW))
-        assert await when_time_is_up(asking, clock) is NOW
+        assert await wait_for_deadline(asking, clock) is NOW
         assert hooks.any(TOOL_AFTER)
         assert [await hooks.ask(TOOL_AFTER, TOLD, NOW) for _ in range(3)] == [NOW] * 3
         assert not hooks.any(TOOL_AFTER)

@@ -53,7 +53,7 @@ async def shared(engine: Engine) -> Session:
     return await engine.api.sharing.share(session.id)
 
 
-async def everything_told(engine: Engine, after: int = 0) -> str:
+async def list_published_text(engine: Engine, after: int = 0) -> str:
     events = engine.api.events(after=after)
     published_events = [await anext(events) for _ in range(engine.api.bus.cursor - after)]
     return "\n".join(encode(each.event).decode() for each in published_events)
@@ -175,7 +175,7 @@ async def test_the_secret_is_in_no_session_no_event_and_no_export(shares: ShareS
         session = await shared(here)
         await here.api.prompt(session.id, text_prompt("go"))
         await here.api.sharing.catch_up()
-        published_events = await everything_told(here)
+        published_events = await list_published_text(here)
         exported = to_document(await here.api.export_session(session.id)).decode()
         listed = encode(await here.api.sharing.list_shares()).decode()
         stored = encode(await here.store.get_session(session.id)).decode()
@@ -326,7 +326,7 @@ async def test_a_share_that_is_gone_there_is_gone_here_and_that_is_told(shares: 
         await here.api.sharing.catch_up()
         assert (await here.api.get_session(session.id)).share is None
         assert await here.api.sharing.list_shares() == []
-        assert "it is shared no more" in await everything_told(here, before)
+        assert "it is shared no more" in await list_published_text(here, before)
 
 
 # --- taking it back ---

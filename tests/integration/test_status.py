@@ -50,12 +50,12 @@ async def test_a_run_that_waits_for_an_answer_is_busy_and_says_for_what() -> Non
                 break
         waiting, listed = await engine.api.get_status(session), await engine.api.list_status()
         await engine.api.reply_permission(asked, "once")
-        told_of = await statuses(session, watching)
+        observed = await statuses(session, watching)
         after = await engine.api.list_status()
 
     assert waiting == Busy(waiting_for=(asked,))
     assert listed == {session: waiting}
-    assert told_of == [Busy(), Busy(waiting_for=(asked,)), Busy(), Idle()]
+    assert observed == [Busy(), Busy(waiting_for=(asked,)), Busy(), Idle()]
     assert after == {}
 
 

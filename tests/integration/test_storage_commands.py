@@ -75,8 +75,8 @@ async def test_gc_lets_go_of_the_snapshots_of_sessions_that_are_gone(
             await snapshots.take(whose)
             await snapshots.stored(whose)
 
-    [told_of] = run_json(capsys, "storage", "gc", "--dry-run")["snapshots"]
-    assert told_of["released"] == [{"session": gone, "reason": "it is gone"}]
+    [observed] = run_json(capsys, "storage", "gc", "--dry-run")["snapshots"]
+    assert observed["released"] == [{"session": gone, "reason": "it is gone"}]
     assert "it is gone" in run_text(capsys, "storage", "gc")
     assert [each["released"] for each in run_json(capsys, "storage", "gc")["snapshots"]] == [[]]
     assert [row["kind"] for row in run_json(capsys, "storage", "du")["rows"]].count("undo") == 1

@@ -80,7 +80,7 @@ async def said(job: Job, words: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def somebody_in(directory: Path) -> None:
+async def wait_for_process_in(directory: Path) -> None:
     """Wait until a process runs in a directory."""
     async with asyncio.timeout(60):
         while not processes_in(directory):  # noqa: ASYNC110  it is another process that begins
@@ -190,11 +190,11 @@ async def test_aborting_or_removing_a_session_ends_its_jobs(tmp_path: Path) -> N
     ) as engine:
         session = await engine.api.create_session(SessionInput())
         await engine.api.prompt(session.id, text_prompt("go"))
-        await somebody_in(tmp_path)
+        await wait_for_process_in(tmp_path)
         assert await engine.api.abort(session.id) is False
         assert processes_in(tmp_path) == []
         await engine.api.prompt(session.id, text_prompt("again"))
-        await somebody_in(tmp_path)
+        await wait_for_process_in(tmp_path)
         await engine.api.remove_session(session.id)
         assert processes_in(tmp_path) == []
         offered = [[tool.name for tool in request.tools] for request in engine.provider.requests]

@@ -126,7 +126,7 @@ ACTING = {
 }
 
 
-def is_asked_for(patterns: tuple[str, ...]) -> bool:
+def needs_permission(patterns: tuple[str, ...]) -> bool:
     """Return True if the default rules ask before a change with these patterns."""
     said = {
         pattern: [action for rule, action in PROTECTED_FILES.items() if matches(pattern, rule)]
@@ -149,7 +149,7 @@ async def test_what_runs_by_itself_is_asked_for_by_every_tool_that_writes(
         with pytest.raises(DeniedError):
             await bench.call(tool, **given)
         asked = bench.asked[-1]
-        assert (asked.permission, is_asked_for(asked.patterns)) == ("edit", acts)
+        assert (asked.permission, needs_permission(asked.patterns)) == ("edit", acts)
 
 
 async def test_a_lasting_yes_to_one_of_them_is_not_one_to_all(bench: Bench) -> None:

@@ -380,7 +380,7 @@ class OpenCode:
         return git(self._root, *where, "write-tree")
 
 
-async def taken_back_by_opencode(harness: UndoHarness, root: Path) -> tuple[OpenCode, SessionRevert]:
+async def undone_by_opencode(harness: UndoHarness, root: Path) -> tuple[OpenCode, SessionRevert]:
     """Store a session in which OpenCode changed, created and removed a file and then undid it."""
     prompt = await harness.run_turn()
     answer = (await harness.history())[-1].info
@@ -411,7 +411,7 @@ async def taken_back_by_opencode(harness: UndoHarness, root: Path) -> tuple[Open
 
 async def test_an_undo_of_opencode_is_redone_from_its_own_snapshots(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        await taken_back_by_opencode(harness, root)
+        await undone_by_opencode(harness, root)
         assert await harness.redo() == {"a.txt": "restored", "b.txt": "removed", "deep/n.txt": "restored"}
         assert (text(root / "a.txt"), text(root / "deep" / "n.txt")) == ("by opencode\n", "new\n")
         assert not exists(root / "b.txt")
@@ -420,7 +420,7 @@ async def test_an_undo_of_opencode_is_redone_from_its_own_snapshots(root: Path) 
 
 async def test_changes_of_a_person_after_an_undo_of_opencode_are_kept(root: Path) -> None:
     async with open_undo_harness(root) as harness:
-        await taken_back_by_opencode(harness, root)
+        await undone_by_opencode(harness, root)
         write(root / "a.txt", "mine\n")
         write(root / "deep" / "n.txt", "mine\n")
         assert await harness.redo() == {"a.txt": "kept", "b.txt": "removed", "deep/n.txt": "kept"}
@@ -430,7 +430,7 @@ async def test_changes_of_a_person_after_an_undo_of_opencode_are_kept(root: Path
 @pytest.mark.parametrize("gone", ["repository", "tree"])
 async def test_without_opencodes_snapshots_its_redo_data_is_kept(root: Path, gone: str) -> None:
     async with open_undo_harness(root) as harness:
-        opencode, mark = await taken_back_by_opencode(harness, root)
+        opencode, mark = await undone_by_opencode(harness, root)
         if gone == "repository":
             shutil.rmtree(opencode.git_dir)
         else:
@@ -449,7 +449,7 @@ async def test_without_opencodes_snapshots_its_redo_data_is_kept(root: Path, gon
 async def test_a_further_undo_keeps_the_redo_data_of_opencode(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         first = await harness.run_step(call_bash("echo early > early.txt"))
-        _, mark = await taken_back_by_opencode(harness, root)
+        _, mark = await undone_by_opencode(harness, root)
         await harness.api.revert(harness.session, first)
         now = (await harness.api.get_session(harness.session)).revert
         assert now is not None

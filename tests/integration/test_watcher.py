@@ -114,7 +114,7 @@ def test_a_checked_out_branch_is_sent_to_listeners(tmp_path: Path) -> None:
     assert second["properties"]["branch"] in {"main", "other"}
 
 
-def told_files(server: ProjectServer, events: Iterator[dict[str, Any]]) -> dict[str, Any]:
+def list_changed_files(server: ProjectServer, events: Iterator[dict[str, Any]]) -> dict[str, Any]:
     script = "echo x >> node_modules/b.js; echo x >> a.txt"
     (server.project / "node_modules").mkdir()
     with Stirring(["sh", "-c", script], cwd=server.project):
@@ -126,6 +126,6 @@ def test_all_files_are_told_of_if_the_flag_asks_for_it(
 ) -> None:
     monkeypatch.setenv(WATCH_ALL, "1")
     with serve_project(tmp_path) as server, stream_events(server, "/event") as events:
-        reported = told_files(server, events)
+        reported = list_changed_files(server, events)
     assert reported["properties"]["file"] == os.path.realpath(server.project / "a.txt")
     assert reported["properties"]["event"] in {"add", "change"}

@@ -240,7 +240,7 @@ def tool_leaves(tool: Json, where: str) -> Iterator[tuple[str, Any]]:
     yield f"{where}.schema", parameters
 
 
-def told_once(found: list[Found]) -> list[Found]:
+def report_once(found: list[Found]) -> list[Found]:
     """Report a tool that only one program has as one difference, not one for each field."""
     missing = {each.at for each in found if ".tools." in each.at and ABSENT in (each.theirs, each.ours)}
     return [each for each in found if each.at.rpartition(".")[0] not in missing]
@@ -250,7 +250,7 @@ def told_once(found: list[Found]) -> list[Found]:
 
 
 def test_no_request_differs_in_what_is_not_listed(found: list[Found]) -> None:
-    unlisted = [each for each in told_once(found) if not any(known.explains(each) for known in DIFFERENCES)]
+    unlisted = [each for each in report_once(found) if not any(known.explains(each) for known in DIFFERENCES)]
     assert unlisted == []
 
 

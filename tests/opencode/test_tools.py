@@ -147,7 +147,7 @@ def list_parts(sandbox: Sandbox, session: str) -> Iterator[Json]:
 @pytest.fixture(scope="module")
 def found(both: tuple[dict[str, Json], dict[str, Json]]) -> list[Found]:
     theirs, ours = both
-    return told_once([each for name in theirs for each in compare(theirs[name], ours[name], name)])
+    return report_once([each for name in theirs for each in compare(theirs[name], ours[name], name)])
 
 
 def compare(theirs: Json, ours: Json, where: str) -> Iterator[Found]:
@@ -159,7 +159,7 @@ def compare(theirs: Json, ours: Json, where: str) -> Iterator[Found]:
             yield Found(at=f"{where}.{at}", theirs=pair[0], ours=pair[1])
 
 
-def told_once(found: list[Found]) -> list[Found]:
+def report_once(found: list[Found]) -> list[Found]:
     """Report a call that failed on one side alone as one difference, not one for each field."""
     split = {each.at.rpartition(".")[0] for each in found if each.at.endswith(".status")}
     return [
