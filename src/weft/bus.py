@@ -14,13 +14,13 @@ from weft.errors import CursorLostError
 from weft.model.event import Event, PartGrew, PublishedEvent, SessionCreated, SessionDeleted, SessionUpdated
 from weft.model.session import hide_share_secret
 
-HELD = 8192
+LOG_SIZE = 8192
 
 
 class Bus:
     """Keeps the last `held` events, each with a cursor."""
 
-    def __init__(self, held: int = HELD) -> None:
+    def __init__(self, held: int = LOG_SIZE) -> None:
         self._log: deque[PublishedEvent] = deque(maxlen=held)
         self._cursor = 0
         self._waiting: set[asyncio.Future[None]] = set()

@@ -375,7 +375,7 @@ def _list_head(shown: SharedSession, kind: PageKind) -> list[Html]:
     if kind == "live" and shown.busy:
         refresh = void("meta", http_equiv="refresh", content=str(REFRESH_SECONDS))
         metas.append(tag("noscript", refresh))
-    return [*metas, tag("title", escape(shown.parcel.info.title)), _render_style()]
+    return [*metas, tag("title", escape(shown.export.info.title)), _render_style()]
 
 
 def _render_script(kind: PageKind) -> Html:
@@ -383,7 +383,7 @@ def _render_script(kind: PageKind) -> Html:
 
 
 def _render_header(shown: SharedSession) -> Html:
-    info = shown.parcel.info
+    info = shown.export.info
     said = [f"begun {_format_time(info.time.created)}"]
     if info.summary is not None:
         changed = info.summary
@@ -399,7 +399,7 @@ def _render_footer(shown: SharedSession) -> Html:
 
 
 def _render_messages(shown: SharedSession) -> Html:
-    messages = shown.parcel.messages
+    messages = shown.export.messages
     earlier = len(messages) - MAX_MESSAGES
     note = (
         [

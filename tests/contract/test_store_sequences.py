@@ -122,9 +122,9 @@ class Sequences(RuleBasedStateMachine):
         self.apply([event], which)
 
     @rule(key=st.sampled_from(KEYS), value=st.sampled_from([None, 1, {"a": ["b"]}]), which=st.integers(0, 1))
-    def keep(self, key: tuple[str, ...], value: Any, which: int) -> None:
-        self.runner.run(self.reference.keep(key, value))
-        self.runner.run(self.stores[which].keep(key, value))
+    def put_value(self, key: tuple[str, ...], value: Any, which: int) -> None:
+        self.runner.run(self.reference.put_value(key, value))
+        self.runner.run(self.stores[which].put_value(key, value))
 
     @rule(id=sessions, back=st.booleans(), which=st.integers(0, 1))
     def discard(self, id: SessionID, back: bool, which: int) -> None:
@@ -155,7 +155,7 @@ async def everything(store: Store) -> list[Any]:
         [await store.list_messages(id, last=1) for id in SESSIONS],
         [await store.list_diff(id) for id in SESSIONS],
         [await store.list_todos(id) for id in SESSIONS],
-        [await store.kept(key) for key in KEYS],
+        [await store.find_value(key) for key in KEYS],
         await store.damage(),
     ]
 

@@ -12,7 +12,7 @@ import pytest
 from given.browser import Browser, Tab, open_browser
 from given.hostile_session import PLACES, attempts, breakouts, hostile_session
 from given.http_server import ProjectServer, prompt, serve_project
-from given.session_exports import parcel
+from given.session_exports import export
 from given.web import Answer, Web, open_web
 from weft.cli.main import run_command
 from weft.model.share import SharedSession
@@ -139,7 +139,7 @@ def test_markup_that_got_into_a_page_by_mistake_would_be_stopped_by_its_policy(
 ) -> None:
     # No policy keeps a page from sending its reader elsewhere; that markup is text is all that does.
     planted = "".join(markup for name, markup in attempts(elsewhere.url).items() if name != "refresh")
-    page = render_page(SharedSession(id="x", parcel=parcel()), kind=kind).replace(
+    page = render_page(SharedSession(id="x", export=export()), kind=kind).replace(
         b"<main>", b"<main>" + planted.encode()
     )
     file = tmp_path / "page.html"
@@ -258,11 +258,11 @@ def test_a_page_in_a_file_shows_the_conversation_and_asks_for_nothing(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
     hostile, file = tmp_path / "hostile.json", tmp_path / "page.html"
-    parcel = hostile_session(elsewhere.url)
-    hostile.write_bytes(encode(parcel))
+    export = hostile_session(elsewhere.url)
+    hostile.write_bytes(encode(export))
     where = ["--dir", str(tmp_path), "--store", f"file:{tmp_path / 'storage'}"]
     assert run_command(["import", str(hostile), *where]) == 0
-    assert run_command(["share", parcel.info.id, "--to", str(file), *where]) == 0
+    assert run_command(["share", export.info.id, "--to", str(file), *where]) == 0
     with browser.open(file.as_uri()) as tab:
         assert acted(tab, elsewhere) == {}
         assert tab.evaluate("document.title") == breakouts(elsewhere.url)

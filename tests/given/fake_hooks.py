@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from weft.errors import BlockedError
-from weft.plugin.hooks import Changeable, Hook
+from weft.plugin.hooks import HookOutput, Hook
 
 Told = TypeVar("Told")
-Now = TypeVar("Now", bound=Changeable)
+Now = TypeVar("Now", bound=HookOutput)
 Say = Callable[[Any, Any], Any]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from given.session_exports import AT, parcel
+from given.session_exports import AT, export
 from weft.model.failure import unknown_failure
 from weft.model.ids import PartID
 from weft.model.message import AssistantMessage, MessageWithParts
@@ -61,7 +61,7 @@ def breakouts(elsewhere: str) -> str:
 def hostile_session(elsewhere: str) -> SessionExport:
     """Return a session whose page must show the attempts as text `PLACES` times."""
     bad = breakouts(elsewhere)
-    made = parcel()
+    made = export()
     first, second = made.messages
     prompt, answer = first.info, second.info
     assert isinstance(answer, AssistantMessage)

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from given.session_exports import parcel
+from given.session_exports import export
 from weft.model.transfer import SessionExport
 from weft.model.wire import encode_pretty
 
@@ -12,7 +12,7 @@ def write_tree(root: Path, count: int) -> Path:
     """Write so many sessions of two messages and three parts each, and return the storage directory."""
     storage = root / "opencode" / "storage"
     for number in range(1, count + 1):
-        write_session(storage, parcel(number))
+        write_session(storage, export(number))
     project = {
         "id": "there",
         "worktree": "/there/project",

@@ -34,7 +34,7 @@ def session_id(number: int = 1) -> SessionID:
     return SessionID(id_of("ses", number, "S"))
 
 
-def parcel(
+def export(
     number: int = 1, *, turns: int = 1, directory: str = "/there/project", **more: Any
 ) -> SessionExport:
     """Make a session of so many turns: each a prompt, and an answer with a tool call."""
@@ -106,18 +106,18 @@ def text(message: UserMessage | AssistantMessage, number: int, words: str) -> Te
     )
 
 
-def with_text(parcel: SessionExport, words: str) -> SessionExport:
+def with_text(export: SessionExport, words: str) -> SessionExport:
     """Return the session with another text in its first prompt."""
-    first, *rest = parcel.messages
+    first, *rest = export.messages
     [part] = first.parts
     assert isinstance(part, TextPart)
-    return replace(parcel, messages=(replace(first, parts=(replace(part, text=words),)), *rest))
+    return replace(export, messages=(replace(first, parts=(replace(part, text=words),)), *rest))
 
 
-def with_parts(parcel: SessionExport, *parts: AnyPart) -> SessionExport:
+def with_parts(export: SessionExport, *parts: AnyPart) -> SessionExport:
     """Return the session with more parts in its first prompt."""
-    first, *rest = parcel.messages
-    return replace(parcel, messages=(replace(first, parts=(*first.parts, *parts)), *rest))
+    first, *rest = export.messages
+    return replace(export, messages=(replace(first, parts=(*first.parts, *parts)), *rest))
 
 
 def words(messages: Sequence[MessageWithParts]) -> list[str]:

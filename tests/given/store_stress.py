@@ -182,7 +182,7 @@ async def write_concurrently(root: str, who: int, times: int) -> int:
             halves = [PartUpdated(part=text(f"prt_{half}", "x" * 50, of=id, session=owner)) for half in "ab"]
             await store.apply(MessageUpdated(info=info), *halves)
             await store.edit(owner, touch_session)
-        await store.keep(("counts", f"of{who}"), number)
+        await store.put_value(("counts", f"of{who}"), number)
     return times
 
 
@@ -205,7 +205,7 @@ async def read_concurrently(root: str, stop: str) -> dict[str, int]:
 async def read_outcome(root: str, writers: int) -> dict[str, Any]:
     store = FileStore(root)
     own = [SessionID(f"ses_own{who}") for who in range(writers)]
-    counts = [await store.kept(("counts", f"of{who}")) for who in range(writers)]
+    counts = [await store.find_value(("counts", f"of{who}")) for who in range(writers)]
     edits = {each.id: each.time.updated - each.time.created for each in await store.list_sessions()}
     return {
         "shared": [len(await store.list_messages(SESSION)), edits[SESSION]],

@@ -341,13 +341,13 @@ def test_without_waiting_it_is_the_same() -> None:
         assert kinds[-1] is SessionRested
         assert talk.ask("two") == "Two."
         assert api.list_messages(talk.id) == talk.messages()
-        assert api.surroundings.list_agents()[0].name == "build"
+        assert api.workspace.list_agents()[0].name == "build"
         events = api.events()
         made = api.create_session()
         assert next(events).event == SessionCreated(info=made)
         with pytest.raises(NotFoundError):
             api.get_session(SessionID("ses_00000000000000000000000000"))
-        assert "list_agents" in dir(api.surroundings)
+        assert "list_agents" in dir(api.workspace)
         for _ in talk.prompt("three"):
             break  # whoever stops reading ends the run
         assert api.list_status() == {}

@@ -76,9 +76,9 @@ async def test_documents_lie_where_opencode_looks_for_them(root: Path, store: Fi
         TodoUpdated(session_id=SESSION, todos=()),
     )
     await store.apply(growth("prt_1", "b", 1))
-    await store.keep(("session_share", SESSION), {"secret": "s"})
-    await store.keep(("permission", PROJECT), [])
-    await store.keep(("lease", SESSION), 1)
+    await store.put_value(("session_share", SESSION), {"secret": "s"})
+    await store.put_value(("permission", PROJECT), [])
+    await store.put_value(("lease", SESSION), 1)
     assert list_documents(root) == {
         "migration",
         "project/p1.json",
@@ -150,9 +150,9 @@ async def test_ids_that_are_paths_are_refused_and_nothing_is_written(root: Path,
         with pytest.raises(InvalidIdError):
             await store.apply(SessionCreated(info=session("ses_good")), event)
     with pytest.raises(InvalidIdError):
-        await store.keep(("lease", evil), 1)
+        await store.put_value(("lease", evil), 1)
     with pytest.raises(InvalidIdError):
-        await store.rework(("lease", evil), lambda _: 1)
+        await store.update_value(("lease", evil), lambda _: 1)
     with pytest.raises(InvalidIdError):
         await store.get_session(SessionID(evil))
     with pytest.raises(InvalidIdError):

@@ -21,8 +21,8 @@ from weft.plugin.hooks import (
     ChatRequest,
     Compacting,
     FinishedText,
-    InSession,
-    Prompted,
+    SessionHookInput,
+    ChatMessageInput,
     ShownMessages,
     SystemPrompt,
 )
@@ -64,7 +64,7 @@ def part(words: str, like: ChatMessage, **more: Any) -> TextPart:
 
 
 async def test_a_prompt_is_stored_as_a_plugin_would_have_it() -> None:
-    def put_before(told: Prompted, now: ChatMessage) -> ChatMessage:
+    def put_before(told: ChatMessageInput, now: ChatMessage) -> ChatMessage:
         changed = replace(now.message, agent="helper", session_id=SessionID("ses_foreign"))
         return now.but(message=changed, parts=(part("First.", now), *now.parts, part("Last.", now)))
 
@@ -79,13 +79,13 @@ async def test_a_prompt_is_stored_as_a_plugin_would_have_it() -> None:
         assert {(each.session_id, each.message_id) for each in stored.parts} == {(session, stored.info.id)}
         assert len({each.id for each in stored.parts}) == 3
         assert engine.provider.requests[0].system[0] == "Help."
-        assert hooks.calls[0][1] == Prompted(
+        assert hooks.calls[0][1] == ChatMessageInput(
             session_id=session, agent=None, model=None, message_id=None, variant=None
         )
 
 
 async def test_parts_that_were_there_keep_their_ids() -> None:
-    def louder(told: Prompted, now: ChatMessage) -> ChatMessage:
+    def louder(told: ChatMessageInput, now: ChatMessage) -> ChatMessage:
         return now.but(parts=tuple(replace(each, text=f"{each.text}!") for each in now.parts))  # type: ignore[call-arg]
 
     one, two = (f"prt_{number:026d}" for number in (1, 2))
@@ -149,7 +149,7 @@ def tuning() -> FakeHooks:
     def headers(asked: ChatRequest, now: ChatHeaders) -> ChatHeaders:
         return now.but(headers={**now.headers, "x-session": asked.session_id})
 
-    def system(told: InSession, now: SystemPrompt) -> SystemPrompt:
+    def system(told: SessionHookInput, now: SystemPrompt) -> SystemPrompt:
         return now.but(system=(*now.system, "", "Be brief."))
 
     return FakeHooks(
@@ -183,7 +183,7 @@ async def test_every_call_of_a_model_is_made_as_plugins_would_have_it() -> None:
 
 
 async def test_a_model_is_never_told_nothing() -> None:
-    def nothing(told: InSession, now: SystemPrompt) -> SystemPrompt:
+    def nothing(told: SessionHookInput, now: SystemPrompt) -> SystemPrompt:
         return now.but(system=())
 
     hooks = FakeHooks({"experimental.chat.system.transform": nothing})
@@ -196,7 +196,7 @@ async def test_a_model_is_never_told_nothing() -> None:
 
 
 async def test_what_a_model_is_shown_goes_through_the_plugin_for_each_request() -> None:
-    def without_secret(told: InSession, now: ShownMessages) -> ShownMessages:
+    def without_secret(told: SessionHookInput, now: ShownMessages) -> ShownMessages:
         return now.but(
             messages=tuple(
                 replace(
@@ -227,10 +227,10 @@ async def test_what_a_model_is_shown_goes_through_the_plugin_for_each_request() 
 
 
 async def test_messages_that_are_left_out_leave_a_valid_request() -> None:
-    def only_last(told: InSession, now: ShownMessages) -> ShownMessages:
+    def only_last(told: SessionHookInput, now: ShownMessages) -> ShownMessages:
         return now.but(messages=now.messages[-1:])
 
-    def none(told: InSession, now: ShownMessages) -> ShownMessages:
+    def none(told: SessionHookInput, now: ShownMessages) -> ShownMessages:
         return now.but(messages=())
 
     for hook, turns in ((only_last, 2), (none, 3)):
@@ -244,10 +244,10 @@ async def test_messages_that_are_left_out_leave_a_valid_request() -> None:
 
 
 async def test_a_summary_is_asked_for_with_more_to_keep_in_mind_or_in_other_words() -> None:
-    def more(told: InSession, now: Compacting) -> Compacting:
+    def more(told: SessionHookInput, now: Compacting) -> Compacting:
         return now.but(context=("Keep the ticket's number.", "And its owner."))
 
-    def other(told: InSession, now: Compacting) -> Compacting:
+    def other(told: SessionHookInput, now: Compacting) -> Compacting:
         return now.but(prompt="In one line, please.")
 
     asked: list[str] = []

@@ -20,9 +20,9 @@ from weft.model.permission import PermissionRequest, Rule
 from weft.plugin.hooks import (
     CallArguments,
     CallOutcome,
-    CallTold,
+    CallHookInput,
     CommandParts,
-    CommandTold,
+    CommandHookInput,
     PermissionAnswer,
 )
 from weft.provider.contract import AssistantTurn, CallContent, ResultContent, ToolTurn
@@ -57,7 +57,7 @@ def short(part: ToolPart) -> str:
             return "?"
 
 
-def louder(told: CallTold, now: CallArguments) -> CallArguments:
+def louder(told: CallHookInput, now: CallArguments) -> CallArguments:
     return now.but(args={"words": f"{now.args['words']}!"})
 
 
@@ -80,7 +80,7 @@ async def test_a_call_is_made_with_the_arguments_of_the_plugin_and_shown_with_th
         assert made.content[0].input == {"words": "x"}
         assert isinstance(brought, ToolTurn)
         assert brought.content[0].output == "x!"
-        assert hooks.calls[0][1] == CallTold(
+        assert hooks.calls[0][1] == CallHookInput(
             tool="echo", session_id=session, call_id=call.call_id, args={"words": "x"}
         )
 
@@ -161,7 +161,7 @@ async def test_calls_of_a_batch_and_of_a_subtask_are_told_like_all_others() -> N
 
 
 async def test_what_came_of_a_call_is_told_as_the_plugin_would_have_it() -> None:
-    def retold(told: CallTold, now: CallOutcome) -> CallOutcome:
+    def retold(told: CallHookInput, now: CallOutcome) -> CallOutcome:
         return now.but(title="T", output=f"<{now.output}>", metadata={**now.metadata, "seen": told.args})
 
     async with open_engine(
@@ -177,7 +177,7 @@ async def test_what_came_of_a_call_is_told_as_the_plugin_would_have_it() -> None
 
 @pytest.mark.parametrize("own", [{}, {"truncated": False}])
 async def test_what_a_plugin_makes_of_an_output_is_bounded_too(own: dict[str, Any]) -> None:
-    def flood(told: CallTold, now: CallOutcome) -> CallOutcome:
+    def flood(told: CallHookInput, now: CallOutcome) -> CallOutcome:
         return now.but(output="line\n" * MAX_BYTES, metadata=own)
 
     async with open_engine(
@@ -200,7 +200,7 @@ def commands(**templates: str) -> Any:
 
 
 async def test_a_command_becomes_the_prompt_that_a_plugin_makes_of_it() -> None:
-    def more(told: CommandTold, now: CommandParts) -> CommandParts:
+    def more(told: CommandHookInput, now: CommandParts) -> CommandParts:
         return now.but(parts=(*now.parts, TextInput(text=f"({told.command} {told.arguments})")))
 
     hooks = FakeHooks({"command.execute.before": more})

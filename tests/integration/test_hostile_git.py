@@ -92,7 +92,7 @@ async def test_listing_searching_changing_and_undoing_files_runs_nothing(name: s
         hostile.rewrite_files()
         await harness.api.files.list_changed()
         await harness.api.files.find_files("a")
-        await harness.api.surroundings.get_vcs()
+        await harness.api.workspace.get_vcs()
         prompt = await harness.run_turn(
             [call_bash("echo more >> a.txt")],
             [ToolUse(tool="glob", input={"pattern": "**/*.txt"})],

@@ -26,7 +26,7 @@ from weft.model.part import CompletedState, ErrorState, ModelRef, ToolPart
 from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.registry import ServedModel
 from weft.provider.scripted import Say, ScriptedProvider, UseTool
-from weft.trust.decision import open_trust
+from weft.trust.decision import get_trust
 
 MODEL = ModelRef(provider_id="scripted", model_id="test")
 NOW = 1_790_000_000_000
@@ -119,7 +119,7 @@ async def test_opened_listed_and_prompted_in_it_does_nothing(hostile: HostileRep
 
 
 def test_what_is_held_back_is_all_that_could_act(hostile: HostileRepository) -> None:
-    held = open_trust(str(hostile.root), os.environ).list_held_back()
+    held = get_trust(str(hostile.root), os.environ).list_held_back()
 
     assert {(each.kind, each.name) for each in held} == hostile.expected_held_back()
     assert len(held) == len(hostile.expected_held_back())
@@ -162,7 +162,7 @@ def allow_shell() -> None:
 
 async def test_once_it_is_trusted_it_acts_and_a_change_ends_that(hostile: HostileRepository) -> None:
     allow_shell()
-    open_trust(str(hostile.root), os.environ).trust(NOW)
+    get_trust(str(hostile.root), os.environ).trust(NOW)
     provider = ScriptedProvider([[Say(text="Done.")], *writes(hostile)], SystemClock())
     opening = OpenOptions(
         directory=str(hostile.root),
@@ -236,7 +236,7 @@ def test_what_changes_while_somebody_reads_is_not_trusted_with_the_rest(hostile:
     os.close(ours)
     assert process.returncode != 0
     assert b"has changed since it was shown" in shown
-    assert open_trust(str(hostile.root), os.environ).get_status().trusted is False
+    assert get_trust(str(hostile.root), os.environ).get_status().trusted is False
 
 
 def test_the_trust_command_shows_grants_lists_and_revokes(

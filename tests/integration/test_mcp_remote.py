@@ -32,7 +32,7 @@ def plain() -> Iterator[str]:
 
 
 @asynccontextmanager
-async def kept(
+async def open_mcp_of(
     home: Path,
     event_queue: asyncio.Queue[Event] | None = None,
     port: int = 19876,
@@ -55,7 +55,7 @@ async def quiet(*_: Any) -> None:
 
 async def test_over_streamable_http_it_is_like_any_other(plain: str, tmp_path: Path) -> None:
     event_queue: asyncio.Queue[Event] = asyncio.Queue()
-    async with kept(tmp_path, event_queue, far=McpRemoteConfig(url=f"{plain}/mcp")) as mcp:
+    async with open_mcp_of(tmp_path, event_queue, far=McpRemoteConfig(url=f"{plain}/mcp")) as mcp:
         assert await mcp.list_servers(connect=True) == {"far": McpConnected()}
         tools = mcp.pool.tools()
         assert {"far_add", "far_odd_name_with_path", "far_draw"} <= set(tools)
@@ -80,7 +80,7 @@ async def test_over_streamable_http_it_is_like_any_other(plain: str, tmp_path: P
 
 
 async def test_progress_winds_the_clock_of_a_call_up_again(plain: str, tmp_path: Path) -> None:
-    async with kept(tmp_path, call=3, far=McpRemoteConfig(url=f"{plain}/mcp")) as mcp:
+    async with open_mcp_of(tmp_path, call=3, far=McpRemoteConfig(url=f"{plain}/mcp")) as mcp:
         await mcp.connect("far")
         heard: list[str | None] = []
 
@@ -93,7 +93,7 @@ async def test_progress_winds_the_clock_of_a_call_up_again(plain: str, tmp_path:
 
 
 async def test_resources_and_prompts_are_listed_and_read(plain: str, tmp_path: Path) -> None:
-    async with kept(tmp_path, far=McpRemoteConfig(url=f"{plain}/mcp")) as mcp:
+    async with open_mcp_of(tmp_path, far=McpRemoteConfig(url=f"{plain}/mcp")) as mcp:
         await mcp.connect("far")
         found = await mcp.list_resources()
         assert {key: each.uri for key, each in found.items()} == {
@@ -121,7 +121,7 @@ async def test_resources_and_prompts_are_listed_and_read(plain: str, tmp_path: P
 
 async def test_the_older_kind_of_http_will_do(tmp_path: Path) -> None:
     with serve_app(lambda _: good.server.sse_app()) as url:
-        async with kept(tmp_path, old=McpRemoteConfig(url=f"{url}/sse", timeout=10_000)) as mcp:
+        async with open_mcp_of(tmp_path, old=McpRemoteConfig(url=f"{url}/sse", timeout=10_000)) as mcp:
             assert await mcp.list_servers(connect=True) == {"old": McpConnected()}
             answer = await mcp.pool.get("old").call("add", {"a": 2, "b": 2}, quiet)
             assert answer["content"][0]["text"] == "4"
@@ -133,7 +133,7 @@ async def test_an_answer_of_many_megabytes_arrives_whole_over_both_kinds_of_http
 ) -> None:
     with serve_app(lambda _: getattr(good.server, kind)()) as url:
         address = f"{url}/{'sse' if kind == 'sse_app' else 'mcp'}"
-        async with kept(tmp_path, far=McpRemoteConfig(url=address)) as mcp:
+        async with open_mcp_of(tmp_path, far=McpRemoteConfig(url=address)) as mcp:
             await mcp.connect("far")
             answer = await mcp.pool.get("far").call("long", {"lines": 600_000}, quiet)
             assert answer["content"][0]["text"] == "\n".join(f"line {number}" for number in range(600_000))
@@ -148,7 +148,7 @@ async def test_an_answer_that_is_too_large_fails_and_names_the_limit(tmp_path: P
 
     with serve_app(build) as url:
         address = f"{url}/{'sse' if kind == 'sse' else 'mcp'}"
-        async with kept(tmp_path, far=McpRemoteConfig(url=address)) as mcp:
+        async with open_mcp_of(tmp_path, far=McpRemoteConfig(url=address)) as mcp:
             await mcp.connect("far")
             with pytest.raises(McpError, match=str(MAX_RESPONSE_BYTES)):
                 await mcp.pool.get("far").call("long", {"lines": 1_500_000}, quiet)
@@ -159,14 +159,14 @@ async def test_a_missing_or_invalid_server_has_failed(plain: str, tmp_path: Path
         "none": McpRemoteConfig(url="http://127.0.0.1:9/mcp"),
         "other": McpRemoteConfig(url=f"{plain}/elsewhere"),
     }
-    async with kept(tmp_path, **servers) as mcp:
+    async with open_mcp_of(tmp_path, **servers) as mcp:
         found = await mcp.list_servers(connect=True)
         assert all(isinstance(status, McpFailed) for status in found.values()), found
 
 
 async def test_a_server_that_disappears_is_noticed_at_the_next_call(tmp_path: Path) -> None:
     with serve_app(lambda _: good.server.streamable_http_app()) as url:
-        opened = kept(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp"))
+        opened = open_mcp_of(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp"))
         mcp = await opened.__aenter__()
         assert await mcp.connect("far")
     try:
@@ -194,7 +194,7 @@ async def test_closing_does_not_wait_for_a_server_that_hangs(tmp_path: Path) -> 
         return clinging
 
     with serve_app(build) as url:
-        async with kept(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
+        async with open_mcp_of(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             assert await mcp.connect("far")
             assert await mcp.disconnect("far")
         assert asked.is_set()
@@ -211,7 +211,7 @@ async def test_an_answer_without_an_end_is_given_up(tmp_path: Path) -> None:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 
     with serve_app(lambda _: endless, lifespan="off") as url:
-        async with kept(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
+        async with open_mcp_of(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             found = await mcp.list_servers(connect=True)
             assert isinstance(found["far"], McpFailed)
 
@@ -220,7 +220,7 @@ async def test_a_server_that_requires_a_login_says_so_and_accepts_one(tmp_path: 
     registrar = OAuthProvider()
     with serve_app(app_with_login(registrar)) as url:
         server = McpRemoteConfig(url=f"{url}/mcp")
-        async with kept(tmp_path, port=free_port(), far=server) as mcp:
+        async with open_mcp_of(tmp_path, port=free_port(), far=server) as mcp:
             assert await mcp.list_servers(connect=True) == {"far": McpNeedsAuth()}
             address = await mcp.start_login("far")
             assert address.startswith(f"{url}/authorize?")
@@ -236,7 +236,7 @@ async def test_a_server_that_requires_a_login_says_so_and_accepts_one(tmp_path: 
         assert set(entry["tokens"]) >= {"accessToken", "refreshToken", "expiresAt"}
         assert entry["clientInfo"]["clientId"] in registrar.clients
 
-        async with kept(tmp_path, far=server) as mcp:
+        async with open_mcp_of(tmp_path, far=server) as mcp:
             assert await mcp.list_servers(connect=True) == {"far": McpConnected()}
             await mcp.remove_login("far")
             assert json.loads(path.read_text()) == {}
@@ -253,7 +253,7 @@ async def test_a_token_that_ran_out_is_made_anew_by_another_process(tmp_path: Pa
         path.write_text(json.dumps(entries))
         registrar.tokens.clear()
         made = registrar.made
-        async with kept(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
+        async with open_mcp_of(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             assert await mcp.list_servers(connect=True) == {"far": McpConnected()}
         assert registrar.made == made + 1
         assert json.loads(path.read_text())["far"]["tokens"]["expiresAt"] > 1
@@ -263,13 +263,13 @@ async def test_a_login_counts_for_the_address_it_was_given_at(tmp_path: Path) ->
     registrar = OAuthProvider()
     with serve_app(app_with_login(registrar)) as url:
         await log_in(tmp_path, url)
-        async with kept(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp?other")) as mcp:
+        async with open_mcp_of(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp?other")) as mcp:
             assert await mcp.list_servers(connect=True) == {"far": McpNeedsAuth()}
 
 
 async def test_a_code_can_be_handed_over_and_a_wrong_one_logs_nobody_in(tmp_path: Path) -> None:
     with serve_app(app_with_login(OAuthProvider())) as url:
-        async with kept(tmp_path, port=free_port(), far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
+        async with open_mcp_of(tmp_path, port=free_port(), far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             with pytest.raises(InvalidInputError, match="no login at far was started"):
                 await mcp.finish_login("far", "code")
             await mcp.start_login("far")
@@ -283,7 +283,7 @@ async def test_a_code_can_be_handed_over_and_a_wrong_one_logs_nobody_in(tmp_path
 async def test_what_comes_back_without_the_word_it_went_out_with_counts_for_nothing(tmp_path: Path) -> None:
     port = free_port()
     with serve_app(app_with_login(OAuthProvider())) as url:
-        async with kept(tmp_path, port=port, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
+        async with open_mcp_of(tmp_path, port=port, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             address = await mcp.start_login("far")
             page = f"http://127.0.0.1:{port}/mcp/oauth/callback"
             for strange in ("?code=x&state=wrong", "?code=x", "/more?code=x"):
@@ -297,7 +297,7 @@ async def test_a_port_that_is_taken_is_said_and_a_code_will_still_do(tmp_path: P
     with serve_app(app_with_login(OAuthProvider())) as url, socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen(1)
-        async with kept(
+        async with open_mcp_of(
             tmp_path, port=int(taken.getsockname()[1]), far=McpRemoteConfig(url=f"{url}/mcp", enabled=False)
         ) as mcp:
             address = await mcp.start_login("far")
@@ -318,7 +318,7 @@ async def test_a_server_without_client_registration_needs_a_client_id(tmp_path: 
             "known": McpRemoteConfig(url=f"{url}/mcp", oauth=McpOAuthConfig(client_id="ours")),
             "never": McpRemoteConfig(url=f"{url}/mcp", oauth=False),
         }
-        async with kept(tmp_path, **servers) as mcp:
+        async with open_mcp_of(tmp_path, **servers) as mcp:
             found = await mcp.list_servers(connect=True)
             assert isinstance(found["unknown"], McpNeedsRegistration)
             assert found["known"] == McpNeedsAuth()
@@ -330,7 +330,9 @@ async def test_a_server_without_client_registration_needs_a_client_id(tmp_path: 
 async def test_where_there_is_no_browser_that_is_told(tmp_path: Path) -> None:
     event_queue: asyncio.Queue[Event] = asyncio.Queue()
     with serve_app(app_with_login(OAuthProvider())) as url:
-        async with kept(tmp_path, event_queue, free_port(), far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
+        async with open_mcp_of(
+            tmp_path, event_queue, free_port(), far=McpRemoteConfig(url=f"{url}/mcp")
+        ) as mcp:
             logging_in = asyncio.ensure_future(mcp.log_in("far"))
             event = await event_queue.get()
             assert isinstance(event, McpBrowserFailed)
@@ -339,7 +341,7 @@ async def test_where_there_is_no_browser_that_is_told(tmp_path: Path) -> None:
 
 
 async def test_servers_are_added_left_and_connected_by_name(plain: str, tmp_path: Path) -> None:
-    async with kept(tmp_path) as mcp:
+    async with open_mcp_of(tmp_path) as mcp:
         assert await mcp.add_server("far", {"type": "remote", "url": f"{plain}/mcp"}) == McpConnected()
         assert await mcp.disconnect("far")
         assert list(mcp.pool.tools()) == []
@@ -364,6 +366,6 @@ async def follow(address: str) -> httpx2.Response:
 
 
 async def log_in(home: Path, url: str) -> None:
-    async with kept(home, port=free_port(), far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
+    async with open_mcp_of(home, port=free_port(), far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
         await follow(await mcp.start_login("far"))
         assert await mcp.finish_login("far") == McpConnected()

@@ -99,7 +99,7 @@ async def test_a_run_is_offered_the_tools_and_calls_them(tmp_path: Path) -> None
 async def test_servers_can_be_started_on_opening(tmp_path: Path) -> None:
     async with at(tmp_path, servers={"near": raw(tmp_path, "plain")}, eager=True) as engine:
         assert await engine.api.mcp.list_servers(connect=True) == {"near": McpConnected()}
-        assert [tool.id for tool in await engine.api.surroundings.list_tools()] == ["echo", "near_echo"]
+        assert [tool.id for tool in await engine.api.workspace.list_tools()] == ["echo", "near_echo"]
 
 
 async def test_rules_go_by_the_tools_name(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ async def test_servers_that_cannot_be_used_do_not_keep_a_run_from_going_on(tmp_p
     async with at(tmp_path, [Say(text="fine")], servers=servers) as engine:
         await ask(engine, text_prompt("go"))
         assert names(engine, 0) == ["echo"]
-        found = await engine.api.surroundings.list_mcp()
+        found = await engine.api.workspace.list_mcp()
         assert {name: status.__struct_config__.tag for name, status in found.items()} == {
             "exits": "failed",
             "babble": "failed",

@@ -20,13 +20,21 @@ from weft.host.clock import SystemClock
 from weft.local.open import open_directory
 from weft.model.ids import SessionID
 from weft.plugin.chain import FaultCounter, HookChain, register_function
-from weft.plugin.hooks import CHAT_HEADERS, NO_HOOKS, TOOL_BEFORE, CallArguments, CallTold, ChatHeaders, hook
+from weft.plugin.hooks import (
+    CHAT_HEADERS,
+    NO_HOOKS,
+    TOOL_BEFORE,
+    CallArguments,
+    CallHookInput,
+    ChatHeaders,
+    hook,
+)
 from weft.plugin.loader import HookFunction
 from weft.plugin.tools import tool
 from weft.plugin.worker import open_worker
 from weft.provider.scripted import Say, UseTool
 
-TOLD = CallTold(tool="bash", session_id=SessionID("ses_x"), call_id="call_x", args={"command": "ls"})
+TOLD = CallHookInput(tool="bash", session_id=SessionID("ses_x"), call_id="call_x", args={"command": "ls"})
 NOW = CallArguments(args={"command": "ls"})
 ADDS = """
     from weft.plugin.hooks import hook
@@ -116,13 +124,13 @@ async def test_a_package_in_the_directory_one_is_in_is_not_installed(
 
 async def test_a_program_hands_over_modules_and_functions(project: Project) -> None:
     @hook("tool.execute.before")
-    def second(told: CallTold, now: CallArguments) -> CallArguments:
+    def second(told: CallHookInput, now: CallArguments) -> CallArguments:
         return now.but(args={"words": now.args["words"] + " and function"})
 
     module = types.ModuleType("handed")
 
     @hook("tool.execute.before")
-    def first(told: CallTold, now: CallArguments) -> dict[str, Any]:
+    def first(told: CallHookInput, now: CallArguments) -> dict[str, Any]:
         return {"args": {"words": "module"}}
 
     @tool

@@ -12,7 +12,7 @@ from weft.errors import ConfigError
 from weft.host.clock import SystemClock
 from weft.model.ids import SessionID
 from weft.plugin.chain import FaultCounter, HookChain, register_function
-from weft.plugin.hooks import CHAT_PARAMS, TOOL_AFTER, CallOutcome, CallTold
+from weft.plugin.hooks import CHAT_PARAMS, TOOL_AFTER, CallOutcome, CallHookInput
 from weft.plugin.loader import HookFunction
 from weft.plugin.worker import open_worker
 from weft.provider.scripted import Say, UseTool
@@ -23,7 +23,7 @@ SCRIPT = (
     [UseTool(tool="glob", input={"pattern": "*.py"})],
     [Say(text="Done.")],
 )
-TOLD = CallTold(tool="read", session_id=SessionID("ses_x"), call_id="call_x", args={})
+TOLD = CallHookInput(tool="read", session_id=SessionID("ses_x"), call_id="call_x", args={})
 NOW = CallOutcome(title="t", output="o", metadata={"a": [1]})
 
 HOSTILE = """
@@ -152,7 +152,7 @@ async def test_a_run_that_is_aborted_does_not_wait_for_a_hook() -> None:
     begun, release, outside = asyncio.Event(), threading.Event(), asyncio.get_running_loop()
     said: list[ConfigError] = []
 
-    def hangs(told: CallTold, now: CallOutcome) -> None:
+    def hangs(told: CallHookInput, now: CallOutcome) -> None:
         outside.call_soon_threadsafe(begun.set)
         release.wait()
 
@@ -174,7 +174,7 @@ async def test_a_run_that_is_aborted_does_not_wait_for_a_hook() -> None:
 async def test_a_hook_that_awaits_is_cancelled_with_the_run() -> None:
     begun, ended, outside = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
 
-    async def waits(told: CallTold, now: CallOutcome) -> None:
+    async def waits(told: CallHookInput, now: CallOutcome) -> None:
         outside.call_soon_threadsafe(begun.set)
         try:
             await asyncio.Event().wait()

@@ -10,11 +10,11 @@ import pytest
 from given.plugins import Project, calls_of, prompt, words_of
 from weft.errors import BlockedError
 from weft.model.ids import SessionID
-from weft.plugin.hooks import CHAT_HEADERS, TOOL_BEFORE, CallArguments, CallTold, ChatHeaders
+from weft.plugin.hooks import CHAT_HEADERS, TOOL_BEFORE, CallArguments, CallHookInput, ChatHeaders
 from weft.provider.scripted import Say, UseTool
 from weft.testing.clock import HandClock
 
-TOLD = CallTold(tool="bash", session_id=SessionID("ses_x"), call_id="call_x", args={"command": "ls"})
+TOLD = CallHookInput(tool="bash", session_id=SessionID("ses_x"), call_id="call_x", args={"command": "ls"})
 NOW = CallArguments(args={"command": "ls"})
 
 

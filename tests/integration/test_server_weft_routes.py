@@ -86,12 +86,12 @@ def test_what_was_said_is_found_counted_and_moved(server: ProjectServer) -> None
     assert [hit["sessionID"] for hit in server.get("/weft/search", params={"words": "otters"})] == [session]
     assert server.get(f"/weft/session/{session}/spending")["own"]["steps"] == 1
     assert server.get("/weft/figures", params={"days": 0})["sessions"] == 1
-    parcel = server.get(f"/weft/session/{session}/export")
-    assert parcel["info"]["id"] == session
-    tried = server.post("/weft/import", parcel, params={"dryRun": "true"})
+    export = server.get(f"/weft/session/{session}/export")
+    assert export["info"]["id"] == session
+    tried = server.post("/weft/import", export, params={"dryRun": "true"})
     assert (tried["verdict"], tried["id"]) == ("same", session)
     server.client.delete(f"/weft/session/{session}", params={"trash": "false"}).raise_for_status()
-    assert server.post("/weft/import", parcel)["verdict"] == "new"
+    assert server.post("/weft/import", export)["verdict"] == "new"
     assert len(server.get(f"/session/{session}/message")) == 2
 
 

@@ -144,7 +144,7 @@ def test_a_session_whose_share_cannot_be_revoked_is_not_removed(
 
 
 async def announce(store: Path, server: ProjectServer) -> None:
-    await FileStore(str(store)).keep(("sharing", "server"), {"pages": PAGES, "here": server.url})
+    await FileStore(str(store)).put_value(("sharing", "server"), {"pages": PAGES, "here": server.url})
 
 
 async def test_a_running_server_shows_what_is_shared_from_the_shell(
@@ -163,7 +163,7 @@ async def test_a_server_that_is_gone_shows_nothing_and_nothing_is_shared(
     shell: Shell, server: ProjectServer, session: str, tmp_path: Path
 ) -> None:
     store = FileStore(str(tmp_path / "storage"))
-    await store.keep(("sharing", "server"), {"pages": PAGES, "here": "http://127.0.0.1:9"})
+    await store.put_value(("sharing", "server"), {"pages": PAGES, "here": "http://127.0.0.1:9"})
     code, _, err = await in_thread(shell, "share", session, "--yes")
     assert (code, "no server shows pages" in err) == (1, True)
     assert server.get("/weft/share") == []

@@ -179,7 +179,7 @@ async def test_the_secret_is_in_no_session_no_event_and_no_export(shares: ShareS
         exported = to_document(await here.api.export_session(session.id)).decode()
         listed = encode(await here.api.sharing.list_shares()).decode()
         stored = encode(await here.store.get_session(session.id)).decode()
-        kept = await here.store.kept(("session_share", session.id))
+        kept = await here.store.find_value(("session_share", session.id))
     assert kept == {"id": "shr1", "url": f"{shares.url}/share/shr1", "secret": "the-secret-1"}
     assert f"{shares.url}/share/shr1" in published_events
     for text in (published_events, exported, listed, stored):
@@ -192,7 +192,7 @@ async def test_opencode_finds_a_record_only_of_the_server_it_would_use_itself(sh
     async with open_engine(sharing=ShareSettings(), skip_waits=True) as here:
         session = await here.api.create_session(SessionInput())
         await here.api.sharing.share(session.id, ShareTerms(to=shares.url))
-        assert await here.store.kept(("session_share", session.id)) is None
+        assert await here.store.find_value(("session_share", session.id)) is None
         assert [each.id for each in await here.api.sharing.list_shares()] == ["shr1"]
         await here.api.sharing.unshare(session.id)
         assert (shares.shares, await here.api.sharing.list_shares()) == ({}, [])
@@ -240,12 +240,12 @@ async def test_auto_shares_a_session_once_and_never_a_child_a_fork_or_an_import(
         await here.api.create_session(SessionInput(parent_id=session.id))
         await here.api.prompt(session.id, text_prompt("go"))
         fork = await here.api.fork_session(session.id)
-        parcel = await here.api.export_session(session.id)
+        export = await here.api.export_session(session.id)
         await here.api.sharing.catch_up()
         assert again.share is not None
         assert (shares.created, fork.share) == (1, None)
     async with engine(shares, mode="auto") as there:
-        received = await there.api.import_session(parcel)
+        received = await there.api.import_session(export)
         assert (await there.api.get_session(received.id)).share is None
     assert shares.created == 1
 
@@ -292,7 +292,7 @@ async def test_trouble_that_lasts_is_an_error_and_leaves_nothing_behind(shares: 
         with pytest.raises(SharingError, match="something else than a share"):
             await here.api.sharing.share(session.id)
         assert (await here.api.get_session(session.id)).share is None
-        assert await here.store.kept(("session_share", session.id)) is None
+        assert await here.store.find_value(("session_share", session.id)) is None
 
 
 async def test_a_share_that_cannot_be_filled_is_revoked(shares: ShareServer) -> None:
@@ -337,10 +337,10 @@ async def test_unsharing_removes_the_share_at_the_server_and_here(shares: ShareS
         session = await shared(here)
         assert (await here.api.sharing.unshare(session.id)).share is None
         assert (shares.shares, await here.api.sharing.list_shares()) == ({}, [])
-        assert await here.store.kept(("session_share", session.id)) is None
+        assert await here.store.find_value(("session_share", session.id)) is None
         with pytest.raises(NotFoundError):
             await here.api.sharing.unshare(session.id)
-        assert "the-secret" not in json.dumps(await here.store.kept(RECORDS_KEY))
+        assert "the-secret" not in json.dumps(await here.store.find_value(RECORDS_KEY))
 
 
 async def test_a_share_that_cannot_be_revoked_stays_listed_and_can_be_forgotten(shares: ShareServer) -> None:
@@ -375,7 +375,7 @@ async def test_a_session_is_removed_only_after_its_share_is_revoked(shares: Shar
 async def test_a_share_of_opencode_is_listed_and_revoked(shares: ShareServer) -> None:
     async with engine(shares) as here:
         session = await shared(here)
-        await here.store.keep(RECORDS_KEY, None)  # all that OpenCode would have left
+        await here.store.put_value(RECORDS_KEY, None)  # all that OpenCode would have left
         [listed] = await here.api.sharing.list_shares()
         assert (listed.id, listed.known) == ("shr1", False)
         await here.api.sharing.revoke_share("shr1")
@@ -457,7 +457,7 @@ async def test_unreadable_permission_records_end_no_run_and_are_reported_on_list
     shares: ShareServer,
 ) -> None:
     store = MemoryStore()
-    await store.keep(RECORDS_KEY, {"shares": "torn"})
+    await store.put_value(RECORDS_KEY, {"shares": "torn"})
     async with engine(shares, [Say(text="ok")], store=store) as here:
         session = await here.api.create_session(SessionInput())
         await here.api.prompt(session.id, text_prompt("go"))
@@ -465,4 +465,4 @@ async def test_unreadable_permission_records_end_no_run_and_are_reported_on_list
             await here.api.sharing.list_shares()
         with pytest.raises(DocumentError):
             await here.api.remove_session(session.id)  # it may be shared, and then could not be taken back
-    assert await store.kept(RECORDS_KEY) == {"shares": "torn"}
+    assert await store.find_value(RECORDS_KEY) == {"shares": "torn"}

@@ -123,7 +123,7 @@ async def test_what_a_dead_process_was_doing_can_be_undone(
         tmp_path
     ) as harness:  # it was not said to be stored, and so it is told again
         assert (await harness.snapshots.recover(stands)).patches == recovered.patches
-        await harness.snapshots.stored(SESSION)
+        await harness.snapshots.mark_stored(SESSION)
         harness.patches = [patch]
         await harness.undo()
     async with open_snapshot_harness(tmp_path) as harness:

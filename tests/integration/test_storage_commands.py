@@ -73,7 +73,7 @@ async def test_gc_lets_go_of_the_snapshots_of_sessions_that_are_gone(
             async with snapshots.watch(whose, [str(tmp_path / whose)]):
                 (tmp_path / whose).write_text(whose)
             await snapshots.take(whose)
-            await snapshots.stored(whose)
+            await snapshots.mark_stored(whose)
 
     [observed] = run_json(capsys, "storage", "gc", "--dry-run")["snapshots"]
     assert observed["released"] == [{"session": gone, "reason": "it is gone"}]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from given.small_tree import CHILD, FIRST, OTHER, contents, fill, open_file_store, put_session
 from weft.errors import StoreError
 from weft.host.now import now
-from weft.maintenance.migrate import Migration, digest_session, migrate, read_parcel
+from weft.maintenance.migrate import Migration, digest_session, migrate, read_export
 from weft.maintenance.verify import VerifyResult, open_tree, verify_store, verify_tree
 from weft.model.event import (
     Durable,
@@ -46,7 +46,7 @@ def outcomes(migration: Migration) -> dict[str, str]:
 
 async def hashes(store: Store) -> dict[str, str]:
     return {
-        each.id: digest_session(await read_parcel(store, each)).hash for each in await store.list_sessions()
+        each.id: digest_session(await read_export(store, each)).hash for each in await store.list_sessions()
     }
 
 
@@ -59,8 +59,8 @@ async def filled(store: Store) -> Store:
     await store.apply(
         *(PartUpdated(part=text(f"prt_h{number}", words)) for number, words in enumerate(HOSTILE))
     )
-    await store.keep(("session_share", "ses_1"), {"id": "1", "secret": "s"})
-    await store.keep(("alias", "p1"), {"worktree": "/work"})
+    await store.put_value(("session_share", "ses_1"), {"id": "1", "secret": "s"})
+    await store.put_value(("alias", "p1"), {"worktree": "/work"})
     return store
 
 
@@ -120,8 +120,8 @@ async def test_everything_arrives_and_comes_back_with_the_same_hashes(root: Path
     assert again.complete
     assert await hashes(source) == await hashes(target) == await hashes(back)
     assert all(each.before == each.after for each in there.moved)
-    assert await back.kept(("session_share", "ses_1")) == {"id": "1", "secret": "s"}
-    assert await back.kept(("alias", "p1")) == {"worktree": "/work"}
+    assert await back.find_value(("session_share", "ses_1")) == {"id": "1", "secret": "s"}
+    assert await back.find_value(("alias", "p1")) == {"worktree": "/work"}
     assert await back.list_projects() == await source.list_projects()
 
 

@@ -203,4 +203,4 @@ async def test_skills_are_looked_for_on_opening_and_not_while_a_request_is_made(
         tell = local.runtime.tools["skill"].tell
         assert tell is not None
         assert (tell(audience) or "").endswith("- good: For good.")
-        assert await local.surroundings.list_skills() == []
+        assert await local.workspace.list_skills() == []

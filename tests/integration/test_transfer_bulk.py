@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from given.opencode_tree import write_session, write_tree
-from given.session_exports import parcel, session_id
+from given.session_exports import export, session_id
 from weft.local.imports import ImportRequest, open_importer
 from weft.model.transfer import ExportCounts
 
@@ -59,7 +59,7 @@ async def test_one_corrupt_file_among_a_thousand_is_named_and_the_others_are_imp
         assert report.before == report.after == ExportCounts(messages=1998, parts=2997)
         assert files(source) == before
 
-        write_session(source, parcel(500))
+        write_session(source, export(500))
         report = await mover.run(wish, nobody)
         assert (len(report.received), report.troubles) == (MANY, ())
         assert [each.id for each in report.received if each.verdict != "same"] == [session_id(500)]
@@ -67,7 +67,7 @@ async def test_one_corrupt_file_among_a_thousand_is_named_and_the_others_are_imp
 
 def test_a_message_that_cannot_be_read_costs_itself_alone(tmp_path: Path) -> None:
     source = write_tree(tmp_path / "source", 3)
-    second = parcel(2).messages[1].info
+    second = export(2).messages[1].info
     corrupt = source / "message" / session_id(2) / f"{second.id}.json"
     corrupt.write_text("{")
     code, report = run(tmp_path / "storage", source, cwd=tmp_path)
@@ -78,7 +78,7 @@ def test_a_message_that_cannot_be_read_costs_itself_alone(tmp_path: Path) -> Non
         (2, 2),
     ]
     assert [trouble["where"] for trouble in report["troubles"]] == [str(corrupt)]
-    write_session(source, parcel(2))
+    write_session(source, export(2))
     code, report = run(tmp_path / "storage", source, cwd=tmp_path)
     assert [each["verdict"] for each in report["sessions"]] == ["same", "updated", "same"]
     assert files(tmp_path / "storage") == files(source)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from given.session_exports import parcel, session_id, with_text
+from given.session_exports import export, session_id, with_text
 from given.snapshot_harness import init_repository
 from weft.transfer.document import to_document
 
@@ -26,7 +26,7 @@ def weft(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def place(tmp_path: Path) -> Path:
     """A directory with one session in its project; its prompt contains a key."""
     given = tmp_path / "given.json"
-    given.write_bytes(to_document(with_text(parcel(), f"use {KEY} please")))
+    given.write_bytes(to_document(with_text(export(), f"use {KEY} please")))
     imported = weft(tmp_path, "import", str(given))
     assert imported.stdout == f"Imported session: {session_id()}\nnew here: 2 messages, 3 parts\n"
     assert (imported.returncode, imported.stderr) == (0, "")
@@ -136,7 +136,7 @@ def test_transcripts_of_a_known_project_are_found_in_it(tmp_path: Path, kind: st
     for number, cwd in enumerate((repository, repository / "deep", repository / "gone", plain)):
         write_transcript(tmp_path / kind, kind, number, cwd)
     given = tmp_path / "given.json"
-    given.write_bytes(to_document(parcel()))
+    given.write_bytes(to_document(export()))
     weft(plain, "import", str(given))  # so that there is a record of what is in no repository
     weft(repository, "import", str(given))
     done = weft(plain, "import", "--from", kind, str(tmp_path / kind), "--format", "json")

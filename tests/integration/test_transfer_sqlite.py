@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from given.session_exports import parcel, session_id, words
+from given.session_exports import export, session_id, words
 from weft.errors import DocumentError
 from weft.importers.opencode_sqlite import OpenCodeSqlite
 from weft.model.transfer import ExportCounts, SessionExport, count_export
@@ -71,9 +71,9 @@ def database(tmp_path: Path) -> Path:
             time_updated=2,
             sandboxes="[]",
         )
-        put_session(connection, parcel(2), parent_id=session_id(1))
+        put_session(connection, export(2), parent_id=session_id(1))
         put_session(
-            connection, parcel(1, turns=2), permission=json.dumps(RULES), share_url="https://share.test/x"
+            connection, export(1, turns=2), permission=json.dumps(RULES), share_url="https://share.test/x"
         )
         for position, content in enumerate(("first", "second")):
             row = {"content": content, "status": "pending", "priority": "low", "position": position}
@@ -87,28 +87,28 @@ def test_every_row_comes_across_parents_first(database: Path) -> None:
         [project] = origin.list_projects()
         first, second = [found.read() for found in origin.list_sessions()]
     assert (project.id, project.worktree, project.vcs) == ("there", "/there/project", "git")
-    assert first.parcel.messages == parcel(1, turns=2).messages
-    assert [todo.content for todo in first.parcel.todos] == ["first", "second"]
-    assert first.counted == count_export(first.parcel) == ExportCounts(messages=4, parts=6, todos=2)
-    info = first.parcel.info
+    assert first.export.messages == export(1, turns=2).messages
+    assert [todo.content for todo in first.export.todos] == ["first", "second"]
+    assert first.counted == count_export(first.export) == ExportCounts(messages=4, parts=6, todos=2)
+    info = first.export.info
     assert (info.title, info.version, info.project_id) == ("A session", "1.2.0", "there")
     assert to_plain(info.permission) == RULES
     assert info.share is not None
-    assert second.parcel.info.parent_id == session_id(1)
+    assert second.export.info.parent_id == session_id(1)
     assert (first.troubles, second.troubles) == ((), ())
 
 
 def test_a_row_that_cannot_be_read_costs_itself_alone(database: Path) -> None:
     with closing(sqlite3.connect(database)) as connection, connection:
-        message, part = parcel(1, turns=2).messages[2], parcel(1, turns=2).messages[0].parts[0]
+        message, part = export(1, turns=2).messages[2], export(1, turns=2).messages[0].parts[0]
         connection.execute("UPDATE message SET data = '{' WHERE id = ?", [message.info.id])
         connection.execute("UPDATE part SET data = x'ff00' WHERE id = ?", [part.id])
     with open_opencode_database(str(database)) as opened:
         first, second = [found.read() for found in OpenCodeSqlite(opened).list_sessions()]
-    assert words(first.parcel.messages) == ["answer 0", "answer 1"]
+    assert words(first.export.messages) == ["answer 0", "answer 1"]
     orphan = message.parts[0].id
     assert {trouble.where for trouble in first.troubles} == {message.info.id, part.id, orphan}
-    assert first.counted.messages == count_export(first.parcel).messages + 1
+    assert first.counted.messages == count_export(first.export).messages + 1
     assert second.troubles == ()
 
 
@@ -127,7 +127,7 @@ def test_reading_writes_nothing_also_beside_a_log(database: Path) -> None:
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA journal_mode = wal")
         with connection:
-            put_session(connection, parcel(3))
+            put_session(connection, export(3))
         before = {path.name: path.read_bytes() for path in database.parent.iterdir()}
         assert f"{database.name}-wal" in before
         with open_opencode_database(str(database.parent)) as opened:

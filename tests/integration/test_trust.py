@@ -15,7 +15,7 @@ from weft.config.sources import ConfigScope
 from weft.errors import ConfigError
 from weft.host.paths import paths_from
 from weft.local.models import ProviderEnvironment, find_offers
-from weft.trust.decision import ProjectTrust, TrustChange, TrustStatus, is_trusted, open_trust
+from weft.trust.decision import ProjectTrust, TrustChange, TrustStatus, is_trusted, get_trust
 from weft.trust.records import TrustRecords
 
 NOW = 1_790_000_000_000
@@ -36,7 +36,7 @@ def put(path: Path, text: str) -> Path:
 
 
 def look_at(project: Path) -> ProjectTrust:
-    return open_trust(str(project), os.environ)
+    return get_trust(str(project), os.environ)
 
 
 def changed(*changes: tuple[Any, str]) -> TrustStatus:

@@ -35,7 +35,7 @@ from weft.model.input import SessionInput, ShellInput
 from weft.model.message import UserMessage
 from weft.model.part import PatchPart, StepFinishPart, StepStartPart, TextPart, ToolPart
 from weft.model.session import SessionRevert, SessionSummary, Todo, get_weft_data
-from weft.session.revert_point import FOREIGN, UNKEPT
+from weft.session.revert_point import ONLY_OPENCODE_SNAPSHOT, NO_SNAPSHOT
 from weft.snapshot.location import SnapshotLocation, list_locations
 from weft.snapshot.objects import list_pins, list_sessions
 from weft.undo.revert import COMMANDS
@@ -341,7 +341,7 @@ async def test_without_snapshots_nothing_is_kept_and_undo_says_so(root: Path) ->
 
         done = await harness.api.revert(harness.session, prompt)
 
-        assert done.files == (FileFate(file=str(root / "a.txt"), fate="uncovered", reason=UNKEPT),)
+        assert done.files == (FileFate(file=str(root / "a.txt"), fate="uncovered", reason=NO_SNAPSHOT),)
         assert done.caution == COMMANDS
         assert (text(root / "a.txt"), text(root / "b.txt")) == ("two\n", "two\n")
 
@@ -361,7 +361,7 @@ async def test_what_opencode_changed_is_left_alone_and_told(root: Path) -> None:
             )
         )
         done = await harness.api.revert(harness.session, prompt)
-        assert done.files == (FileFate(file=file, fate="uncovered", reason=FOREIGN),)
+        assert done.files == (FileFate(file=file, fate="uncovered", reason=ONLY_OPENCODE_SNAPSHOT),)
         assert text(root / "a.txt") == "one\n"
 
 

@@ -22,7 +22,7 @@ from weft.model.permission import Rule
 from weft.model.session import Busy, Idle
 from weft.provider.contract import TextContent, ToolTurn, UserTurn
 from weft.provider.scripted import Say
-from weft.run.decide import RUN_BY_HAND
+from weft.run.decide import MANUAL_COMMAND_TEXT
 from weft.run.shell import to_argv
 
 DENY = (Rule(permission="*", pattern="*", action="deny"),)
@@ -76,7 +76,7 @@ async def test_the_command_is_stored_in_the_session_and_no_model_is_asked(tmp_pa
         assert stored == answer
         assert isinstance(said.info, UserMessage)
         assert [(part.text, part.synthetic) for part in said.parts if isinstance(part, TextPart)] == [
-            (RUN_BY_HAND, True)
+            (MANUAL_COMMAND_TEXT, True)
         ]
         assert isinstance(answer.info, AssistantMessage)
         assert (answer.info.parent_id, answer.info.agent, answer.info.finish, answer.info.error) == (
@@ -103,7 +103,7 @@ async def test_the_model_reads_of_it_with_the_next_prompt(tmp_path: Path) -> Non
         prompt_turn, called, result, asked = request.messages
 
         assert isinstance(prompt_turn, UserTurn)
-        assert prompt_turn.content == (TextContent(text=RUN_BY_HAND),)
+        assert prompt_turn.content == (TextContent(text=MANUAL_COMMAND_TEXT),)
         assert called.content[0].input == {"command": "echo hello; exit 3"}  # type: ignore[union-attr]
         assert isinstance(result, ToolTurn)
         assert result.content[0].output == "hello\n\n\n<metadata>\nexit code 3\n</metadata>"
@@ -193,7 +193,7 @@ def is_alive(pid: int) -> bool:
 async def test_an_abort_before_the_command_starts_leaves_nothing_open(tmp_path: Path) -> None:
     async with open_in(tmp_path) as (engine, session):
         running = asyncio.create_task(engine.api.shell(session, ShellInput(command="touch ran")))
-        await stored(engine, RUN_BY_HAND)
+        await stored(engine, MANUAL_COMMAND_TEXT)
         while not await engine.api.abort(session):
             await asyncio.wait([running], timeout=0)
         answer = await running

@@ -9,7 +9,7 @@ import pytest
 from weft.errors import ConflictError, DirectoryError, InvalidInputError, NotFoundError
 from weft.host.paths import paths_from
 from weft.local.worktrees import copy_trust, delete_worktree, discard_unused, enter_worktree, open_repository
-from weft.trust.decision import open_trust
+from weft.trust.decision import get_trust
 from weft.worktree.git import TreeMerge, WorktreeGit
 from weft.worktree.merge import MergedPath, MergeResult, merge_worktree
 from weft.worktree.repository import (
@@ -539,11 +539,11 @@ def test_a_worktree_with_the_trusted_files_is_trusted(harness: WorktreeHarness) 
     harness.write(".opencode/command/hello.md", "Say hello.\n")
     harness.git("add", "-A")
     harness.git("commit", "-q", "-m", "A command")
-    open_trust(str(harness.root), os.environ).trust(1)
+    get_trust(str(harness.root), os.environ).trust(1)
     entered = enter_worktree(harness.repository, "x")
-    assert open_trust(entered.directory, os.environ).get_status().trusted
+    assert get_trust(entered.directory, os.environ).get_status().trusted
     delete_worktree(harness.repository, entered.worktree)
-    assert open_trust(str(harness.root), os.environ).get_status().trusted
+    assert get_trust(str(harness.root), os.environ).get_status().trusted
 
 
 def test_a_worktree_with_other_files_is_not_trusted(harness: WorktreeHarness) -> None:
@@ -551,12 +551,12 @@ def test_a_worktree_with_other_files_is_not_trusted(harness: WorktreeHarness) ->
     harness.git("add", "-A")
     harness.git("commit", "-q", "-m", "A command")
     harness.write(".opencode/command/hello.md", "Say goodbye.\n")
-    open_trust(str(harness.root), os.environ).trust(1)
+    get_trust(str(harness.root), os.environ).trust(1)
     entered = enter_worktree(harness.repository, "x")
-    assert not open_trust(entered.directory, os.environ).get_status().trusted
+    assert not get_trust(entered.directory, os.environ).get_status().trusted
     assert not copy_trust(harness.repository, entered.worktree)
 
 
 def test_a_worktree_of_an_untrusted_project_is_not_trusted(harness: WorktreeHarness) -> None:
     entered = enter_worktree(harness.repository, "x")
-    assert not open_trust(entered.directory, os.environ).get_status().trusted
+    assert not get_trust(entered.directory, os.environ).get_status().trusted

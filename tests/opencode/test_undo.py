@@ -20,7 +20,7 @@ from weft.model.ids import MessageID, SessionID
 from weft.model.input import SessionInput
 from weft.model.part import PatchPart
 from weft.provider.scripted import Say, UseTool
-from weft.session.revert_point import FOREIGN
+from weft.session.revert_point import ONLY_OPENCODE_SNAPSHOT
 
 pytestmark = pytest.mark.opencode
 
@@ -157,7 +157,7 @@ async def test_what_opencode_changed_weft_leaves_alone_and_says_so(
 
         done = await weft.api.revert(session, history[0].info.id)
 
-        assert done.files == (FileFate(file=made, fate="uncovered", reason=FOREIGN),)
+        assert done.files == (FileFate(file=made, fate="uncovered", reason=ONLY_OPENCODE_SNAPSHOT),)
         assert read_tree(sandbox.project) == changed
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from given.session_exports import AT, MODEL, info, parcel, with_parts, with_text
+from given.session_exports import AT, MODEL, info, export, with_parts, with_text
 from weft.model.failure import unknown_failure
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts, UserMessage
@@ -239,7 +239,7 @@ def sessions(draw: st.DrawFn) -> SessionExport:
 @settings(max_examples=150)
 @given(sessions(), st.sampled_from(["file", "still", "live"]))
 def test_nothing_that_was_said_is_anything_but_text(session: SessionExport, kind: PageKind) -> None:
-    page = render_page(SharedSession(id="x", parcel=session), kind=kind)
+    page = render_page(SharedSession(id="x", export=session), kind=kind)
     assert list(faults(page, kind)) == []
 
 
@@ -263,7 +263,7 @@ def test_laid_out_words_hold_no_element_but_ours(said: str) -> None:
 
 
 def test_the_checks_find_what_they_are_for() -> None:
-    page = render_page(SharedSession(id="x", parcel=parcel()), kind="file").decode()
+    page = render_page(SharedSession(id="x", export=export()), kind="file").decode()
     assert list(faults(page.encode(), "file")) == []
     for planted in (
         "<script>alert(1)</script>",
@@ -300,7 +300,7 @@ def test_a_list_keeps_its_numbers() -> None:
 
 
 def test_a_page_is_walked_through_by_its_headings() -> None:
-    page = render_page(SharedSession(id="x", parcel=parcel(), busy=True), kind="still").decode()
+    page = render_page(SharedSession(id="x", export=export(), busy=True), kind="still").decode()
     assert re.findall(r"<h[12].*?>", page) == ["<h1>"] + ['<h2 class="about">'] * page.count("<article")
     assert '<p class="about" role="status">working …</p>' in page
 
@@ -318,9 +318,9 @@ def test_a_link_leads_to_the_web_or_is_no_link(address: str) -> None:
 
 def test_a_picture_is_shown_and_any_other_file_is_named() -> None:
     def page_of(url: str, mime: str) -> str:
-        ids: dict[str, Any] = {"session_id": parcel().info.id, "message_id": parcel().messages[0].info.id}
+        ids: dict[str, Any] = {"session_id": export().info.id, "message_id": export().messages[0].info.id}
         file = FilePart(id=PartID("prt_f"), **ids, mime=mime, filename="loom", url=url)
-        return render_page(SharedSession(id="x", parcel=with_parts(parcel(), file)), kind="still").decode()
+        return render_page(SharedSession(id="x", export=with_parts(export(), file)), kind="still").decode()
 
     png = "data:image/png;base64,AAAA"
     assert f'<img src="{png}" alt="loom">' in page_of(png, "image/png")
@@ -347,12 +347,12 @@ def test_policies_allow_our_own_style_and_script_and_nothing_else() -> None:
     assert rules(FILE_POLICY) == still
     more = {"script-src": hash_of(SCRIPT), "connect-src": "'self'", "frame-ancestors": "'none'"}
     assert rules(LIVE_POLICY) == still | more
-    live = render_page(SharedSession(id="x", parcel=parcel()), kind="live").decode()
+    live = render_page(SharedSession(id="x", export=export()), kind="live").decode()
     assert (f"<style>{STYLE}</style>" in live, f"<script>{SCRIPT}</script>" in live) == (True, True)
 
 
 def test_a_page_in_a_file_carries_its_policy_and_no_script() -> None:
-    page = render_page(SharedSession(id="x", parcel=parcel(), busy=True), kind="file")
+    page = render_page(SharedSession(id="x", export=export(), busy=True), kind="file")
     metas = [each for tag, each in parse_page(page).elements if tag == "meta"]
     assert {"http-equiv": "Content-Security-Policy", "content": FILE_POLICY} in metas
     assert b"<script" not in page
@@ -361,7 +361,7 @@ def test_a_page_in_a_file_carries_its_policy_and_no_script() -> None:
 def test_a_live_page_is_looked_at_again_without_script_while_the_session_works() -> None:
     refresh = '<noscript><meta http-equiv="refresh" content="15"></noscript>'
     busy, idle = (
-        render_page(SharedSession(id="x", parcel=parcel(), busy=is_busy), kind="live").decode()
+        render_page(SharedSession(id="x", export=export(), busy=is_busy), kind="live").decode()
         for is_busy in (True, False)
     )
     assert (refresh in busy, refresh in idle) == (True, False)
@@ -369,7 +369,7 @@ def test_a_live_page_is_looked_at_again_without_script_while_the_session_works()
 
 def test_what_is_very_long_is_cut_and_says_so() -> None:
     page = render_page(
-        SharedSession(id="x", parcel=with_text(parcel(), "a" * (MAX_TEXT + 7))), kind="still"
+        SharedSession(id="x", export=with_text(export(), "a" * (MAX_TEXT + 7))), kind="still"
     ).decode()
     assert "a\n… 7 characters more" in page
     assert "a" * (MAX_TEXT + 1) not in page

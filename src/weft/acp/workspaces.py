@@ -115,9 +115,9 @@ class EditorDirectories:
         try:
             async with self._open(directory) as api:
                 events = api.events()
-                where = await api.surroundings.get_whereabouts()
+                where = await api.workspace.get_paths()
                 agents, providers = (
-                    await api.surroundings.list_agents(),
+                    await api.workspace.list_agents(),
                     await api.configuration.list_providers(),
                 )
                 opened = EditorDirectory(api, to_choices(agents, providers), where)

@@ -36,7 +36,7 @@ def show_config_command(chosen: argparse.Namespace) -> int:
 
 def show_config(directory: str, worktree: str, env: Mapping[str, str], *, as_json: bool) -> int:
     """Print every setting and its source, with secrets redacted. Return 2 if a part of the configuration is broken."""
-    scope = to_situation(directory, worktree, env)
+    scope = to_scope(directory, worktree, env)
     loaded = load_config(scope)
     held = [] if scope.trusted else list_held_back(loaded, scope)
     secrets = list_secret_values({**env, **loaded.environment})
@@ -58,14 +58,14 @@ def show_config(directory: str, worktree: str, env: Mapping[str, str], *, as_jso
 
 def load_and_warn(directory: str, worktree: str, env: Mapping[str, str]) -> tuple[ConfigScope, LoadedConfig]:
     """Load the configuration of a directory, and print a warning for each problem in it."""
-    scope = to_situation(directory, worktree, env)
+    scope = to_scope(directory, worktree, env)
     loaded = load_config(scope)
     for problem in (*loaded.problems, *loaded.warnings):
         warn(problem)
     return scope, loaded
 
 
-def to_situation(directory: str, worktree: str, env: Mapping[str, str]) -> ConfigScope:
+def to_scope(directory: str, worktree: str, env: Mapping[str, str]) -> ConfigScope:
     paths = paths_from(env)
     trusted = is_trusted(paths, env, worktree, directory)
     return ConfigScope(directory=directory, worktree=worktree, paths=paths, env=env, trusted=trusted)

@@ -19,7 +19,7 @@ from weft.model.ids import PartID
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import CacheTokens, ErrorState, StepFinishPart, TextPart, Tokens, ToolPart
 from weft.model.wire import to_plain
-from weft.run.doom import BLOCKED
+from weft.run.doom import BLOCKED_PREFIX
 
 STATUS = {
     ExitCode.DONE: "done",
@@ -86,7 +86,7 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
         if not calls or self.answer.info.structured is not UNSET:
             return ExitCode.DONE
         errors = [part.state.error for part in calls if isinstance(part.state, ErrorState)]
-        looped = any(error.startswith(BLOCKED) for error in errors)
+        looped = any(error.startswith(BLOCKED_PREFIX) for error in errors)
         return ExitCode.LOOP if looped else ExitCode.REFUSED
 
 

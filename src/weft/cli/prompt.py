@@ -25,7 +25,7 @@ from weft.model.spending import UNLIMITED, Budget
 from weft.model.wire import parse
 from weft.permission.rules import narrow
 from weft.run.attachments import MentionScope, list_mentions, resolve_mentions
-from weft.run.compaction import CONTINUE
+from weft.run.compaction import CONTINUE_PROMPT
 from weft.session.tree import choose_last_session
 
 TITLE_LENGTH = 50
@@ -85,7 +85,7 @@ async def open_session(api: Api, chosen: argparse.Namespace, words: str) -> Sess
 
 async def get_last_session(api: Api) -> Session:
     """Return the last session of this checkout or, if it has none, of this directory."""
-    at = await api.surroundings.get_whereabouts()
+    at = await api.workspace.get_paths()
     place = Place(project=await api.current_project(), directory=at.directory, worktree=at.worktree)
     sessions = await api.list_sessions(SessionQuery(roots=True, archived=False))
     return choose_last_session(
@@ -145,7 +145,7 @@ def to_command_input(chosen: argparse.Namespace, words: str) -> CommandInput:
 
 
 def to_prompt_input(chosen: argparse.Namespace, words: str) -> PromptInput:
-    said = TextInput(text=words) if words.strip() else TextInput(text=CONTINUE, synthetic=True)
+    said = TextInput(text=words) if words.strip() else TextInput(text=CONTINUE_PROMPT, synthetic=True)
     return PromptInput(
         parts=(*(to_attachment(path) for path in chosen.file), said),
         model=parse_model(chosen.model),
@@ -207,7 +207,7 @@ async def add_mentions(api: Api, chosen: argparse.Namespace, input: PromptInput)
     typed = " ".join(chosen.message)
     if not list_mentions(typed):
         return input
-    agents = await api.surroundings.list_agents()
+    agents = await api.workspace.list_agents()
     answering = next((each for each in agents if each.name == chosen.agent or not chosen.agent), None)
     if answering is None:
         return input  # the check of the prompt reports the unknown agent

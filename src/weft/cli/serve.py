@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.cli.arguments import add_place, parse_count
-from weft.cli.config import to_situation
+from weft.cli.config import to_scope
 from weft.cli.exit import ExitCode
 from weft.cli.serve_access import PASSWORD, ServerAccess, announce_pages, is_loopback, to_access, to_welcome
 from weft.cli.serve_log import ServerLog, open_log
@@ -154,7 +154,7 @@ def serve(chosen: argparse.Namespace) -> int:
 def read_server_config(directory: str, env: Mapping[str, str]) -> Configured:
     """Return the `server` settings of trusted sources: a project must not open a port by itself."""
     at = find_checkout(directory)
-    scope = to_situation(at.directory, at.top or at.directory, env)
+    scope = to_scope(at.directory, at.top or at.directory, env)
     return load_config(scope).vouched.server or Configured()
 
 

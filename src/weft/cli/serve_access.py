@@ -169,18 +169,18 @@ async def announce_pages(
         return
     said = {"pages": pages, "here": to_local_url(here)}
     async with open_store(resolve_store_url(env, paths_from(env), store)) as opened:
-        await opened.keep(PAGES_KEY, said)
+        await opened.put_value(PAGES_KEY, said)
     try:
         yield
     finally:
         async with open_store(resolve_store_url(env, paths_from(env), store)) as opened:
-            await opened.rework(PAGES_KEY, lambda kept: None if kept == said else kept)
+            await opened.update_value(PAGES_KEY, lambda kept: None if kept == said else kept)
 
 
 async def find_page_server(env: Mapping[str, str], store: str | None) -> PageServer | None:
     """Return the server that announced itself last, if it has not ended properly since."""
     async with open_store(resolve_store_url(env, paths_from(env), store)) as opened:
-        match await opened.kept(PAGES_KEY):
+        match await opened.find_value(PAGES_KEY):
             case {"pages": str(pages), "here": str(here)}:
                 return PageServer(pages, here)
             case _:

@@ -66,9 +66,9 @@ def format_transcript(
         yield ""
         yield from _format_message(message, paint)
     yield ""
-    if parted.gone:
+    if parted.removed:
         yield paint.yellow(
-            f"{format_count(len(parted.gone), 'message was', 'messages were')} taken back; weft redo {session.id} brings {'it' if len(parted.gone) == 1 else 'them'} back"
+            f"{format_count(len(parted.removed), 'message was', 'messages were')} taken back; weft redo {session.id} brings {'it' if len(parted.removed) == 1 else 'them'} back"
         )
     yield paint.dim(format_totals(messages))
 

@@ -56,20 +56,20 @@ def add_share_arguments(parser: argparse.ArgumentParser) -> None:
 def share_session(chosen: argparse.Namespace) -> int:
     if chosen.session == LIST:
         return _list_command(chosen)
-    parcel = _read_session(chosen)
+    export = _read_session(chosen)
     terms = ShareTerms(
         to=chosen.to,
         expires=None if chosen.expires is None else read_clock() + chosen.expires,
         redact=not chosen.no_redact,
         attachments=not chosen.no_attachments,
     )
-    preview = to_preview(parcel, terms)
+    preview = to_preview(export, terms)
     if chosen.preview:
         _print_preview(preview, as_json=chosen.format == "json")
         return ExitCode.DONE
     if chosen.to.lower().endswith(PAGES):
-        return _write_page(chosen.to, parcel, terms, preview)
-    return _share(chosen, parcel.info, terms, preview)
+        return _write_page(chosen.to, export, terms, preview)
+    return _share(chosen, export.info, terms, preview)
 
 
 def _read_session(chosen: argparse.Namespace) -> SessionExport:
@@ -82,12 +82,12 @@ def _read_session(chosen: argparse.Namespace) -> SessionExport:
     )
 
 
-def _write_page(path: str, parcel: SessionExport, terms: ShareTerms, preview: SharePreview) -> int:
+def _write_page(path: str, export: SessionExport, terms: ShareTerms, preview: SharePreview) -> int:
     shown = to_shared_view(
-        replace(parcel, info=replace(parcel.info, share=None)), attachments=terms.attachments
+        replace(export, info=replace(export.info, share=None)), attachments=terms.attachments
     )
     covered = SessionRedactor(redact=terms.redact).redact(shown)
-    page = render_page(SharedSession(id="", parcel=covered, busy=is_busy(parcel)), kind="file")
+    page = render_page(SharedSession(id="", export=covered, busy=is_busy(export)), kind="file")
     at = os.path.abspath(path)
     try:
         write_atomic(at, page, temp=f"{at}.{os.getpid()}.part")

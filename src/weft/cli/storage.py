@@ -16,7 +16,7 @@ from weft.model.ids import ProjectID, SessionID
 from weft.search.database import index_path
 from weft.snapshot.gc import GRACE_MS, GcOptions, collect_all
 from weft.snapshot.gc import GcResult as SweptSnapshots
-from weft.snapshot.location import KEY, find_base, to_limits
+from weft.snapshot.location import LIMITS_KEY, find_base, to_limits
 from weft.store.files.inventory import take_inventory
 from weft.store.files.leftovers import (
     GC_LABEL,
@@ -205,7 +205,7 @@ def sweep_snapshots(tree: Tree, paths: Paths, *, now: int, dry_run: bool) -> lis
     def is_alive(session: SessionID) -> bool:
         return inventory.is_there(session) or session in trashed
 
-    budget = to_limits(find_own_setting(paths, KEY)).max_bytes
+    budget = to_limits(find_own_setting(paths, LIMITS_KEY)).max_bytes
     with ProgressLine("looking through snapshots"):
         how = GcOptions(is_alive=is_alive, now=now, budget=budget, dry_run=dry_run, grace_ms=GRACE_MS)
         return collect_all(base, os.environ, how)

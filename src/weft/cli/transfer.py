@@ -121,8 +121,8 @@ def _pack(reading: SessionReader, session: Session) -> SessionExport:
 def _pack_redacted(reading: SessionReader, session: Session, redactor: Redactor | None) -> SessionExport:
     if sys.stderr.isatty():
         print(f"Exporting session: {session.id}", file=sys.stderr)
-    parcel = _pack(reading, session)
-    return parcel if redactor is None else redactor.redact(parcel)
+    export = _pack(reading, session)
+    return export if redactor is None else redactor.redact(export)
 
 
 def _scan(reading: SessionReader, sessions: list[Session]) -> Redactor:
@@ -133,8 +133,8 @@ def _scan(reading: SessionReader, sessions: list[Session]) -> Redactor:
     return redactor
 
 
-def _write_document(output: str | None, parcel: SessionExport) -> None:
-    raw = to_document(parcel)
+def _write_document(output: str | None, export: SessionExport) -> None:
+    raw = to_document(export)
     if output is None:
         sys.stdout.buffer.write(escape_json(raw.decode()).encode())
         sys.stdout.buffer.flush()
@@ -147,8 +147,8 @@ def _write_bundle(
     path: str, reading: SessionReader, sessions: list[Session], redactor: Redactor | None
 ) -> None:
     with _open_output(path) as file:
-        parcels = (_pack_redacted(reading, session, redactor) for session in sessions)
-        manifest = write_bundle(file, parcels, redacted=redactor is not None)
+        exports = (_pack_redacted(reading, session, redactor) for session in sessions)
+        manifest = write_bundle(file, exports, redacted=redactor is not None)
     messages = sum(session.counts.messages for session in manifest.sessions)
     files = len(manifest.attachments)
     print(

@@ -13,7 +13,7 @@ from weft.config.trust import HeldItem
 from weft.errors import ConflictError, WeftError
 from weft.host.now import now
 from weft.host.paths import paths_from
-from weft.trust.decision import Fingerprint, ProjectTrust, TrustStatus, open_trust
+from weft.trust.decision import Fingerprint, ProjectTrust, TrustStatus, get_trust
 from weft.trust.records import TrustRecord, TrustRecords
 
 NAME_LENGTH = 100
@@ -50,7 +50,7 @@ def trust_command(chosen: argparse.Namespace) -> int:
     as_json = chosen.format == "json"
     if chosen.list:
         return list_trusted(as_json=as_json)
-    trusting = open_trust(chosen.path, os.environ)
+    trusting = get_trust(chosen.path, os.environ)
     if chosen.show:
         return show_trust(trusting, as_json=as_json)
     return revoke_trust(trusting) if chosen.revoke else give_trust(trusting, yes=chosen.yes, as_json=as_json)
@@ -156,7 +156,7 @@ def offer_trust(directory: str, env: Mapping[str, str]) -> None:
 
     The answer is valid for the present content of the project.
     """
-    trusting = open_trust(directory, env)
+    trusting = get_trust(directory, env)
     standing = trusting.get_status()
     if standing.trusted or standing.why == "refused":
         return

@@ -75,7 +75,7 @@ def undo(chosen: argparse.Namespace) -> int:
         undoer: Undoer, session: Session, history: Sequence[MessageWithParts], options: RevertScope
     ) -> UndoOutcome:
         target = _find_target(chosen.to, session, history)
-        gone = cut_history(history, find_point(history, target)).gone
+        gone = cut_history(history, find_point(history, target)).removed
         done = await revert(undoer, session, history, (target, None), options)
         return UndoOutcome(reverted=done, stands=_format_position(gone))
 

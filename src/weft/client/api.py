@@ -49,7 +49,7 @@ DEFAULT_OPTIONS = ConnectionOptions()
 class RemoteApi(RemotePermissions):
     """An `Api` over HTTP, for one directory of one server."""
 
-    surroundings: Workspace
+    workspace: Workspace
     configuration: Configuration
     files: Files
     terminals: Terminals
@@ -59,7 +59,7 @@ class RemoteApi(RemotePermissions):
 
     def __init__(self, connection: ServerConnection) -> None:
         super().__init__(connection)
-        self.surroundings = RemoteWorkspace(connection)
+        self.workspace = RemoteWorkspace(connection)
         self.configuration = RemoteConfiguration(connection)
         self.files = RemoteFiles(connection)
         self.terminals = RemoteTerminals(connection)
@@ -119,10 +119,10 @@ class RemoteApi(RemotePermissions):
         todos, diff = await self.list_todos(id), await self.list_diff(id)
         return SessionExport(info=info, messages=tuple(messages), todos=tuple(todos), diff=tuple(diff))
 
-    async def import_session(self, parcel: SessionExport, *, dry_run: bool = False) -> ImportResult:
-        check_new_id("session", parcel.info.id)
+    async def import_session(self, export: SessionExport, *, dry_run: bool = False) -> ImportResult:
+        check_new_id("session", export.info.id)
         require_weft(self._connection, "importing a session", hint="use opencode import with a file")
-        request = post(weft_path("/import"), parcel, long=True, query=to_query({"dryRun": dry_run}))
+        request = post(weft_path("/import"), export, long=True, query=to_query({"dryRun": dry_run}))
         return await self._connection.send(request, ImportResult)
 
     # --- events ---
@@ -175,7 +175,7 @@ async def open_remote(
     remote = RemoteApi(connection)
     try:
         await connection.check_health()
-        connection.directory = (await remote.surroundings.get_whereabouts()).directory
+        connection.directory = (await remote.workspace.get_paths()).directory
         yield remote
     finally:
         await remote.close()

@@ -133,7 +133,7 @@ class RemoteWorkspace:
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
 
-    async def get_whereabouts(self) -> WorkspacePaths:
+    async def get_paths(self) -> WorkspacePaths:
         found: dict[str, Any] = await self._connection.send(get("/path"), dict[str, Any])
         # OpenCode does not send its data directory.
         known = {

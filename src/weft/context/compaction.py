@@ -86,11 +86,11 @@ def _list_changed(part: object) -> Sequence[str]:
 # The estimate of tokens may be too low, so a piece uses only this share of the context.
 SAFE_SHARE: Final = 0.7
 NEWEST_RESULTS: Final = 2
-LITTLE: Final = 0.1
-SHORT: Final = 2_000
+MIN_PIECE_SHARE: Final = 0.1
+MAX_SHORTENED_CHARS: Final = 2_000
 
 
-def list_leaner(turns: Sequence[ModelMessage]) -> Iterator[tuple[ModelMessage, ...]]:
+def list_smaller_versions(turns: Sequence[ModelMessage]) -> Iterator[tuple[ModelMessage, ...]]:
     """Yield ever smaller versions of a conversation. A version that would be no smaller is skipped."""
     before = tuple(turns)
     for smaller in (without_media, without_old_results):
@@ -136,7 +136,7 @@ def _shorten(turn: ModelMessage) -> ModelMessage:
 
 
 def cut_text(text: str) -> str:
-    return text if len(text) <= SHORT else f"{text[:SHORT]} […]"
+    return text if len(text) <= MAX_SHORTENED_CHARS else f"{text[:MAX_SHORTENED_CHARS]} […]"
 
 
 def split_history(history: Sequence[MessageWithParts], most: int | None) -> list[Sequence[MessageWithParts]]:
@@ -149,7 +149,7 @@ def split_history(history: Sequence[MessageWithParts], most: int | None) -> list
     for unit in _list_units(history, limit):
         weight = sum(map(estimate_message, unit))
         # A piece that would be tiny is merged with the next one.
-        if not made or (size + weight > limit and size > limit * LITTLE):
+        if not made or (size + weight > limit and size > limit * MIN_PIECE_SHARE):
             made.append([])
             size = 0
         made[-1].extend(unit)
@@ -174,7 +174,7 @@ WORTHWHILE_TOKENS = 20_000
 PROTECTED_TOOLS = frozenset({"skill"})
 
 
-def list_forgettable(history: Sequence[MessageWithParts]) -> list[ToolPart]:
+def list_prunable_calls(history: Sequence[MessageWithParts]) -> list[ToolPart]:
     """Return the tool outputs to drop: those older than the newest 40,000 tokens of output and the last two turns.
 
     Return none if dropping them would save less than 20,000 tokens.

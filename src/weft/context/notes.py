@@ -17,7 +17,7 @@ from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import TextPart
 from weft.model.wire import from_plain, to_plain
 
-OURS = "weft"
+WEFT_KEY = "weft"
 END = "\n</system-reminder>"
 
 
@@ -84,13 +84,15 @@ def list_note_parts(message: MessageWithParts) -> list[TextPart]:
     """Return the notes in a prompt."""
     if not isinstance(message.info, UserMessage):
         return []
-    return [part for part in message.parts if isinstance(part, TextPart) and OURS in (part.metadata or {})]
+    return [
+        part for part in message.parts if isinstance(part, TextPart) and WEFT_KEY in (part.metadata or {})
+    ]
 
 
 def apply_notes(briefing: Briefing, notes: Iterable[TextPart]) -> Briefing:
     """Return the briefing with the changes that the notes announced."""
     for part in notes:
-        briefing = _apply_note(briefing, part.text, (part.metadata or {}).get(OURS))
+        briefing = _apply_note(briefing, part.text, (part.metadata or {}).get(WEFT_KEY))
     return briefing
 
 

@@ -6,14 +6,14 @@ from typing import Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from weft.context.notes import OURS, ContextNote, wrap_reminder
+from weft.context.notes import WEFT_KEY, ContextNote, wrap_reminder
 from weft.context.system import read_text
 from weft.model.ids import PartID
 from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage
 from weft.model.part import AnyPart, CompactionPart, Moment, TextPart, ToolPart
 from weft.provider.contract import ModelMessage, TextContent, UserTurn
 
-PLAN = "plan"
+PLAN_AGENT = "plan"
 
 
 class ReminderState(Struct, frozen=True, kw_only=True):
@@ -46,13 +46,13 @@ def show_message(
         queued = info.time.created < before.busy_until
         if not (reminders or queued) or _asks_for_summary(message):
             return message, before
-        planned = before.planned and info.agent == PLAN
+        planned = before.planned and info.agent == PLAN_AGENT
         return _add_reminders(message, reminders, queued=queued), replace(before, planned=planned)
     if info.error is not None:
         return message, before
     completed = info.time.completed
     until = max(before.busy_until, float("inf") if completed is None else completed)
-    return message, ReminderState(busy_until=until, planned=before.planned or info.agent == PLAN)
+    return message, ReminderState(busy_until=until, planned=before.planned or info.agent == PLAN_AGENT)
 
 
 def _asks_for_summary(message: MessageWithParts) -> bool:
@@ -60,7 +60,7 @@ def _asks_for_summary(message: MessageWithParts) -> bool:
 
 
 def _list_plan_reminders(agent: str, *, planned: bool) -> list[str]:
-    if agent == PLAN:
+    if agent == PLAN_AGENT:
         return [wrap_reminder(read_text("plan"))]
     return [wrap_reminder(read_text("build_switch"))] if planned else []
 
@@ -117,11 +117,11 @@ def make_plan_note(
     answers = [message.info for message in history if isinstance(message.info, AssistantMessage)]
     last = answers[-1].agent if answers else None
     worked = next((answer.agent for answer in reversed(answers) if not answer.summary), None)
-    if prompt.agent == PLAN and last != PLAN:
+    if prompt.agent == PLAN_AGENT and last != PLAN_AGENT:
         state = "It exists: read it, and go on from it." if exists else "It does not exist yet: create it."
         text = read_text("plan_file").replace("{path}", path).replace("{state}", state)
         return ContextNote(text=wrap_reminder(text), about={"reminder": "plan"})
-    if prompt.agent != PLAN and worked == PLAN and exists:
+    if prompt.agent != PLAN_AGENT and worked == PLAN_AGENT and exists:
         handed_over = f"A plan file exists at {path}. You should execute on the plan defined within it"
         text = f"{read_text('build_switch')}\n\n{handed_over}"
         return ContextNote(text=wrap_reminder(text), about={"reminder": "build"})
@@ -131,7 +131,7 @@ def make_plan_note(
 def has_plan_note(message: MessageWithParts) -> bool:
     """Return True if the prompt already has a note on plans."""
     return any(
-        isinstance(part, TextPart) and "reminder" in ((part.metadata or {}).get(OURS) or {})
+        isinstance(part, TextPart) and "reminder" in ((part.metadata or {}).get(WEFT_KEY) or {})
         for part in message.parts
     )
 
@@ -145,7 +145,7 @@ def get_json_format(prompt: UserMessage) -> JsonFormat | None:
     return prompt.format if isinstance(prompt.format, JsonFormat) else None
 
 
-def ended_in_words(message: MessageWithParts) -> bool:
+def ended_without_calls(message: MessageWithParts) -> bool:
     """Return True if an answer is complete and has no tool calls."""
     info = message.info
     ended = isinstance(info, AssistantMessage) and info.error is None and info.finish is not None
@@ -159,7 +159,7 @@ def is_missing_value(message: MessageWithParts) -> bool:
         isinstance(info, AssistantMessage)
         and not info.summary
         and info.structured is UNSET
-        and ended_in_words(message)
+        and ended_without_calls(message)
     )
 
 

@@ -29,7 +29,7 @@ from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import CompletedState, TextPart, ToolPart
 from weft.provider.contract import ModelMessage
 
-REMEMBERED: Final = 4
+MAX_CACHED_VIEWS: Final = 4
 
 NO_MARKS: Mapping[MessageID, int] = {}
 NO_PROMPTS: Mapping[MessageID, UserMessage] = {}
@@ -137,7 +137,7 @@ class Views:
         yield view
         # After a run that failed, the next one starts with an empty cache.
         self._views[session] = view
-        while len(self._views) > REMEMBERED:
+        while len(self._views) > MAX_CACHED_VIEWS:
             del self._views[next(iter(self._views))]
 
 

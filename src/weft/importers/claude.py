@@ -27,7 +27,7 @@ from weft.model.ids import MessageID, SessionID
 from weft.model.part import CacheTokens, Tokens
 from weft.model.project import Project
 from weft.model.transfer import ExportCounts
-from weft.transfer.document import check_parcel
+from weft.transfer.document import check_export
 
 PROVIDER = "anthropic"
 SYNTHETIC = "<synthetic>"
@@ -119,9 +119,9 @@ def _read(path: str, *, agent: str = "") -> ImportedSession:
     conversation = _ClaudeConversation(path, said[0], agent)
     for line in lines:
         conversation.add(line)
-    parcel = conversation.to_parcel()
+    export = conversation.to_export()
     return ImportedSession(
-        parcel=check_parcel(parcel, where=path),
+        export=check_export(export, where=path),
         counted=_count(said),
         troubles=(*troubles, *conversation.troubles),
     )
@@ -181,10 +181,10 @@ class _ClaudeConversation:
         self._answers: dict[str, MessageID] = {}
         self.troubles: list[ImportTrouble] = []
 
-    def to_parcel(self) -> Any:
+    def to_export(self) -> Any:
         if self._agent and not self._writer.title:
             self._writer.title = f"Subagent {self._agent}".removesuffix(" subagent")
-        return self._writer.to_parcel(version=self._version, parent=self._parent)
+        return self._writer.to_export(version=self._version, parent=self._parent)
 
     def add(self, line: JsonLine) -> None:
         self._writer.advance_time(parse_time(line.get("timestamp")))

@@ -27,7 +27,7 @@ from weft.model.ids import MessageID
 from weft.model.part import CacheTokens, Tokens
 from weft.model.project import Project
 from weft.model.transfer import ExportCounts, SessionExport
-from weft.transfer.document import check_parcel
+from weft.transfer.document import check_export
 
 PROVIDER = "openai"
 SHELLS = ("shell", "local_shell", "shell_command", "exec_command", "container.exec")
@@ -71,7 +71,7 @@ def _read(path: str) -> ImportedSession:
         conversation.add(line)
     counted = _count([item for _, item in items], lines)
     return ImportedSession(
-        parcel=check_parcel(conversation.to_parcel(), where=path),
+        export=check_export(conversation.to_export(), where=path),
         counted=counted,
         troubles=(*troubles, *conversation.troubles),
     )
@@ -130,8 +130,8 @@ class _CodexConversation:
         self._number = 0
         self.troubles: list[ImportTrouble] = []
 
-    def to_parcel(self) -> SessionExport:
-        return self._writer.to_parcel(version=self._version)
+    def to_export(self) -> SessionExport:
+        return self._writer.to_export(version=self._version)
 
     def add(self, line: JsonLine) -> None:
         self._number += 1

@@ -48,9 +48,9 @@ def open_export_file(path: str) -> Generator[ExportedFile]:
         raw = read_file(path, limit=LIMIT)[0]
     except OSError as error:
         raise DocumentError(path, error.strerror or str(error)) from error
-    parcel = from_document(raw, where=path)
-    read = ImportedSession(parcel=parcel, counted=count_export(parcel))
-    yield ExportedFile([FoundSession(name=parcel.info.id, read=lambda: read)])
+    export = from_document(raw, where=path)
+    read = ImportedSession(export=export, counted=count_export(export))
+    yield ExportedFile([FoundSession(name=export.info.id, read=lambda: read)])
 
 
 def _read_head(path: str) -> bytes:
@@ -65,4 +65,4 @@ def _read_head(path: str) -> bytes:
 
 
 def _read_session(bundle: Bundle, session: BundledSession) -> ImportedSession:
-    return ImportedSession(parcel=bundle.read(session), counted=session.counts)
+    return ImportedSession(export=bundle.read(session), counted=session.counts)

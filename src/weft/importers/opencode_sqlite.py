@@ -18,7 +18,7 @@ from weft.model.transfer import ExportCounts, SessionExport
 from weft.model.wire import decode, from_plain, parse
 from weft.store.files.documents import LIMIT
 from weft.store.opencode_database import OpenCodeDatabase, Row, to_session
-from weft.transfer.document import check_parcel
+from weft.transfer.document import check_export
 
 
 class OpenCodeSqlite:
@@ -42,16 +42,16 @@ class OpenCodeSqlite:
         id = check_file_name("session", row["id"])
         troubles: list[ImportTrouble] = []
         messages = self._read_messages(id, troubles)
-        parcel = SessionExport(
+        export = SessionExport(
             info=self._read_info(row),
             messages=tuple(messages),
             todos=from_plain(self._database.todos(id), tuple[Todo, ...], where=f"todos of {id}"),
             diff=self._read_diff(id, troubles),
         )
         held = self._database.count(id)
-        counted = ExportCounts(messages=held[0], parts=held[1], todos=held[2], diffs=len(parcel.diff))
+        counted = ExportCounts(messages=held[0], parts=held[1], todos=held[2], diffs=len(export.diff))
         return ImportedSession(
-            parcel=check_parcel(parcel, where=id), counted=counted, troubles=tuple(troubles)
+            export=check_export(export, where=id), counted=counted, troubles=tuple(troubles)
         )
 
     def _read_info(self, row: Row) -> Session:

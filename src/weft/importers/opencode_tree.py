@@ -17,7 +17,7 @@ from weft.store.files.layout import SUFFIX
 from weft.store.files.messages import MessageReader
 from weft.store.files.tree import Tree
 from weft.store.files.upgrade import RootCommit, upgrade_tree
-from weft.transfer.document import check_parcel
+from weft.transfer.document import check_export
 
 TREE_PATHS = ("", "storage", "opencode/storage", ".local/share/opencode/storage")
 
@@ -44,24 +44,24 @@ class OpenCodeTree:
 
     def _read(self, session: Session) -> ImportedSession:
         self._tree.documents.forget_problems()
-        parcel = SessionExport(
+        export = SessionExport(
             info=session,
             messages=tuple(self._messages.list_messages(session.id)),
             todos=tuple(self._tree.list_todos(session.id)),
             diff=tuple(self._tree.list_diff(session.id)),
         )
-        counted = self._count(session, parcel)
+        counted = self._count(session, export)
         return ImportedSession(
-            parcel=check_parcel(parcel, where=session.id),
+            export=check_export(export, where=session.id),
             counted=counted,
             troubles=tuple(self._list_problems()),
         )
 
-    def _count(self, session: Session, parcel: SessionExport) -> ExportCounts:
+    def _count(self, session: Session, export: SessionExport) -> ExportCounts:
         """Count files, whether or not they can be read."""
         ids = self._messages.list_ids(session.id)
         parts = sum(len(self._list_part_files(id)) for id in ids)
-        return ExportCounts(messages=len(ids), parts=parts, todos=len(parcel.todos), diffs=len(parcel.diff))
+        return ExportCounts(messages=len(ids), parts=parts, todos=len(export.todos), diffs=len(export.diff))
 
     def _list_part_files(self, message: MessageID) -> list[str]:
         try:

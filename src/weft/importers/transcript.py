@@ -54,7 +54,7 @@ class ImportTrouble(Struct, frozen=True, kw_only=True):
 class ImportedSession(Struct, frozen=True, kw_only=True):
     """A session as it was read. `counted` are the numbers of its documents, counted independently."""
 
-    parcel: SessionExport
+    export: SessionExport
     counted: ExportCounts
     troubles: tuple[ImportTrouble, ...] = ()
 
@@ -325,7 +325,7 @@ class TranscriptWriter:
 
     # --- result ---
 
-    def to_parcel(self, *, version: str, parent: SessionID | None = None) -> SessionExport:
+    def to_export(self, *, version: str, parent: SessionID | None = None) -> SessionExport:
         self._reopen_last_calls()
         infos = [info for info in self._infos.values() if isinstance(info, UserMessage)]
         first = next((info.model for info in infos if info.model), self._model_ref())

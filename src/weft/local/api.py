@@ -130,7 +130,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     maker: lifecycle.SessionMaker
     bus: Bus
     statuses: SessionStatuses
-    surroundings: Workspace
+    workspace: Workspace
     configuration: Configuration
     files: Files
     terminals: Terminals
@@ -286,14 +286,16 @@ class LocalApi(Struct, frozen=True, kw_only=True):
 
     async def remove_message(self, session: SessionID, id: MessageID) -> None:
         # A run must not lose the prompt that it is answering.
-        self.runner.check_resting(session)
+        self.runner.check_idle(session)
         await messages.remove_message(self._door(session), session, id)
 
     async def remove_part(self, session: SessionID, message: MessageID, id: PartID) -> None:
         await messages.remove_part(self._door(session), session, message, id)
 
     def _door(self, session: SessionID) -> messages.MessageEditor:
-        return messages.MessageEditor(self.runtime.journal, self.runtime.store, self.runner.known(session))
+        return messages.MessageEditor(
+            self.runtime.journal, self.runtime.store, self.runner.find_transcript(session)
+        )
 
     # --- search ---
 
@@ -316,18 +318,18 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         from weft.transfer.session_import import pack_session  # noqa: PLC0415  few calls transfer sessions
 
         await self.runtime.journal.flush()
-        parcel = await pack_session(self.runtime.store, SessionID(check_id("session", id)))
-        return replace(parcel, info=hide_share_secret(parcel.info))
+        export = await pack_session(self.runtime.store, SessionID(check_id("session", id)))
+        return replace(export, info=hide_share_secret(export.info))
 
-    async def import_session(self, parcel: SessionExport, *, dry_run: bool = False) -> ImportResult:
-        from weft.transfer.document import check_parcel  # noqa: PLC0415  few calls transfer sessions
+    async def import_session(self, export: SessionExport, *, dry_run: bool = False) -> ImportResult:
+        from weft.transfer.document import check_export  # noqa: PLC0415  few calls transfer sessions
         from weft.transfer.session_import import ImportOptions, SessionImporter  # noqa: PLC0415  few calls transfer sessions
         from weft.undo.cleanup import pin_session  # noqa: PLC0415  few calls undo
 
         store, place = self.runtime.store, self.runtime.place
         terms = ImportOptions(home=make_recorded_home(store, place), dry_run=dry_run)
         intake = SessionImporter(store, self.runtime.journal, place, terms)
-        received = await intake.receive(check_parcel(parcel, where=parcel.info.id))
+        received = await intake.receive(check_export(export, where=export.info.id))
         if not dry_run:
             await pin_session(self.runtime.undoer, await self.get_session(received.id))
         return received
@@ -399,7 +401,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         aborted = await self.runner.abort(id)
         await self.runtime.end_jobs(id)
         holder = None if aborted else await self.runtime.store.find_holder(id)
-        if holder is not None and not self.runner.holds(id):
+        if holder is not None and not self.runner.is_in_use(id):
             raise SessionBusyError(id, holder or "another process")
         return aborted
 

@@ -124,7 +124,7 @@ async def open_local_api(
             journal=journal,
             clock=clock,
             mint=mint,
-            chance=lambda: int.from_bytes(seams.random(4)) / 2**32,
+            jitter=lambda: int.from_bytes(seams.random(4)) / 2**32,
             place=place,
             owner=describe_process(),
             platform=sys.platform,
@@ -202,7 +202,7 @@ def _make_api(
         runner=runner,
         maker=runtime.maker,
         statuses=statuses,
-        surroundings=workspace,
+        workspace=workspace,
         configuration=LocalConfiguration(settings.sources, runtime.models, runtime.clock.now),
         files=ProjectFiles(runtime.place, settings.sources.env, settings.environment),
         terminals=terminals,
@@ -263,7 +263,7 @@ def _make_resources(
 
         return recall_words
 
-    def make_desk(session: SessionID) -> ToolResources:
+    def make_for_session(session: SessionID) -> ToolResources:
         return ToolResources(
             guard=guards[session],
             spill=spill,
@@ -278,4 +278,4 @@ def _make_resources(
             sandbox=settings.helpers.sandbox,
         )
 
-    return make_desk
+    return make_for_session

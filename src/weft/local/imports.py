@@ -95,7 +95,7 @@ class BulkImporter:
     ) -> ImportResult:
         read = await asyncio.to_thread(found.read)
         troubles += read.troubles
-        return await intake.receive(read.parcel, counted=read.counted)
+        return await intake.receive(read.export, counted=read.counted)
 
     async def _record_projects(self, origin: SessionSource) -> None:
         for project in origin.list_projects():

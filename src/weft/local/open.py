@@ -112,7 +112,7 @@ async def open_directory(options: OpenOptions) -> AsyncIterator[LocalApi]:
 
     async with open_store(url, damaged=warn_damaged) as store:
         found = await find_place(store, options.directory, env, options.seams.clock.now())
-        scope = await asyncio.to_thread(to_situation, found.place, paths, env)
+        scope = await asyncio.to_thread(to_scope, found.place, paths, env)
         loaded = await asyncio.to_thread(load_config, scope, fetch=fetch, strict=True)
         await _warn_held_back(loaded, scope, options)
         await _warn_newer_home(url, options)
@@ -251,7 +251,7 @@ async def _add_sandbox(
     return replace(settings, helpers=replace(settings.helpers, sandbox=found.sandbox))
 
 
-def to_situation(place: Place, paths: Paths, env: Mapping[str, str]) -> ConfigScope:
+def to_scope(place: Place, paths: Paths, env: Mapping[str, str]) -> ConfigScope:
     """Return where configuration is read from, and whether the project is trusted."""
     trusted = is_trusted(paths, env, place.worktree, place.directory)
     return ConfigScope(

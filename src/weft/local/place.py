@@ -28,7 +28,7 @@ async def find_place(store: Store, directory: str, env: Mapping[str, str], now: 
     """Find the project of a directory. Write nothing."""
     at = await asyncio.to_thread(find_checkout, directory, fake_vcs=env.get("OPENCODE_FAKE_VCS", ""))
     projects = {project.id: project for project in await store.list_projects()}
-    kept = {id: find_alias(await store.kept(alias_key(id))) for id in projects}
+    kept = {id: find_alias(await store.find_value(alias_key(id))) for id in projects}
     aliases = {id: alias for id, alias in kept.items() if alias is not None}
     known = KnownProjects(projects=projects, aliases=aliases)
     return await asyncio.to_thread(resolve, at, known, git=Git(env), now=now)
@@ -44,7 +44,7 @@ async def record_place(store: Store, journal: Journal, found: Resolution) -> Non
     if found.project is not None:
         await journal.commit(ProjectUpdated(info=found.project))
     if found.alias is not None:
-        await store.keep(alias_key(found.place.project.id), alias_to_plain(found.alias))
+        await store.put_value(alias_key(found.place.project.id), alias_to_plain(found.alias))
     if found.adoption is not None:
         for source in found.adoption.sources:
             sessions = await store.list_sessions(source)

@@ -19,7 +19,7 @@ from weft.local.plugin_sources import PluginSource
 from weft.model.wire import decode, encode, parse
 from weft.permission.rules import permission_of
 from weft.plugin.loader import PluginContents, collect, load_file, load_module
-from weft.plugin.tools import NAME, CustomTool, ToolAnswer, ToolCallContext, name_in_file
+from weft.plugin.tools import TOOL_NAME, CustomTool, ToolAnswer, ToolCallContext, name_in_file
 from weft.plugin.worker import Failed, MainLoop, OnStrayError, PluginWorker, Returned, run_in_thread
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
 from weft.tool.registry import AFTER_BACKGROUND_JOB, AFTER_COMPACTION, HIDDEN_TOOLS
@@ -133,7 +133,7 @@ def list_plugin_tools(plugin: Plugin) -> Iterator[CustomTool]:
 
 def _find_fault(custom: CustomTool, own: set[str]) -> str:
     function = custom.function.__name__
-    if NAME.fullmatch(custom.name) is None:
+    if TOOL_NAME.fullmatch(custom.name) is None:
         return f"function {function!r}: {custom.name!r} is not a valid tool name"
     if custom.name in RESERVED_NAMES:
         return f"function {function!r}: the name {custom.name!r} is reserved by weft"

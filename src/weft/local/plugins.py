@@ -121,17 +121,17 @@ class PluginListener:
         self._stopped = False
 
     async def listen(self, chain: HookChain, conduct: FaultCounter) -> None:
-        while not conduct.is_off(self._plugin):
+        while not conduct.is_disabled(self._plugin):
             try:
                 events = await self._listener.take()
             except CursorLostError:
-                conduct.remark(self._plugin, "hook event is too slow and has missed some events")
+                conduct.report(self._plugin, "hook event is too slow and has missed some events")
                 self._listener = self._bus.listen()
                 self._advance(self._listener.cursor)
                 continue
             for published in events:
                 for voice in self._voices:
-                    if not conduct.is_off(self._plugin):
+                    if not conduct.is_disabled(self._plugin):
                         await chain.ask_one(voice, EVENT, Happened(event=published.event), NoChange())
                 self._advance(published.cursor)
         self._stopped = True
@@ -261,11 +261,11 @@ class LoadedPlugins:
             async with Deadline("setup", seconds, self._clock).running():
                 outcome = await plugin.worker.do(partial(setup, context))
         except DeadlineError:
-            self.conduct.give_up(plugin.source.where, f"setup took longer than {seconds:g} seconds")
+            self.conduct.disable(plugin.source.where, f"setup took longer than {seconds:g} seconds")
             return
         if isinstance(outcome, Failed):
             line = outcome.lines.get(plugin.source.where, 0)
-            self.conduct.give_up(plugin.source.where, f"setup: {outcome.reason}", line=line)
+            self.conduct.disable(plugin.source.where, f"setup: {outcome.reason}", line=line)
 
 
 @asynccontextmanager
@@ -316,7 +316,7 @@ class _TaskFaults:
     def _count(self, source: PluginSource, failed: Failed) -> None:
         if self.conduct is not None:
             line = failed.lines.get(source.where, 0)
-            self.conduct.fault(source.where, f"a task of its own: {failed.reason}", line=line)
+            self.conduct.record(source.where, f"a task of its own: {failed.reason}", line=line)
 
 
 HELD_KINDS: Final = ("plugin", "tool", "hook")

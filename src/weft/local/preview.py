@@ -18,7 +18,7 @@ from weft.host.paths import paths_from
 from weft.local.assembly import Settings
 from weft.local.mcp import list_enabled_servers
 from weft.local.models import ProviderEnvironment, find_models
-from weft.local.open import OpenOptions, to_settings, to_situation
+from weft.local.open import OpenOptions, to_settings, to_scope
 from weft.local.plugin_sources import find_plugins, list_hook_commands
 from weft.local.reader import SessionReader
 from weft.model.agent import Agent
@@ -40,7 +40,7 @@ from weft.run.brief import (
     to_note_events,
     to_pinned_instructions,
 )
-from weft.run.compaction import get_threshold, to_forgetting_events
+from weft.run.compaction import get_threshold, to_pruning_events
 from weft.run.decide import ModelStep, decide, find_newest_prompt
 from weft.run.request import (
     build_request,
@@ -100,7 +100,7 @@ def preview(reader: SessionReader, session: Session, env: Mapping[str, str]) -> 
     transcript = Transcript(cut_at_revert(session.revert, history).kept)
     transcript.feed(*to_settling_events(transcript.messages()))
     if context.settings.compaction.prune:
-        transcript.feed(*to_forgetting_events(transcript.messages(), context.now))
+        transcript.feed(*to_pruning_events(transcript.messages(), context.now))
     step = decide(transcript.messages())
     placeholder = not isinstance(step, ModelStep)
     if not isinstance(step, ModelStep):
@@ -143,7 +143,7 @@ def _is_crowded(
 
 def _load_context(place: Place, env: Mapping[str, str]) -> _PreviewContext:
     paths, clock = paths_from(env), SystemClock()
-    scope = to_situation(place, paths, env)
+    scope = to_scope(place, paths, env)
     loaded = load_config(scope, strict=True)
     environment = ProviderEnvironment(env=env, paths=paths, warn=lambda _: None)
     opening, skills = OpenOptions(directory=place.directory, env=env), find_skills(scope).skills
@@ -179,7 +179,7 @@ def _next_prompt(context: _PreviewContext, session: Session, transcript: Transcr
 
 
 def _find_basis(context: _PreviewContext, session: Session, reader: SessionReader) -> Briefing:
-    kept = (read_briefing(reader.store.kept(key)) for key in list_briefing_keys(session))
+    kept = (read_briefing(reader.store.find_value(key)) for key in list_briefing_keys(session))
     return next((basis for basis in kept if basis is not None), None) or _make_basis(context, session, {})
 
 

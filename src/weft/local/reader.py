@@ -98,7 +98,7 @@ class SessionReader:
     def _place(self) -> Resolution:
         at = find_checkout(self._directory, fake_vcs=self._env.get("OPENCODE_FAKE_VCS", ""))
         project = ProjectID(at.id or GLOBAL_PROJECT)
-        alias = find_alias(self.store.kept(alias_key(project)))
+        alias = find_alias(self.store.find_value(alias_key(project)))
         return find_settled(at, self.store.find_project(project), alias) or self._look_closer(at)
 
     def _look_closer(self, at: Checkout) -> Resolution:
@@ -106,7 +106,7 @@ class SessionReader:
         from weft.project.resolve import resolve  # noqa: PLC0415  listing sessions does not need it
 
         projects = {project.id: project for project in self.store.list_projects()}
-        kept = {id: find_alias(self.store.kept(alias_key(id))) for id in projects}
+        kept = {id: find_alias(self.store.find_value(alias_key(id))) for id in projects}
         known = KnownProjects(
             projects=projects, aliases={id: alias for id, alias in kept.items() if alias is not None}
         )

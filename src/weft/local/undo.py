@@ -19,7 +19,7 @@ from weft.model.session import Session
 from weft.session.lifecycle import SessionMaker
 from weft.snapshot.contract import SnapshotLimits, Snapshots
 from weft.snapshot.git import open_snapshots
-from weft.snapshot.location import KEY, find_base, to_limits
+from weft.snapshot.location import LIMITS_KEY, find_base, to_limits
 from weft.snapshot.noop import NoSnapshots
 from weft.snapshot.tracker import SnapshotSite
 from weft.store.contract import Store
@@ -113,7 +113,7 @@ async def open_undoer(offline: OfflineSessions, session: Session) -> AsyncIterat
     """
     env, paths = offline.env, paths_from(offline.env)
     maker = await replace(offline, directory=_find_directory(session, offline)).maker()
-    limits = to_limits(find_own_setting(paths, KEY))
+    limits = to_limits(find_own_setting(paths, LIMITS_KEY))
     settings = make_undo_settings(paths, env, resolve_store_url(env, paths, offline.url), limits=limits)
     async with open_undo_snapshots(settings, maker.place) as snapshots:
         undoer = to_undoer(maker, offline.store, snapshots, theirs=settings.theirs)

@@ -72,7 +72,7 @@ class LocalWorkspace(Struct, frozen=True, kw_only=True):
     helpers: ToolHelpers
     mcp: Mcp
 
-    async def get_whereabouts(self) -> WorkspacePaths:
+    async def get_paths(self) -> WorkspacePaths:
         paths, place = self.sources.paths, self.runtime.place
         return WorkspacePaths(
             home=paths.os_home,
@@ -94,7 +94,7 @@ class LocalWorkspace(Struct, frozen=True, kw_only=True):
 
     async def check_store(self) -> None:
         for value in ({"at": self.runtime.clock.now()}, None):  # the second write removes the first
-            await self.runtime.store.keep(PROBE, value)
+            await self.runtime.store.put_value(PROBE, value)
 
     async def list_damage(self) -> list[Damage]:
         return await self.runtime.store.damage()

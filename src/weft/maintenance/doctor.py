@@ -97,7 +97,7 @@ def examine_projects(tree: Tree) -> list[DoctorFinding]:
 
 def read_overview_from_tree(tree: Tree) -> ProjectOverview:
     projects = tree.list_projects()
-    kept = {project.id: find_alias(tree.kept(alias_key(project.id))) for project in projects}
+    kept = {project.id: find_alias(tree.find_value(alias_key(project.id))) for project in projects}
     return ProjectOverview(
         projects=projects,
         aliases={id: alias for id, alias in kept.items() if alias is not None},

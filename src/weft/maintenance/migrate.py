@@ -44,18 +44,18 @@ class SessionDigest(Struct, frozen=True, kw_only=True):
     hash: str
 
 
-def digest_session(parcel: SessionExport) -> SessionDigest:
+def digest_session(export: SessionExport) -> SessionDigest:
     """Two sessions have the same hash if and only if their contents are equal. The order of keys does not matter."""
     digest = hashlib.sha256()
-    for value in (parcel.info, *parcel.messages, list(parcel.diff), list(parcel.todos)):
+    for value in (export.info, *export.messages, list(export.diff), list(export.todos)):
         raw = _to_canonical(value)
         digest.update(b"%d " % len(raw) + raw)
     return SessionDigest(
-        session=parcel.info.id,
-        messages=len(parcel.messages),
-        parts=sum(len(message.parts) for message in parcel.messages),
-        diffs=len(parcel.diff),
-        todos=len(parcel.todos),
+        session=export.info.id,
+        messages=len(export.messages),
+        parts=sum(len(message.parts) for message in export.messages),
+        diffs=len(export.diff),
+        todos=len(export.todos),
         hash=digest.hexdigest(),
     )
 
@@ -74,7 +74,7 @@ def _sort_keys(plain: Any) -> Any:
     return [_sort_keys(item) for item in plain] if isinstance(plain, list) else plain
 
 
-async def read_parcel(store: Store, session: Session) -> SessionExport:
+async def read_export(store: Store, session: Session) -> SessionExport:
     return SessionExport(
         info=session,
         messages=tuple(await store.list_messages(session.id)),
@@ -164,14 +164,14 @@ class SessionCopier:
             await self.write()
 
     async def _compare(self, session: Session) -> tuple[CopiedSession, list[Durable]]:
-        parcel = await read_parcel(self._source, session)
+        export = await read_export(self._source, session)
         present = await _find(self._target, session.id)
-        outcome = _compare_copies(parcel, present)
+        outcome = _compare_copies(export, present)
         found = CopiedSession(
             session=session.id,
             title=session.title,
             outcome=outcome,
-            before=digest_session(parcel),
+            before=digest_session(export),
             after=None if present is None else digest_session(present),
         )
         # Private values come first, so that a session in the target has everything that belongs to it.
@@ -179,7 +179,7 @@ class SessionCopier:
         await _copy_kept(self._source, self._target, keys, dry_run=self._dry_run)
         if outcome not in ("copied", "grown") or self._dry_run:
             return found, []
-        return found, to_events(parcel, new=present is None)
+        return found, to_events(export, new=present is None)
 
     async def write(self) -> None:
         """Write all waiting sessions in one batch. If that fails, write them one by one, so that only the bad one fails."""
@@ -202,7 +202,7 @@ class SessionCopier:
         """Read a session back and compare it with the source."""
         try:
             written = await self._target.get_session(found.session)
-            after = digest_session(await read_parcel(self._target, written))
+            after = digest_session(await read_export(self._target, written))
         except WeftError as error:
             return replace(found, outcome="failed", reason=str(error))
         if after != found.before:
@@ -228,25 +228,25 @@ async def _copy_projects(source: Store, target: Store, *, dry_run: bool) -> int:
 
 async def _copy_kept(source: Store, target: Store, keys: list[Key], *, dry_run: bool) -> None:
     for key in keys:
-        value = await source.kept(key)
-        if value is not None and not dry_run and await target.kept(key) is None:
-            await target.keep(key, value)
+        value = await source.find_value(key)
+        if value is not None and not dry_run and await target.find_value(key) is None:
+            await target.put_value(key, value)
 
 
 async def _find(store: Store, id: SessionID) -> SessionExport | None:
     try:
-        return await read_parcel(store, await store.get_session(id))
+        return await read_export(store, await store.get_session(id))
     except NotFoundError:
         return None
 
 
-def _compare_copies(parcel: SessionExport, present: SessionExport | None) -> CopyOutcome:
+def _compare_copies(export: SessionExport, present: SessionExport | None) -> CopyOutcome:
     if present is None:
         return "copied"
-    if digest_session(parcel) == digest_session(present):
+    if digest_session(export) == digest_session(present):
         return "same"
-    newer = parcel.info.time.updated >= present.info.time.updated
-    match compare_states(parcel, present):
+    newer = export.info.time.updated >= present.info.time.updated
+    match compare_states(export, present):
         case "same":
             return "grown" if newer else "ahead"
         case "ahead":
@@ -257,14 +257,14 @@ def _compare_copies(parcel: SessionExport, present: SessionExport | None) -> Cop
             return "differs"
 
 
-def to_events(parcel: SessionExport, *, new: bool = True) -> list[Durable]:
+def to_events(export: SessionExport, *, new: bool = True) -> list[Durable]:
     """Return the events that create this session."""
-    made = SessionCreated(info=parcel.info) if new else SessionUpdated(info=parcel.info)
-    id = parcel.info.id
+    made = SessionCreated(info=export.info) if new else SessionUpdated(info=export.info)
+    id = export.info.id
     return [
         made,
-        *(MessageUpdated(info=message.info) for message in parcel.messages),
-        *(PartUpdated(part=part) for message in parcel.messages for part in message.parts),
-        *([SessionDiffed(session_id=id, diff=parcel.diff)] if parcel.diff or not new else []),
-        *([TodoUpdated(session_id=id, todos=parcel.todos)] if parcel.todos or not new else []),
+        *(MessageUpdated(info=message.info) for message in export.messages),
+        *(PartUpdated(part=part) for message in export.messages for part in message.parts),
+        *([SessionDiffed(session_id=id, diff=export.diff)] if export.diff or not new else []),
+        *([TodoUpdated(session_id=id, todos=export.todos)] if export.todos or not new else []),
     ]

@@ -41,7 +41,7 @@ class ProjectOverview(Struct, frozen=True, kw_only=True):
 
 async def read_overview(store: Store) -> ProjectOverview:
     projects = await store.list_projects()
-    kept = {project.id: find_alias(await store.kept(alias_key(project.id))) for project in projects}
+    kept = {project.id: find_alias(await store.find_value(alias_key(project.id))) for project in projects}
     return ProjectOverview(
         projects=projects,
         aliases={id: alias for id, alias in kept.items() if alias is not None},

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from msgspec import Struct
 
 from weft.errors import WeftError
-from weft.maintenance.migrate import CopyProgress, SessionDigest, digest_session, read_parcel
+from weft.maintenance.migrate import CopyProgress, SessionDigest, digest_session, read_export
 from weft.model.damage import Damage
 from weft.model.ids import SessionID
 from weft.model.message import AssistantMessage, MessageWithParts
@@ -28,16 +28,16 @@ class Fault(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def find_faults(parcel: SessionExport, known: Collection[str], *, now: int) -> list[Fault]:
+def find_faults(export: SessionExport, known: Collection[str], *, now: int) -> list[Fault]:
     """Check the contents of a session. `known` are the ids of all sessions."""
-    session = parcel.info
+    session = export.info
     found = [
         *_check_session(session, known, now),
-        *_check_revert(parcel),
+        *_check_revert(export),
         *(
             (message.info.id, reason)
-            for message in parcel.messages
-            for reason in _check_message(message, parcel, now)
+            for message in export.messages
+            for reason in _check_message(message, export, now)
         ),
     ]
     return [Fault(session=session.id, where=where, reason=reason) for where, reason in found]
@@ -55,15 +55,15 @@ def _check_session(session: Session, known: Collection[str], now: int) -> Iterat
         yield session.id, "its time is in the future"
 
 
-def _check_revert(parcel: SessionExport) -> Iterator[tuple[str, str]]:
-    revert = parcel.info.revert
-    if revert is not None and revert.message_id not in {message.info.id for message in parcel.messages}:
-        yield parcel.info.id, f"it was reverted to {revert.message_id}, which is gone"
+def _check_revert(export: SessionExport) -> Iterator[tuple[str, str]]:
+    revert = export.info.revert
+    if revert is not None and revert.message_id not in {message.info.id for message in export.messages}:
+        yield export.info.id, f"it was reverted to {revert.message_id}, which is gone"
 
 
-def _check_message(message: MessageWithParts, parcel: SessionExport, now: int) -> Iterator[str]:
+def _check_message(message: MessageWithParts, export: SessionExport, now: int) -> Iterator[str]:
     info = message.info
-    if info.session_id != parcel.info.id:
+    if info.session_id != export.info.id:
         yield f"it names another session, {info.session_id}"
     if info.time.created <= 0 or info.time.created > now + DAY_MS:
         yield f"created at {info.time.created}, which is impossible"
@@ -71,10 +71,10 @@ def _check_message(message: MessageWithParts, parcel: SessionExport, now: int) -
         done = info.time.completed
         if done is not None and done < info.time.created:
             yield "completed before it was created"
-        if info.parent_id and all(each.info.id != info.parent_id for each in parcel.messages):
+        if info.parent_id and all(each.info.id != info.parent_id for each in export.messages):
             yield f"the prompt it answers, {info.parent_id}, is gone"
     for part in message.parts:
-        if (part.message_id, part.session_id) != (info.id, parcel.info.id):
+        if (part.message_id, part.session_id) != (info.id, export.info.id):
             yield f"its part {part.id} names {part.message_id} of {part.session_id}"
 
 
@@ -124,9 +124,9 @@ def verify_tree(
         misplaced += [_to_fault(each, SessionID(id)) for each in found]
         session = tree.find_session(SessionID(id))
         if session is not None:
-            parcel = read_parcel_from_tree(tree, session)
-            tallies.append(digest_session(parcel))
-            faults += find_faults(parcel, inventory.sessions, now=now)
+            export = read_parcel_from_tree(tree, session)
+            tallies.append(digest_session(export))
+            faults += find_faults(export, inventory.sessions, now=now)
     return VerifyResult(
         tallies=tuple(tallies),
         damage=tuple(_to_fault(damage) for damage in find_damage(tree)),
@@ -147,12 +147,12 @@ async def verify_store(
     for number, session in enumerate(sessions):
         on_progress(number, len(sessions))
         try:
-            parcel = await read_parcel(store, session)
+            export = await read_export(store, session)
         except WeftError as error:
             faults.append(Fault(session=session.id, where=session.id, reason=str(error)))
             continue
-        tallies.append(digest_session(parcel))
-        faults += find_faults(parcel, known, now=now)
+        tallies.append(digest_session(export))
+        faults += find_faults(export, known, now=now)
     damage = tuple(_to_fault(damage) for damage in await store.damage())
     return VerifyResult(tallies=tuple(tallies), damage=damage, faults=tuple(faults))
 

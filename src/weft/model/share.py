@@ -68,7 +68,7 @@ class SharedSession(Wire, frozen=True, kw_only=True):
     """A shared session as others see it. `busy` means that its last answer has not ended."""
 
     id: str
-    parcel: SessionExport
+    export: SessionExport
     busy: bool = always(False)
     expires: int | None = None
 

@@ -47,12 +47,12 @@ class ImportResult(Wire, frozen=True, kw_only=True):
     digest: str
 
 
-def count_export(parcel: SessionExport) -> ExportCounts:
+def count_export(export: SessionExport) -> ExportCounts:
     return ExportCounts(
-        messages=len(parcel.messages),
-        parts=sum(len(message.parts) for message in parcel.messages),
-        todos=len(parcel.todos),
-        diffs=len(parcel.diff),
+        messages=len(export.messages),
+        parts=sum(len(message.parts) for message in export.messages),
+        todos=len(export.todos),
+        diffs=len(export.diff),
     )
 
 

@@ -14,12 +14,12 @@ from weft.errors import BlockedError, ConfigError, DeadlineError, InvalidInputEr
 from weft.host.clock import Clock
 from weft.host.tasks import Deadline
 from weft.model.wire import decode, encode, parse
-from weft.plugin.hooks import HOOKS, Hook, NoChange, NowT, ToldT
+from weft.plugin.hooks import HOOKS, Hook, NoChange, OutputT, InputT
 from weft.plugin.loader import HookFunction
 from weft.plugin.worker import CallResult, Failed, PluginWorker, Returned
 
 
-def check_result(hook: Hook[Any, NowT], now: NowT, result: Any) -> NowT:
+def check_result(hook: Hook[Any, OutputT], now: OutputT, result: Any) -> OutputT:
     """Return the value of a hook: `now` for None, else a copy of what it returned, so that nobody else holds it.
 
     A dict names the fields to change, with their JSON names. Raise `WeftError` for anything else.
@@ -64,27 +64,27 @@ class FaultCounter:
         self._allowed = faults
         self._faults: Counter[str] = Counter()
 
-    def is_off(self, plugin: str) -> bool:
+    def is_disabled(self, plugin: str) -> bool:
         return self._faults[plugin] >= self._allowed
 
-    def fault(self, plugin: str, reason: str, *, line: int = 0) -> None:
+    def record(self, plugin: str, reason: str, *, line: int = 0) -> None:
         """Count and report a fault of a plugin, which is named by its path. Ignore the faults of one that is off."""
-        if self.is_off(plugin):
+        if self.is_disabled(plugin):
             return
         self._faults[plugin] += 1
         count = self._faults[plugin]
         after = f"; that was fault {count} of {self._allowed}"
-        if self.is_off(plugin):
+        if self.is_disabled(plugin):
             after = f"; after {count} faults its hooks are no longer called"
         self._report(ConfigError(plugin, f"{reason}{after}", at=(line, 0)))
 
-    def give_up(self, plugin: str, reason: str, *, line: int = 0) -> None:
+    def disable(self, plugin: str, reason: str, *, line: int = 0) -> None:
         """Report an error and call the plugin no more."""
-        if not self.is_off(plugin):
+        if not self.is_disabled(plugin):
             self._faults[plugin] = self._allowed
             self._report(ConfigError(plugin, f"{reason}; its hooks are not called", at=(line, 0)))
 
-    def remark(self, plugin: str, reason: str) -> None:
+    def report(self, plugin: str, reason: str) -> None:
         """Report something that does not count as a fault."""
         self._report(ConfigError(plugin, reason))
 
@@ -141,35 +141,37 @@ class HookChain:
         self._clock = clock
 
     def any(self, hook: Hook[Any, Any]) -> bool:
-        return any(not self._faults.is_off(callee.plugin) for callee in self._registered[hook.name])
+        return any(not self._faults.is_disabled(callee.plugin) for callee in self._registered[hook.name])
 
-    async def ask(self, hook: Hook[ToldT, NowT], told: ToldT, now: NowT) -> NowT:
+    async def ask(self, hook: Hook[InputT, OutputT], told: InputT, now: OutputT) -> OutputT:
         for callee in self._registered[hook.name]:
-            if not self._faults.is_off(callee.plugin):
+            if not self._faults.is_disabled(callee.plugin):
                 now = await self.ask_one(callee, hook, told, now)
         return now
 
-    async def ask_one(self, callee: RegisteredHook, hook: Hook[ToldT, NowT], told: ToldT, now: NowT) -> NowT:
+    async def ask_one(
+        self, callee: RegisteredHook, hook: Hook[InputT, OutputT], told: InputT, now: OutputT
+    ) -> OutputT:
         """Return the value of one hook, or `now` if it is at fault. Raise `BlockedError` if it refuses and may."""
         what = f"hook {hook.name}"
         try:
             async with callee.turn or nullcontext(), Deadline(what, callee.seconds, self._clock).running():
                 outcome = await callee.ask(hook, told, now)
         except DeadlineError:
-            self._faults.fault(callee.plugin, f"{what} took longer than {callee.seconds:g} seconds")
+            self._faults.record(callee.plugin, f"{what} took longer than {callee.seconds:g} seconds")
             return now
         match outcome:
             case Returned(value=value) if type(value) is hook.now:
                 return value
             case Returned():
-                self._faults.fault(callee.plugin, f"{what} returned nothing that can be used")
+                self._faults.record(callee.plugin, f"{what} returned nothing that can be used")
             case Failed(error=BlockedError(), reason=reason) if hook.blocks:
                 raise BlockedError(reason or f"{callee.plugin} does not allow it")
             case Failed(error=BlockedError()):
-                self._faults.fault(callee.plugin, f"{what} cannot block anything")
+                self._faults.record(callee.plugin, f"{what} cannot block anything")
             case Failed(reason=reason, lines=lines):
                 line = lines.get(callee.plugin, 0)
-                self._faults.fault(callee.plugin, f"{what}: {reason}", line=line)
+                self._faults.record(callee.plugin, f"{what}: {reason}", line=line)
         return now
 
     def registered(self, hook: Hook[Any, Any]) -> list[RegisteredHook]:

@@ -18,7 +18,7 @@ from weft.model.event_wire import event_to_plain
 from weft.model.permission import PermissionRequest
 from weft.model.wire import encode, parse, to_plain
 from weft.plugin.chain import RegisteredHook, check_result
-from weft.plugin.hooks import CallTold, CommandTold, Happened, Hook
+from weft.plugin.hooks import CallHookInput, CommandHookInput, Happened, Hook
 from weft.plugin.worker import CallResult, Failed, Returned, to_failed
 
 EXIT_BLOCKED: Final = 2
@@ -71,7 +71,7 @@ def matches_subject(matcher: str | None, told: Any) -> bool:
 def find_subject(told: Any) -> str | None:
     """Return the name for a matcher: of the tool, the event, the command or the permission; None if there is none."""
     match told:
-        case CallTold(tool=name) | CommandTold(command=name) | PermissionRequest(permission=name):
+        case CallHookInput(tool=name) | CommandHookInput(command=name) | PermissionRequest(permission=name):
             return name
         case Happened(event=event):
             return str(event_to_plain(event)["type"])

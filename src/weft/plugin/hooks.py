@@ -27,18 +27,18 @@ from weft.model.part import AnyPart, ModelRef
 from weft.model.permission import PermissionRequest
 from weft.model.wire import wire_name
 
-ToldT = TypeVar("ToldT")
-NowT = TypeVar("NowT", bound="Changeable")
+InputT = TypeVar("ToldT")
+OutputT = TypeVar("NowT", bound="Changeable")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 MARK: Final = "__weft_hooks__"
 
 
-class Fact(Struct, frozen=True, kw_only=True, rename=wire_name):
+class HookInput(Struct, frozen=True, kw_only=True, rename=wire_name):
     """What a hook is told. For a command it is JSON with OpenCode's names."""
 
 
-class Changeable(Struct, frozen=True, kw_only=True, rename=wire_name):
+class HookOutput(Struct, frozen=True, kw_only=True, rename=wire_name):
     """A value that a hook may replace by another."""
 
     def but(self, **changes: Any) -> Self:
@@ -46,15 +46,15 @@ class Changeable(Struct, frozen=True, kw_only=True, rename=wire_name):
         return replace(self, **changes)
 
 
-class Hook(Struct, Generic[ToldT, NowT], frozen=True):
+class Hook(Struct, Generic[InputT, OutputT], frozen=True):
     """A place where plugins are called: its name, what they are told, and the value they may change.
 
     If it `blocks`, a plugin may refuse by raising `BlockedError`; in any other hook that is a fault.
     """
 
     name: str
-    told: type[ToldT]
-    now: type[NowT]
+    told: type[InputT]
+    now: type[OutputT]
     blocks: bool = False
 
 
@@ -70,7 +70,7 @@ class Hooks(Protocol):
 
     def any(self, hook: Hook[Any, Any]) -> bool: ...
 
-    async def ask(self, hook: Hook[ToldT, NowT], told: ToldT, now: NowT) -> NowT: ...
+    async def ask(self, hook: Hook[InputT, OutputT], told: InputT, now: OutputT) -> OutputT: ...
 
 
 class NoHooks:
@@ -80,7 +80,7 @@ class NoHooks:
         del hook
         return False
 
-    async def ask(self, hook: Hook[ToldT, NowT], told: ToldT, now: NowT) -> NowT:
+    async def ask(self, hook: Hook[InputT, OutputT], told: InputT, now: OutputT) -> OutputT:
         del hook, told
         return now
 
@@ -91,7 +91,7 @@ NO_HOOKS: Final = NoHooks()
 # --- requests to a model ---
 
 
-class Prompted(Fact, frozen=True, kw_only=True):
+class ChatMessageInput(HookInput, frozen=True, kw_only=True):
     """A prompt as it arrived."""
 
     session_id: SessionID
@@ -101,14 +101,14 @@ class Prompted(Fact, frozen=True, kw_only=True):
     variant: str | None
 
 
-class ChatMessage(Changeable, frozen=True, kw_only=True):
+class ChatMessage(HookOutput, frozen=True, kw_only=True):
     """The prompt as it is about to be stored."""
 
     message: UserMessage
     parts: tuple[AnyPart, ...]
 
 
-class ChatRequest(Fact, frozen=True, kw_only=True):
+class ChatRequest(HookInput, frozen=True, kw_only=True):
     """A request to a model: for an answer, a title or a summary."""
 
     session_id: SessionID
@@ -117,45 +117,45 @@ class ChatRequest(Fact, frozen=True, kw_only=True):
     message: UserMessage | None
 
 
-class ChatParams(Changeable, frozen=True, kw_only=True):
+class ChatParams(HookOutput, frozen=True, kw_only=True):
     temperature: float | None
     top_p: float | None
     top_k: int | None
     options: dict[str, Any]
 
 
-class ChatHeaders(Changeable, frozen=True, kw_only=True):
+class ChatHeaders(HookOutput, frozen=True, kw_only=True):
     headers: dict[str, str]
 
 
-class InSession(Fact, frozen=True, kw_only=True):
+class SessionHookInput(HookInput, frozen=True, kw_only=True):
     session_id: SessionID
 
 
-class ShownMessages(Changeable, frozen=True, kw_only=True):
+class ShownMessages(HookOutput, frozen=True, kw_only=True):
     """The conversation that a model is about to see. The stored one does not change."""
 
     messages: tuple[MessageWithParts, ...]
 
 
-class SystemPrompt(Changeable, frozen=True, kw_only=True):
+class SystemPrompt(HookOutput, frozen=True, kw_only=True):
     system: tuple[str, ...]
 
 
-class Compacting(Changeable, frozen=True, kw_only=True):
+class Compacting(HookOutput, frozen=True, kw_only=True):
     """How a summary is requested: with more context, or with another prompt."""
 
     context: tuple[str, ...] = ()
     prompt: str | None = None
 
 
-class TextTold(Fact, frozen=True, kw_only=True):
+class TextHookInput(HookInput, frozen=True, kw_only=True):
     session_id: SessionID
     message_id: MessageID
     part_id: PartID
 
 
-class FinishedText(Changeable, frozen=True, kw_only=True):
+class FinishedText(HookOutput, frozen=True, kw_only=True):
     """A text that a model has finished, before it is stored."""
 
     text: str
@@ -164,19 +164,19 @@ class FinishedText(Changeable, frozen=True, kw_only=True):
 # --- calls ---
 
 
-class CommandTold(Fact, frozen=True, kw_only=True):
+class CommandHookInput(HookInput, frozen=True, kw_only=True):
     command: str
     session_id: SessionID
     arguments: str
 
 
-class CommandParts(Changeable, frozen=True, kw_only=True):
+class CommandParts(HookOutput, frozen=True, kw_only=True):
     """The prompt that a command was turned into."""
 
     parts: tuple[AnyPartInput, ...]
 
 
-class CallTold(Fact, frozen=True, kw_only=True):
+class CallHookInput(HookInput, frozen=True, kw_only=True):
     """A call of a tool. `args` are its arguments; in `tool.execute.before`, those that the model wrote."""
 
     tool: str
@@ -185,11 +185,11 @@ class CallTold(Fact, frozen=True, kw_only=True):
     args: dict[str, Any]
 
 
-class CallArguments(Changeable, frozen=True, kw_only=True):
+class CallArguments(HookOutput, frozen=True, kw_only=True):
     args: dict[str, Any]
 
 
-class CallOutcome(Changeable, frozen=True, kw_only=True):
+class CallOutcome(HookOutput, frozen=True, kw_only=True):
     """The result of a successful call."""
 
     title: str
@@ -197,7 +197,7 @@ class CallOutcome(Changeable, frozen=True, kw_only=True):
     metadata: dict[str, Any]
 
 
-class PermissionAnswer(Changeable, frozen=True, kw_only=True):
+class PermissionAnswer(HookOutput, frozen=True, kw_only=True):
     """Whether a person is asked. A request that a rule denies never gets here, so it cannot be allowed here."""
 
     status: Literal["ask", "allow", "deny"]
@@ -206,36 +206,36 @@ class PermissionAnswer(Changeable, frozen=True, kw_only=True):
 # --- events and configuration ---
 
 
-class Happened(Fact, frozen=True, kw_only=True):
+class Happened(HookInput, frozen=True, kw_only=True):
     event: Event
 
 
-class NoChange(Changeable, frozen=True, kw_only=True):
+class NoChange(HookOutput, frozen=True, kw_only=True):
     """The value of a hook that is only notified."""
 
 
-class ConfigHookScope(Fact, frozen=True, kw_only=True):
+class ConfigHookScope(HookInput, frozen=True, kw_only=True):
     """Where the configuration applies."""
 
     directory: str
 
 
-class ConfigHookValue(Changeable, frozen=True, kw_only=True):
+class ConfigHookValue(HookOutput, frozen=True, kw_only=True):
     """The merged configuration as its files state it."""
 
     config: dict[str, Any]
 
 
-CHAT_MESSAGE: Final = Hook("chat.message", Prompted, ChatMessage, blocks=True)
+CHAT_MESSAGE: Final = Hook("chat.message", ChatMessageInput, ChatMessage, blocks=True)
 CHAT_PARAMS: Final = Hook("chat.params", ChatRequest, ChatParams)
 CHAT_HEADERS: Final = Hook("chat.headers", ChatRequest, ChatHeaders)
-MESSAGES_TRANSFORM: Final = Hook("experimental.chat.messages.transform", InSession, ShownMessages)
-SYSTEM_TRANSFORM: Final = Hook("experimental.chat.system.transform", InSession, SystemPrompt)
-SESSION_COMPACTING: Final = Hook("experimental.session.compacting", InSession, Compacting)
-TEXT_COMPLETE: Final = Hook("experimental.text.complete", TextTold, FinishedText)
-COMMAND_BEFORE: Final = Hook("command.execute.before", CommandTold, CommandParts, blocks=True)
-TOOL_BEFORE: Final = Hook("tool.execute.before", CallTold, CallArguments, blocks=True)
-TOOL_AFTER: Final = Hook("tool.execute.after", CallTold, CallOutcome)
+MESSAGES_TRANSFORM: Final = Hook("experimental.chat.messages.transform", SessionHookInput, ShownMessages)
+SYSTEM_TRANSFORM: Final = Hook("experimental.chat.system.transform", SessionHookInput, SystemPrompt)
+SESSION_COMPACTING: Final = Hook("experimental.session.compacting", SessionHookInput, Compacting)
+TEXT_COMPLETE: Final = Hook("experimental.text.complete", TextHookInput, FinishedText)
+COMMAND_BEFORE: Final = Hook("command.execute.before", CommandHookInput, CommandParts, blocks=True)
+TOOL_BEFORE: Final = Hook("tool.execute.before", CallHookInput, CallArguments, blocks=True)
+TOOL_AFTER: Final = Hook("tool.execute.after", CallHookInput, CallOutcome)
 PERMISSION_ASK: Final = Hook("permission.ask", PermissionRequest, PermissionAnswer, blocks=True)
 EVENT: Final = Hook("event", Happened, NoChange)
 CONFIG: Final = Hook("config", ConfigHookScope, ConfigHookValue)

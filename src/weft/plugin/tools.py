@@ -25,7 +25,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 MARK: Final = "__weft_tool__"
 # Names of tools that every provider accepts.
-NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+TOOL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 SUPPORTED_TYPES: Final = (
     "use str, int, float, bool, list, dict, Literal, enums, dataclasses, or None with one of these"
 )

@@ -196,7 +196,7 @@ class _ShrinkCache:
         with self._lock:
             return (self._made[key],) if key in self._made else None
 
-    def keep(self, key: tuple[bytes, ImageLimit], shrunk: DataUrl | None) -> None:
+    def put_value(self, key: tuple[bytes, ImageLimit], shrunk: DataUrl | None) -> None:
         with self._lock:
             self._made[key] = shrunk
             while sum(len(each.base64) for each in self._made.values() if each) > self._limit:
@@ -222,7 +222,7 @@ def shrink_image(picture: DataUrl, limit: ImageLimit) -> DataUrl | None:
     if width * height > MAX_PIXELS or not can_shrink():
         return None
     shrunk = _shrink_with_pillow(picture, limit)
-    _shrink_cache.keep(key, shrunk)
+    _shrink_cache.put_value(key, shrunk)
     return shrunk
 
 

@@ -20,7 +20,7 @@ from weft.plugin.hooks import CHAT_MESSAGE, ChatMessage
 from weft.run.attachments import attach
 from weft.run.decide import find_newest_prompt
 from weft.run.json_schema import check_schema
-from weft.run.prompt_hooks import merge_hooked_prompt, to_prompted
+from weft.run.prompt_hooks import merge_hooked_prompt, to_hook_input
 from weft.run.request import get_variant
 from weft.run.runtime import Runtime
 from weft.session.lifecycle import touch
@@ -87,7 +87,7 @@ async def _apply_hooks(
     if not runtime.hooks.any(CHAT_MESSAGE):
         return message, parts
     ours = ChatMessage(message=message, parts=parts)
-    prompted = to_prompted(input, message)
+    prompted = to_hook_input(input, message)
     found = merge_hooked_prompt(await runtime.hooks.ask(CHAT_MESSAGE, prompted, ours), ours, runtime.mint)
     message, parts = found.message, found.parts
     check_format(message.format)

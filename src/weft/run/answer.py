@@ -20,7 +20,7 @@ from weft.run.decide import ModelStep
 from weft.run.processor import AnswerInput, Processor
 from weft.run.runtime import Runtime
 
-SUMMARISER = "compaction"
+SUMMARY_AGENT = "compaction"
 
 
 def get_model_chain(runtime: Runtime, prompt: UserMessage, *, summary: bool = False) -> tuple[ModelRef, ...]:
@@ -28,7 +28,7 @@ def get_model_chain(runtime: Runtime, prompt: UserMessage, *, summary: bool = Fa
 
     The models of the prompt's agent were resolved when the prompt was admitted. The agent for summaries may have its own.
     """
-    summariser = runtime.agents.get(SUMMARISER) if summary else None
+    summariser = runtime.agents.get(SUMMARY_AGENT) if summary else None
     source = prompt if summariser is None or summariser.model is None else summariser
     chain = () if source.model is None else (source.model, *source.fallback)
     return runtime.models.health.order(chain, runtime.clock.now())
@@ -51,7 +51,7 @@ class PendingAnswer:
         self.session = session
         self.transcript = transcript
         self.step = step
-        self.agent = SUMMARISER if step.summary else step.prompt.agent
+        self.agent = SUMMARY_AGENT if step.summary else step.prompt.agent
         self.chain = get_model_chain(runtime, step.prompt, summary=step.summary)
         self.processor = Processor(self._make_message(), runtime.mint, runtime.clock.now)
         self.changes = AnswerChanges(runtime, self.processor, transcript)

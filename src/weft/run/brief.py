@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
 
-from weft.context.notes import OURS, ContextNote, apply_history_notes, list_notes
-from weft.context.reminders import PLAN, has_plan_note, make_plan_note
+from weft.context.notes import WEFT_KEY, ContextNote, apply_history_notes, list_notes
+from weft.context.reminders import PLAN_AGENT, has_plan_note, make_plan_note
 from weft.context.system import Briefing, Environment
 from weft.errors import DocumentError
 from weft.host.files import make_directory
@@ -51,12 +51,12 @@ async def get_briefing(runtime: Runtime, session: Session) -> Briefing:
     if session.id in runtime.briefings:
         return runtime.briefings[session.id]
     keys = list_briefing_keys(session)
-    found = [read_briefing(await runtime.store.kept(key)) for key in keys]
+    found = [read_briefing(await runtime.store.find_value(key)) for key in keys]
     briefing = next((each for each in found if each is not None), None) or await _gather(
         runtime, (), to_pinned_instructions(session)
     )
     if found[0] is None:
-        await runtime.store.keep(keys[0], to_plain(briefing))
+        await runtime.store.put_value(keys[0], to_plain(briefing))
     runtime.briefings[session.id] = briefing  # it never changes
     return briefing
 
@@ -129,7 +129,7 @@ async def _list_plan_notes(
     path = get_plan_path(session, runtime.place, runtime.plans)
     before = history[: find_end(info.id, (message.info.id for message in history))]
     note = make_plan_note(before, info, path, exists=await asyncio.to_thread(os.path.exists, path))
-    if note is not None and info.agent == PLAN:
+    if note is not None and info.agent == PLAN_AGENT:
         await asyncio.to_thread(make_directory, os.path.dirname(path))
     return [] if note is None else [note]
 
@@ -152,7 +152,7 @@ def to_note_events(notes: Iterable[ContextNote], prompt: UserMessage, mint: Mint
                 message_id=prompt.id,
                 text=note.text,
                 synthetic=True,
-                metadata={OURS: note.about},
+                metadata={WEFT_KEY: note.about},
             )
         )
         for note in notes

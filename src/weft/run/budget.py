@@ -20,7 +20,7 @@ from weft.run.usage import compute_cost
 
 WARN_AT = Decimal("0.8")
 # The least number of tokens that an answer is expected to have. Most have fewer.
-ANSWER = 1_000
+MIN_ANSWER_TOKENS = 1_000
 
 MEASURES: tuple[BudgetMeasure, ...] = ("cost", "tokens", "steps", "seconds")
 COUNTED: tuple[BudgetMeasure, ...] = ("steps", "seconds")
@@ -147,7 +147,7 @@ def estimate_call(request: int, last: Tokens | None, model: Model) -> Spent:
     cached = min(count_input(last), request) if last is not None and last.cache.read + last.cache.write else 0
     new = request - cached
     writes = last is not None and last.cache.write > 0
-    answer = max(ANSWER, last.output + last.reasoning if last is not None else 0)
+    answer = max(MIN_ANSWER_TOKENS, last.output + last.reasoning if last is not None else 0)
     usage = Usage(
         input=0 if writes else new,
         cache_read=cached,

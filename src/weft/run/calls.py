@@ -36,16 +36,16 @@ from weft.provider.chunk import ToolCall
 from weft.run.answer import AnswerQueue, PendingAnswer
 from weft.run.changes import watch_tool
 from weft.run.doom import (
-    NOT_AGAIN,
+    NOT_REPEATED,
     CallLoop,
     describe_loop,
     find_loop,
-    is_unclear,
+    was_interrupted,
     list_calls,
     list_recent_texts,
     was_blocked,
 )
-from weft.run.hooks import apply_after_hooks, apply_before_hooks, to_call_told
+from weft.run.hooks import apply_after_hooks, apply_before_hooks, to_hook_input
 from weft.run.json_schema import check_handed_value
 from weft.run.processor import CallDone, CallFailed, CallReported, CallStarted
 from weft.run.questions import find_root_and_turn
@@ -144,7 +144,7 @@ async def execute_call(
     Plugins come first: the arguments that they return are those that are checked against the rules and used.
     """
     try:
-        hooked = await apply_before_hooks(hooks, to_call_told(call, context.session_id))
+        hooked = await apply_before_hooks(hooks, to_hook_input(call, context.session_id))
         result = await apply_after_hooks(hooks, hooked, await _run(tool, hooked.args, context))
         result = await truncate_result(result, context.resources.spill)
     except BlockedError as error:
@@ -387,12 +387,12 @@ class ToolCalls:
 
     async def _check_interrupted(self, call: CallStarted, context: ToolContext) -> CallFailed | None:
         """Ask before a call is repeated that a crash interrupted: only a person knows whether it took effect."""
-        if not is_unclear(self._answer.transcript.messages(), call.call_id, call.tool, call.input):
+        if not was_interrupted(self._answer.transcript.messages(), call.call_id, call.tool, call.input):
             return None
         try:
             await context.ask("interrupted", call.tool, metadata={"tool": call.tool, "input": call.input})
         except NotPermittedError:
-            return CallFailed(call_id=call.call_id, error=NOT_AGAIN)
+            return CallFailed(call_id=call.call_id, error=NOT_REPEATED)
         return None
 
     def _make_context(self, call_id: str) -> ToolContext:

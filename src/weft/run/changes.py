@@ -69,7 +69,7 @@ class AnswerChanges:
             return
         if found:
             await self._store(found, call_id)
-            await self._snapshots.stored(self._session)
+            await self._snapshots.mark_stored(self._session)
 
     async def take_from_child(self, call_id: str) -> None:
         """Store the changes that a child session made for a call. They belong to both sessions."""

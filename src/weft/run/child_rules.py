@@ -16,7 +16,7 @@ from weft.model.permission import Limits, Rule, Ruleset
 from weft.model.session import Session, get_weft_data, with_weft_data
 from weft.session.tree import make_child_rules
 
-NO_WORDS = "The subagent ended without an answer."
+NO_ANSWER = "The subagent ended without an answer."
 
 
 def get_child_text(answer: MessageWithParts, child: SessionID) -> str:
@@ -26,7 +26,7 @@ def get_child_text(answer: MessageWithParts, child: SessionID) -> str:
     """
     info = answer.info
     if not isinstance(info, AssistantMessage):
-        raise ToolError(f"{NO_WORDS} {_suggest_retry(child)}")
+        raise ToolError(f"{NO_ANSWER} {_suggest_retry(child)}")
     text = _find_last_text(answer)
     if info.error is not None:
         before = f"\nBefore that it said: {text}" if text else ""
@@ -63,7 +63,7 @@ def _list_errors(answer: MessageWithParts) -> str:
         for part in answer.parts
         if isinstance(part, ToolPart) and isinstance(part.state, ErrorState)
     ]
-    return "\n".join([NO_WORDS, *failed])
+    return "\n".join([NO_ANSWER, *failed])
 
 
 class ChildProgress:

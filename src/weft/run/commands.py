@@ -29,7 +29,7 @@ from weft.model.permission import CallRef, PermissionRequest, Question, Question
 from weft.model.session import Session
 from weft.permission.gate import CallOrigin, PermissionCaller
 from weft.permission.rules import to_limits
-from weft.plugin.hooks import COMMAND_BEFORE, CallTold, CommandParts, CommandTold
+from weft.plugin.hooks import COMMAND_BEFORE, CallHookInput, CommandParts, CommandHookInput
 from weft.run.admit import choose_models, get_agent
 from weft.run.attachments import MentionScope, resolve_mentions
 from weft.run.calls import ignore_report, make_tool_context
@@ -79,7 +79,7 @@ async def _run_insertion(runtime: Runtime, session: Session, agent: Agent, comma
     )
     wanted = {"command": command, "description": "Insert into a command", "timeout": TIMEOUT_MS}
     call = await apply_before_hooks(
-        runtime.hooks, CallTold(tool=TOOL, session_id=session.id, call_id=context.call_id, args=wanted)
+        runtime.hooks, CallHookInput(tool=TOOL, session_id=session.id, call_id=context.call_id, args=wanted)
     )
     try:
         made = await tool.run(to_input(tool, call.args), context)
@@ -173,7 +173,9 @@ class _Expansion:
         hooks, input = self._runtime.hooks, self._input
         if not hooks.any(COMMAND_BEFORE):
             return parts
-        command = CommandTold(command=self._command.name, session_id=session.id, arguments=input.arguments)
+        command = CommandHookInput(
+            command=self._command.name, session_id=session.id, arguments=input.arguments
+        )
         return tuple((await hooks.ask(COMMAND_BEFORE, command, CommandParts(parts=parts))).parts)
 
     def _check(self, prompt: PromptInput) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from weft.context.compaction import format_carryover, list_forgettable
+from weft.context.compaction import format_carryover, list_prunable_calls
 from weft.context.tokens import Threshold, get_request_limit, project_tokens
 from weft.model.catalog import Model
 from weft.model.event import Event, MessageUpdated, PartUpdated, SessionCompacted
@@ -18,7 +18,7 @@ from weft.run.brief import get_briefing
 from weft.run.request import estimate_overhead
 from weft.run.runtime import CompactionPolicy, Runtime
 
-CONTINUE = "Continue if you have next steps"
+CONTINUE_PROMPT = "Continue if you have next steps"
 
 
 def exceeds_context(
@@ -70,22 +70,22 @@ async def continue_after_summary(runtime: Runtime, transcript: Transcript, reque
     if asked is None or not any(isinstance(part, CompactionPart) and part.auto for part in asked.parts):
         return
     message = _make_prompt(runtime, transcript, request)
-    text = _make_text(runtime, message, CONTINUE)
+    text = _make_text(runtime, message, CONTINUE_PROMPT)
     await _commit(runtime, transcript, [MessageUpdated(info=message), PartUpdated(part=text)])
 
 
-async def forget_old_outputs(runtime: Runtime, transcript: Transcript) -> None:
+async def prune_old_outputs(runtime: Runtime, transcript: Transcript) -> None:
     """Mark old tool outputs, so that the model no longer sees them. They stay stored."""
     if not runtime.compaction.prune:
         return
-    forgotten = to_forgetting_events(transcript.messages(), runtime.clock.now())
+    forgotten = to_pruning_events(transcript.messages(), runtime.clock.now())
     if forgotten:
         await _commit(runtime, transcript, forgotten)
 
 
-def to_forgetting_events(history: Sequence[MessageWithParts], now: int) -> list[Event]:
+def to_pruning_events(history: Sequence[MessageWithParts], now: int) -> list[Event]:
     forgotten: list[Event] = []
-    for part in list_forgettable(history):
+    for part in list_prunable_calls(history):
         if isinstance(part.state, CompletedState):
             state = replace(part.state, time=replace(part.state.time, compacted=now))
             forgotten.append(PartUpdated(part=replace(part, state=state)))

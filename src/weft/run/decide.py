@@ -14,7 +14,7 @@ from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, U
 from weft.model.part import CompactionPart, SubtaskPart, TextPart, ToolPart
 
 # OpenCode's sentence: both write it, and both recognise it.
-RUN_BY_HAND = "The following tool was executed by the user"
+USER_RAN_TOOL = "The following tool was executed by the user"
 
 
 class StopRun(Struct, frozen=True):
@@ -46,7 +46,7 @@ Next = StopRun | ModelStep | Compact | Subtask
 
 
 def decide(
-    history: Sequence[MessageWithParts], *, taken: int = 0, limit: int | None = None, crowded: bool = False
+    history: Sequence[MessageWithParts], *, taken: int = 0, limit: int | None = None, overflows: bool = False
 ) -> Next:
     """Return what to do next.
 
@@ -63,9 +63,9 @@ def decide(
     if prompt is None or is_manual_command(history, prompt) or (limit is not None and taken >= limit):
         return StopRun()
     answer = find_last_answer(history, prompt)
-    if answer is None or wants_more(answer, prompt):
+    if answer is None or is_incomplete(answer, prompt):
         return (
-            Compact(prompt) if crowded else ModelStep(prompt, last=limit is not None and taken + 1 >= limit)
+            Compact(prompt) if overflows else ModelStep(prompt, last=limit is not None and taken + 1 >= limit)
         )
     return StopRun()
 
@@ -141,7 +141,7 @@ def is_manual_command(history: Sequence[MessageWithParts], prompt: UserMessage) 
     """Return True if the prompt only records a command that the person ran. It needs no answer."""
     found = next(message for message in reversed(history) if message.info.id == prompt.id)
     return bool(found.parts) and all(
-        isinstance(part, TextPart) and part.synthetic and part.text == RUN_BY_HAND for part in found.parts
+        isinstance(part, TextPart) and part.synthetic and part.text == USER_RAN_TOOL for part in found.parts
     )
 
 
@@ -178,7 +178,7 @@ def find_last_answer(history: Sequence[MessageWithParts], prompt: UserMessage) -
     return None
 
 
-def wants_more(answer: MessageWithParts, prompt: UserMessage) -> bool:
+def is_incomplete(answer: MessageWithParts, prompt: UserMessage) -> bool:
     """Return True if the model has not seen the results of its calls yet, or still owes the value that was asked for."""
     info = answer.info
     if not isinstance(info, AssistantMessage) or info.error is not None:

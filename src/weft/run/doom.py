@@ -19,10 +19,10 @@ UNREADABLE = 4  # so many invalid calls in a row are tolerated
 FRUITLESS = 10  # so many failed calls in a row are tolerated
 SAME_WORDS = 4  # so many identical texts in a row, each followed by a call, make a loop
 ENOUGH_WORDS = 20  # shorter texts repeat naturally
-BLOCKED = "This call was not carried out:"
+BLOCKED_PREFIX = "This call was not carried out:"
 
 
-class MadeCall(Struct, frozen=True):
+class PastCall(Struct, frozen=True):
     """A call that was made, and its output or error; None while it runs."""
 
     tool: str
@@ -32,7 +32,7 @@ class MadeCall(Struct, frozen=True):
 
     @property
     def was_blocked(self) -> bool:
-        return self.outcome is not None and self.outcome.startswith(BLOCKED)
+        return self.outcome is not None and self.outcome.startswith(BLOCKED_PREFIX)
 
     def is_like(self, other: "MadeCall") -> bool:
         """Return True if both are the same call with the same outcome. A call that still runs matches any outcome."""
@@ -50,7 +50,7 @@ class CallLoop(Struct, frozen=True, kw_only=True):
 
 def list_calls(
     history: Sequence[MessageWithParts], prompt: UserMessage, *, before: CallRef | None = None
-) -> list[MadeCall]:
+) -> list[PastCall]:
     """Return the calls made in answering a prompt, oldest first: those `before` a call, or all."""
     after = list(takewhile(lambda message: message.info.id != prompt.id, reversed(history)))
     calls = (
@@ -67,14 +67,14 @@ def list_calls(
     return [_to_made(part, part.state) for part in earlier if not isinstance(part.state, PendingState)]
 
 
-def _to_made(part: ToolPart, state: RunningState | CompletedState | ErrorState) -> MadeCall:
+def _to_made(part: ToolPart, state: RunningState | CompletedState | ErrorState) -> PastCall:
     match state:
         case RunningState():
-            return MadeCall(part.tool, state.input, None)
+            return PastCall(part.tool, state.input, None)
         case CompletedState():
-            return MadeCall(part.tool, state.input, state.output)
+            return PastCall(part.tool, state.input, state.output)
         case ErrorState():
-            return MadeCall(part.tool, state.input, state.error, failed=True)
+            return PastCall(part.tool, state.input, state.error, failed=True)
 
 
 def list_recent_texts(history: Sequence[MessageWithParts], prompt: UserMessage) -> list[str]:
@@ -90,13 +90,13 @@ def list_recent_texts(history: Sequence[MessageWithParts], prompt: UserMessage) 
 
 
 def find_loop(
-    made: Sequence[MadeCall], tool: str, input: dict[str, Any], texts: Sequence[str] = ()
+    made: Sequence[PastCall], tool: str, input: dict[str, Any], texts: Sequence[str] = ()
 ) -> CallLoop | None:
     """Return the loop that this call would continue, or None. Blocked calls do not count."""
     return _find_repetition(made, tool, input) or _find_failure_row(made, tool, texts)
 
 
-def _find_failure_row(made: Sequence[MadeCall], tool: str, texts: Sequence[str]) -> CallLoop | None:
+def _find_failure_row(made: Sequence[PastCall], tool: str, texts: Sequence[str]) -> CallLoop | None:
     """Find different calls that all fail, or texts that repeat. Counting starts anew after a blocked call."""
     recent = list(takewhile(lambda call: not call.was_blocked, reversed(made)))
     unreadable = sum(1 for _ in takewhile(lambda call: call.tool == INVALID, recent))
@@ -110,7 +110,7 @@ def _find_failure_row(made: Sequence[MadeCall], tool: str, texts: Sequence[str])
     return CallLoop(times=SAME_WORDS, kind="words") if alike else None
 
 
-def _find_repetition(made: Sequence[MadeCall], tool: str, input: dict[str, Any]) -> CallLoop | None:
+def _find_repetition(made: Sequence[PastCall], tool: str, input: dict[str, Any]) -> CallLoop | None:
     made = [call for call in made if not call.was_blocked]
     for length in range(1, LONGEST_CYCLE + 1):
         if _closes_cycle(made, (tool, input), length, SAME):
@@ -119,14 +119,14 @@ def _find_repetition(made: Sequence[MadeCall], tool: str, input: dict[str, Any])
     return CallLoop(length=1, times=same + 1) if same + 1 >= SAME_BUT_NEWS else None
 
 
-def was_blocked(made: Iterable[MadeCall]) -> bool:
+def was_blocked(made: Iterable[PastCall]) -> bool:
     """Return True if a loop was reported before in this turn."""
     return any(call.was_blocked for call in made)
 
 
 def describe_loop(loop: CallLoop) -> str:
     """Return the text that the model reads instead of a result."""
-    return f"{BLOCKED} {_describe(loop)} Do something else, or tell the user what is in the way."
+    return f"{BLOCKED_PREFIX} {_describe(loop)} Do something else, or tell the user what is in the way."
 
 
 def _describe(loop: CallLoop) -> str:
@@ -143,7 +143,7 @@ def _describe(loop: CallLoop) -> str:
 
 
 def _closes_cycle(
-    made: Sequence[MadeCall], call: tuple[str, dict[str, Any]], length: int, times: int
+    made: Sequence[PastCall], call: tuple[str, dict[str, Any]], length: int, times: int
 ) -> bool:
     """Return True if the last calls and this one are the same `length` calls, `times` times over, with the same outcomes."""
     needed = length * times - 1
@@ -158,7 +158,7 @@ def _closes_cycle(
     return all(each.is_like(cycle[index % length]) for index, each in enumerate(recent))
 
 
-def _count_same(made: Sequence[MadeCall], tool: str, input: dict[str, Any]) -> int:
+def _count_same(made: Sequence[PastCall], tool: str, input: dict[str, Any]) -> int:
     """Return how many of the last calls are the same as this one."""
     count = 0
     for call in reversed(made):
@@ -169,19 +169,21 @@ def _count_same(made: Sequence[MadeCall], tool: str, input: dict[str, Any]) -> i
 
 
 # Tools without effects, or that can safely run twice.
-HARMLESS = frozenset(
+REPEATABLE_TOOLS = frozenset(
     {"read", "glob", "grep", "list", "lsp", "todoread", "todowrite", "recall", "skill", "question", "invalid"}
     | {"webfetch", "websearch", "codesearch", "task", "batch", "plan_enter", "plan_exit", "jobs"}
 )
-NOT_AGAIN = (
+NOT_REPEATED = (
     "This call was cut off earlier, and may have had its effect. It was not made again, because nobody agreed to that. "
     "Look whether it took effect, and go on from there."
 )
 
 
-def is_unclear(history: Sequence[MessageWithParts], call_id: str, tool: str, input: dict[str, Any]) -> bool:
+def was_interrupted(
+    history: Sequence[MessageWithParts], call_id: str, tool: str, input: dict[str, Any]
+) -> bool:
     """Return True if the last call like this one was interrupted, so that nobody knows whether it took effect."""
-    if tool in HARMLESS:
+    if tool in REPEATABLE_TOOLS:
         return False
     alike = (
         part.state

@@ -23,17 +23,17 @@ from weft.plugin.hooks import (
     TOOL_BEFORE,
     CallArguments,
     CallOutcome,
-    CallTold,
+    CallHookInput,
     ChatHeaders,
     ChatParams,
     ChatRequest,
     Compacting,
     FinishedText,
     Hooks,
-    InSession,
+    SessionHookInput,
     ShownMessages,
     SystemPrompt,
-    TextTold,
+    TextHookInput,
 )
 from weft.provider.catalog.choice import get_max_output
 from weft.provider.contract import ModelRequest
@@ -54,7 +54,7 @@ async def apply_request_hooks(
 async def _change_system(hooks: Hooks, request: ModelRequest, asked: ChatRequest) -> ModelRequest:
     if not hooks.any(SYSTEM_TRANSFORM):
         return request
-    where, now = InSession(session_id=asked.session_id), SystemPrompt(system=request.system)
+    where, now = SessionHookInput(session_id=asked.session_id), SystemPrompt(system=request.system)
     system = tuple(entry for entry in (await hooks.ask(SYSTEM_TRANSFORM, where, now)).system if entry)
     # As in OpenCode, an empty system prompt is taken for a mistake of the plugin.
     return replace(request, system=system) if system and system != request.system else request
@@ -104,7 +104,7 @@ async def apply_message_hooks(
     if not hooks.any(MESSAGES_TRANSFORM):
         return seen
     now = ShownMessages(messages=view.list_shown())
-    given = await hooks.ask(MESSAGES_TRANSFORM, InSession(session_id=session), now)
+    given = await hooks.ask(MESSAGES_TRANSFORM, SessionHookInput(session_id=session), now)
     if given.messages == now.messages:
         return seen
     turns = to_model_messages(given.messages, model)
@@ -116,7 +116,7 @@ async def get_summary_prompt(hooks: Hooks, session: SessionID) -> str:
     usual = read_text("summarise")
     if not hooks.any(SESSION_COMPACTING):
         return usual
-    given = await hooks.ask(SESSION_COMPACTING, InSession(session_id=session), Compacting())
+    given = await hooks.ask(SESSION_COMPACTING, SessionHookInput(session_id=session), Compacting())
     return given.prompt or "\n\n".join((usual, *(line for line in given.context if line)))
 
 
@@ -127,7 +127,7 @@ BOUNDED: Final = "truncated"
 class HookedCall(Struct, frozen=True, kw_only=True):
     """A call after the plugins have seen it. `args` are those to use; `told` has the model's own."""
 
-    told: CallTold
+    told: CallHookInput
     args: dict[str, Any]
 
     @property
@@ -135,11 +135,11 @@ class HookedCall(Struct, frozen=True, kw_only=True):
         return self.args != self.told.args
 
 
-def to_call_told(call: CallStarted, session: SessionID) -> CallTold:
-    return CallTold(tool=call.tool, session_id=session, call_id=call.call_id, args=call.input)
+def to_hook_input(call: CallStarted, session: SessionID) -> CallHookInput:
+    return CallHookInput(tool=call.tool, session_id=session, call_id=call.call_id, args=call.input)
 
 
-async def apply_before_hooks(hooks: Hooks, told: CallTold) -> HookedCall:
+async def apply_before_hooks(hooks: Hooks, told: CallHookInput) -> HookedCall:
     """Let plugins change the arguments of a call. Raise `BlockedError` if one forbids the call."""
     if not hooks.any(TOOL_BEFORE):
         return HookedCall(told=told, args=told.args)
@@ -177,6 +177,6 @@ async def _change_text(hooks: Hooks, processor: Processor, event: Event) -> Even
     if not isinstance(event, PartUpdated) or not isinstance(event.part, TextPart):
         return event
     part = event.part
-    text = TextTold(session_id=part.session_id, message_id=part.message_id, part_id=part.id)
+    text = TextHookInput(session_id=part.session_id, message_id=part.message_id, part_id=part.id)
     given = await hooks.ask(TEXT_COMPLETE, text, FinishedText(text=part.text))
     return event if given.text == part.text else processor.replace_text(part, given.text)

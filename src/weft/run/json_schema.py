@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from weft.context.exclusions import is_refused
-from weft.context.reminders import VALUE_TOOL, ended_in_words, get_json_format
+from weft.context.reminders import VALUE_TOOL, ended_without_calls, get_json_format
 from weft.context.system import read_text
 from weft.errors import DocumentError, InvalidInputError
 from weft.model.catalog import Model
@@ -303,7 +303,7 @@ def _find_miss(message: MessageWithParts, format: JsonFormat) -> str | None:
     """Return why an answer has no value, or None if it has one or has not tried yet."""
     if _has_value(message):
         return None
-    if ended_in_words(message):
+    if ended_without_calls(message):
         text = "".join(part.text for part in message.parts if isinstance(part, TextPart))
         value = from_text(format.schema, text)
         faults = [] if value is UNSET else list_faults(value, format.schema)

@@ -15,7 +15,7 @@ from weft.run.compaction import (
     continue_after_summary,
     exceeds_context,
     find_overhead,
-    forget_old_outputs,
+    prune_old_outputs,
     request_summary,
 )
 from weft.run.decide import (
@@ -54,7 +54,7 @@ class RunLoop:
         self._taken = 0  # steps for that prompt
         self._compacted_at = -1  # the number of steps at the last compaction
         self._refused: MessageID | None = None  # the prompt for which the person refused a call
-        self._squeezed = False  # the last request fit only because some of the history was left out
+        self._shrunk = False  # the last request fit only because some of the history was left out
         self._before = 0  # tokens of the next request before the compaction
         self._overhead: tuple[str, int] | None = None  # of an agent
         self.seen: MessageID | None = None
@@ -63,13 +63,13 @@ class RunLoop:
         """Run until `decide` says stop, a person refuses a call, or nothing more can be done."""
         try:
             # Here, between two turns, the provider has to read most of the conversation anew anyhow.
-            await forget_old_outputs(self._runtime, self._transcript)
+            await prune_old_outputs(self._runtime, self._transcript)
             while True:
                 match await self._decide():
                     case StopRun():
                         return
                     case Compact(prompt=prompt):
-                        before = 0 if self._squeezed else await self._project_tokens()
+                        before = 0 if self._shrunk else await self._project_tokens()
                         await self._make_room(prompt, before=before)
                     case Subtask() as subtask:
                         await run_subtask(self._runtime, self._transcript, subtask)
@@ -96,7 +96,7 @@ class RunLoop:
             history,
             taken=self._taken,
             limit=agent.steps if agent else None,
-            crowded=self._squeezed or exceeds_context(self._runtime, history, prompt, overhead=overhead),
+            overflows=self._shrunk or exceeds_context(self._runtime, history, prompt, overhead=overhead),
         )
 
     async def _take(self, step: ModelStep) -> None:
@@ -118,7 +118,7 @@ class RunLoop:
                 await self._continue(step.prompt)
             return
         self._taken += not outcome.overflowed  # a request that did not fit is no step
-        self._squeezed = outcome.squeezed and self._runtime.compaction.auto
+        self._shrunk = outcome.shrunk and self._runtime.compaction.auto
         self._refused = step.prompt.id if outcome.refused else None
         if outcome.overflowed and self._runtime.compaction.auto:
             await self._make_room(step.prompt, before=0)
@@ -136,7 +136,7 @@ class RunLoop:
         if self._compacted_at == self._taken:
             await self._give_up(prompt)
             return
-        self._compacted_at, self._squeezed, self._before = self._taken, False, before
+        self._compacted_at, self._shrunk, self._before = self._taken, False, before
         await request_summary(self._runtime, self._session.id, self._transcript, auto=True)
 
     async def _continue(self, request: UserMessage) -> None:

@@ -52,7 +52,7 @@ from weft.provider.chunk import (
 from weft.run.usage import Bill
 
 ABORTED = "Tool execution aborted"
-UNWRITTEN = "The call was not written to its end, and not carried out."
+INCOMPLETE_CALL = "The call was not written to its end, and not carried out."
 
 
 class CallStarted(Struct, frozen=True, kw_only=True):
@@ -187,7 +187,7 @@ class Processor:
         whose arguments never became complete fails."""
         closed = self._close_all()
         for call in list(self._calls):
-            closed += self._failed(call, UNWRITTEN)
+            closed += self._failed(call, INCOMPLETE_CALL)
         before, after = (_to_snapshot(changed.hash), _to_snapshot(changed.until)) if changed else (None, None)
         if before is not None and self._begun is not None:
             closed.append(PartUpdated(part=replace(self._begun, snapshot=before)))

@@ -13,15 +13,15 @@ from weft.model.ids import Mint
 from weft.model.input import PromptInput
 from weft.model.message import UserMessage
 from weft.model.part import AgentPart, AnyPart, FilePart, SubtaskPart, TextPart
-from weft.plugin.hooks import ChatMessage, Prompted
+from weft.plugin.hooks import ChatMessage, ChatMessageInput
 
 CHANGED: Final = "chat.message"
 OF_A_PROMPT: Final = (TextPart, FilePart, AgentPart, SubtaskPart)
 
 
-def to_prompted(input: PromptInput, message: UserMessage) -> Prompted:
+def to_hook_input(input: PromptInput, message: UserMessage) -> ChatMessageInput:
     """Return the prompt as the caller sent it, before defaults were filled in."""
-    return Prompted(
+    return ChatMessageInput(
         session_id=message.session_id,
         agent=input.agent,
         model=input.model,

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from weft.context.compaction import list_leaner, shorten_turns, split_history
+from weft.context.compaction import list_smaller_versions, shorten_turns, split_history
 from weft.context.exclusions import exclude_refused
 from weft.context.history import since_compaction, to_model_messages, without_media
 from weft.context.notes import apply_notes
@@ -131,7 +131,11 @@ def list_summary_requests(
     )
     last = UserTurn(content=(TextContent(text=words or read_text("summarise")),))
     short = shorten_turns(turns)
-    for shown in (turns, *list_leaner(turns), *(short[-max(1, len(short) // part) :] for part in PARTS)):
+    for shown in (
+        turns,
+        *list_smaller_versions(turns),
+        *(short[-max(1, len(short) // part) :] for part in PARTS),
+    ):
         yield ModelRequest(
             model=model,
             system=(agent.prompt or "",),
@@ -144,7 +148,7 @@ def list_summary_requests(
 def list_smaller_requests(request: ModelRequest) -> Iterator[ModelRequest]:
     """Yield the request, then smaller ones in case it does not fit."""
     yield request
-    for messages in list_leaner(request.messages):
+    for messages in list_smaller_versions(request.messages):
         yield replace(request, messages=messages)
 
 

@@ -15,12 +15,12 @@ SHORTEST_MS = 250
 ATTEMPTS = 5
 # The limit for all waits of one request together, except waits that the provider asked for. OpenCode 1.1.34 retries
 # without end.
-PATIENCE_MS = 15 * 60_000
+MAX_TOTAL_WAIT_MS = 15 * 60_000
 
 
 # Faults that another model would not cure. A bad request is our own mistake, an overflow is cured by compaction, and a
 # refusal by one maker's content filter must not be bypassed with another maker's model.
-OURS: frozenset[FaultKind] = frozenset({"bad-request", "overflow", "content-filter"})
+WEFT_KEY: frozenset[FaultKind] = frozenset({"bad-request", "overflow", "content-filter"})
 
 
 class EmptySummaryError(ProviderError):
@@ -38,7 +38,7 @@ class RetryLimits(Struct, frozen=True, kw_only=True):
     """
 
     attempts: int = ATTEMPTS
-    total_ms: int = PATIENCE_MS
+    total_ms: int = MAX_TOTAL_WAIT_MS
     asked_ms: int | None = None
 
 
@@ -73,7 +73,7 @@ class TriedAttempt(Struct, frozen=True, kw_only=True):
     can_shrink: bool = False
     can_exclude: bool = False
     left_ms: int | None = None
-    chance: float = 0.0
+    jitter: float = 0.0
 
 
 def next_attempt(chain: Sequence[ModelRef], tried: Sequence[TriedAttempt]) -> Attempt | None:
@@ -114,7 +114,7 @@ def _find_next_wait(tried: Sequence[TriedAttempt], limits: RetryLimits) -> int |
             for before, after in pairwise(same)
             if before.error is not None and before.error.wait_ms is None
         ),
-        chance=last.chance,
+        jitter=last.jitter,
         limits=limits,
         left_ms=last.left_ms,
     )
@@ -125,7 +125,7 @@ def find_retry_wait(
     *,
     attempt: int,
     waited_ms: int,
-    chance: float,
+    jitter: float,
     limits: RetryLimits = WITHOUT_FALLBACK,
     left_ms: int | None = None,
 ) -> int | None:
@@ -137,7 +137,7 @@ def find_retry_wait(
     if not error.retryable or attempt > limits.attempts:
         return None
     if error.wait_ms is None:
-        wait = compute_backoff(attempt, chance)
+        wait = compute_backoff(attempt, jitter)
         most = limits.total_ms - waited_ms
     else:
         wait = max(error.wait_ms, SHORTEST_MS)
@@ -151,10 +151,10 @@ def is_worth_fallback(error: ProviderError) -> bool:
 
     A fault of unknown kind counts only if it was retryable: otherwise the mistake may well be in our request.
     """
-    return error.retryable if error.kind == "unknown" else error.kind not in OURS
+    return error.retryable if error.kind == "unknown" else error.kind not in WEFT_KEY
 
 
-def compute_backoff(attempt: int, chance: float) -> int:
+def compute_backoff(attempt: int, jitter: float) -> int:
     """Return the wait after the given attempt: doubled each time up to a limit, plus a random part of up to a fifth."""
     wait = min(FIRST_MS << (attempt - 1), LONGEST_MS)
-    return wait + int(wait * 0.2 * chance)
+    return wait + int(wait * 0.2 * jitter)

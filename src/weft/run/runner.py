@@ -34,7 +34,7 @@ from weft.run.decide import (
     find_owed,
     is_request,
     is_synthetic,
-    wants_more,
+    is_incomplete,
 )
 from weft.run.failure import to_failure
 from weft.run.loop import RunLoop
@@ -234,15 +234,15 @@ class Runner:
             history = run.transcript.messages()
             return await run_to_completion(unrevert(self._runtime.undoer, run.session, history, scope))
 
-    def known(self, session: SessionID) -> Transcript | None:
+    def find_transcript(self, session: SessionID) -> Transcript | None:
         """Return the transcript of a session that is in use, so that changes from outside reach it."""
         return self._transcripts.get(session)
 
-    def check_resting(self, session: SessionID) -> None:
+    def check_idle(self, session: SessionID) -> None:
         if session in self._runs:
             raise SessionBusyError(session, self._runtime.owner)
 
-    def holds(self, session: SessionID) -> bool:
+    def is_in_use(self, session: SessionID) -> bool:
         """Return True if this process uses the session: it runs, is about to run, or is being undone."""
         lock = self._locks.get(session)
         return session in self._runs or (lock is not None and lock.locked())
@@ -440,7 +440,7 @@ def find_answer(transcript: Transcript, prompt: MessageID) -> MessageWithParts:
         prompts = list(list_continuations(history, asked))
         answers = [answer for each in prompts if (answer := find_last_answer(history, each)) is not None]
         found = answers[-1] if answers else found
-        if answers and not wants_more(found, prompts[-1]):
+        if answers and not is_incomplete(found, prompts[-1]):
             return found
     return found if isinstance(found.info, AssistantMessage) else history[-1]
 

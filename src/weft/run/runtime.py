@@ -94,7 +94,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     journal: Journal
     clock: Clock
     mint: Mint
-    chance: Callable[[], float]
+    jitter: Callable[[], float]
     place: Place
     owner: str
     platform: str

@@ -17,7 +17,7 @@ from weft.model.session import Session
 from weft.model.transcript import Transcript
 from weft.run.admit import get_agent
 from weft.run.calls import allow_all, make_tool_context
-from weft.run.decide import RUN_BY_HAND, find_newest_prompt
+from weft.run.decide import USER_RAN_TOOL, find_newest_prompt
 from weft.run.processor import CallDone, CallFailed, CallReported, CallStarted, Processor
 from weft.run.runtime import Runtime
 from weft.tool.contract import ToolContext
@@ -152,7 +152,7 @@ class ManualCommand:
             id=self._runtime.mint.part(),
             session_id=prompt.session_id,
             message_id=prompt.id,
-            text=RUN_BY_HAND,
+            text=USER_RAN_TOOL,
             synthetic=True,
         )
         return [MessageUpdated(info=prompt), PartUpdated(part=words)]

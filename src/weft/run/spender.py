@@ -44,7 +44,7 @@ from weft.session.budget import Allowance, Reservation, subtract_spent
 from weft.session.totals import get_ledger, is_behind, update_ledger
 
 # The tokens of a request besides the conversation (system prompt and tools), before a provider has counted one.
-OVERHEAD = 8_000
+DEFAULT_OVERHEAD = 8_000
 BUDGET = "budget"
 
 
@@ -180,13 +180,13 @@ class Spender:
         return replace(spent, ms=spent.ms + passed)
 
     def _reserved_below(self, session: SessionID) -> Spent:
-        return self._ledger.reserved_below(session, but=self._session.id)
+        return self._ledger.total_reserved(session, but=self._session.id)
 
     def _estimate(self, step: ModelStep) -> Spent:
         history = self._transcript.messages()
         counts = (get_counted_tokens(each) for each in iterate_since_compaction(history))
         last = next((found for found in counts if found is not None), None)
-        request = project_tokens(history, overhead=OVERHEAD)
+        request = project_tokens(history, overhead=DEFAULT_OVERHEAD)
         model = find_next_model(self._runtime, step.prompt, summary=step.summary)
         return Spent(steps=1, priced=False) if model is None else estimate_call(request, last, model)
 
@@ -197,12 +197,12 @@ class Spender:
                 messages += [to_warning(line) for line in lines if self._is_new(line)]
             case WithinBudget() | OverBudget():
                 pass
-        if is_cost_unknown(accounts, expected) and self._ledger.is_new("blind", self._session.id):
+        if is_cost_unknown(accounts, expected) and self._ledger.record_warning("blind", self._session.id):
             messages.append(
                 "the price of the model is unknown, so its cost cannot be kept within the budget; "
                 "limits of tokens, steps and seconds still hold"
             )
-        if has_uncounted(accounts) and self._ledger.is_new("uncounted", self._session.id):
+        if has_uncounted(accounts) and self._ledger.record_warning("uncounted", self._session.id):
             messages.append(
                 "the provider did not report the usage of an answer, so the budget cannot be kept exactly; "
                 "limits of steps and seconds still hold"
@@ -211,7 +211,9 @@ class Spender:
             await self._runtime.journal.commit(SessionWarned(session_id=self._session.id, message=message))
 
     def _is_new(self, line: BudgetLine) -> bool:
-        return self._ledger.is_new(line.scope, line.measure, line.limit, self._session.id, self._began)
+        return self._ledger.record_warning(
+            line.scope, line.measure, line.limit, self._session.id, self._began
+        )
 
     # --- after a step ---
 

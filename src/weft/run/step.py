@@ -65,7 +65,7 @@ class StepOutcome(Struct, frozen=True, kw_only=True):
     message: AssistantMessage
     refused: bool = False
     overflowed: bool = False
-    squeezed: bool = False
+    shrunk: bool = False
 
 
 async def take_step(
@@ -94,7 +94,7 @@ async def take_step(
                 message=answer.message,
                 refused=request.refused,
                 overflowed=error is not None and error.kind == "overflow",
-                squeezed=request.squeezed,
+                shrunk=request.shrunk,
             )
     except asyncio.CancelledError:
         await answer.fail(aborted_failure())
@@ -151,7 +151,7 @@ class AnswerRequest:
         self._calls = ToolCalls(answer, self._agent, self._queue)
         self._failures = 0
         self._summary = ""  # of the pieces of the history so far
-        self.squeezed = False
+        self.shrunk = False
 
     @property
     def refused(self) -> bool:
@@ -207,7 +207,7 @@ class AnswerRequest:
                 self._requests = await building
             case "smaller":
                 self._requests.shrink()
-                self.squeezed = True
+                self.shrunk = True
             case "piece":
                 self._requests.take_piece(self._summary)
             case "same":
@@ -333,7 +333,7 @@ class AnswerRequest:
             can_exclude=(formatted and error.kind == BAD_REQUEST)
             or can_exclude(self._answer.history(), error.kind, self._served.model),
             left_ms=None if left is None else int(left * 1000),
-            chance=self._runtime.chance(),
+            jitter=self._runtime.jitter(),
         )
 
     async def _cut_without_summary(self, model: ModelRef, error: ProviderError) -> None:

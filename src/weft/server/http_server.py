@@ -169,7 +169,7 @@ class HttpServer:
         )
         if not served:
             api = await self.open(self.setup.here)
-            check_served(directory, await api.surroundings.list_projects())
+            check_served(directory, await api.workspace.list_projects())
         return await directories.get(directory)
 
     async def open(self, directory: str) -> Api:

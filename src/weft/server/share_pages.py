@@ -93,7 +93,7 @@ class SharePageCache:
 
     async def encode(self, id: str) -> bytes:
         """Return the shared session as JSON."""
-        return encode((await (await self._get_showing()).get_shown(id)).parcel)
+        return encode((await (await self._get_showing()).get_shown(id)).export)
 
     async def get_version(self, id: str) -> str:
         """Return a text that changes with the share. It is read once a second for all who look."""

@@ -55,7 +55,7 @@ class DayLedger:
         page = await self._begin(now)
         found: list[Spent] = []
 
-        def rework(known: Any) -> Any:
+        def update_value(known: Any) -> Any:
             today = read_day(known, page)
             entry = DayEntry(ledger=_count_today(today, session, messages))
             total = total_day(today, now=now, but=session.id, own=entry)
@@ -71,7 +71,7 @@ class DayLedger:
         """Count what a session has spent, and release its reservation."""
         page = await self._begin(now)
 
-        def rework(known: Any) -> Any:
+        def update_value(known: Any) -> Any:
             today = read_day(known, page)
             entry = DayEntry(ledger=_count_today(today, session, messages))
             return to_plain(with_entry(today, session.id, entry))
@@ -79,7 +79,7 @@ class DayLedger:
         await self._rework(page, rework)
 
     async def _rework(self, page: DayPage, rework: Callable[[Any], Any]) -> None:
-        await self._store.rework(KEY, rework)
+        await self._store.update_value(KEY, rework)
         self._begun = page.day
 
     async def _begin(self, now: int) -> DayPage:
@@ -88,7 +88,7 @@ class DayLedger:
         page = DayPage(day=day)
         if self._begun == day:
             return page
-        known = await self._store.kept(KEY)
+        known = await self._store.find_value(KEY)
         if isinstance(known, dict) and known.get("day") == day:
             return page
         entries = {}
@@ -172,7 +172,7 @@ class BudgetLedger:
     def find(self, session: SessionID) -> Reservation | None:
         return self._reservations.get(session)
 
-    def reserved_below(self, above: SessionID, *, but: SessionID) -> Spent:
+    def total_reserved(self, above: SessionID, *, but: SessionID) -> Spent:
         """Return what is reserved for a session and all sessions below it, except the session `but`."""
         return add_spent(
             each.spent
@@ -180,7 +180,7 @@ class BudgetLedger:
             if above in each.line and session != but
         )
 
-    def is_new(self, *warning: object) -> bool:
+    def record_warning(self, *warning: object) -> bool:
         """Return True the first time that this is called with these arguments."""
         if warning in self._warnings:
             return False

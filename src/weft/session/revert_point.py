@@ -24,8 +24,8 @@ from weft.model.part import (
 from weft.model.session import SessionRevert
 
 COMMAND: Final = "bash"
-UNKEPT: Final = "there is no snapshot of it"
-FOREIGN: Final = "OpenCode changed it, and only OpenCode has a snapshot of it"
+NO_SNAPSHOT: Final = "there is no snapshot of it"
+ONLY_OPENCODE_SNAPSHOT: Final = "OpenCode changed it, and only OpenCode has a snapshot of it"
 
 
 class RevertPoint(Struct, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ def list_patches(messages: Iterable[MessageWithParts]) -> list[Patch]:
 def list_foreign_files(messages: Iterable[MessageWithParts]) -> list[FileFate]:
     """Return the files that OpenCode changed. weft has no snapshots of them."""
     files = {file for part in _iterate_patches(messages) if part.weft is None for file in part.files}
-    return [FileFate(file=file, fate="uncovered", reason=FOREIGN) for file in sorted(files)]
+    return [FileFate(file=file, fate="uncovered", reason=ONLY_OPENCODE_SNAPSHOT) for file in sorted(files)]
 
 
 def find_opencode_trees(messages: Iterable[MessageWithParts]) -> dict[str, str]:
@@ -142,7 +142,7 @@ def list_unrecorded_files(messages: Iterable[MessageWithParts]) -> list[FileFate
         for part in message.parts:
             if isinstance(part, ToolPart) and part.call_id not in recorded:
                 files.update(_to_absolute(message.info, file) for file in _list_changed(part))
-    return [FileFate(file=file, fate="uncovered", reason=UNKEPT) for file in sorted(files)]
+    return [FileFate(file=file, fate="uncovered", reason=NO_SNAPSHOT) for file in sorted(files)]
 
 
 def _list_changed(part: ToolPart) -> Iterator[str]:

@@ -24,7 +24,7 @@ from weft.model.part import (
 INTERRUPTED = "Tool execution was interrupted"
 STREAMED = (TextPart, ReasoningPart)
 UNDER_WAY = (PendingState, RunningState)
-BROKEN_OFF = "The run was interrupted before this answer was whole."
+INTERRUPTED_ANSWER = "The run was interrupted before this answer was whole."
 
 
 def to_settling_events(history: Iterable[MessageWithParts]) -> list[Event]:
@@ -44,7 +44,7 @@ def _settle(message: MessageWithParts) -> list[Event]:
     end = _find_end(message)
     closed: list[Event] = [PartUpdated(part=_close(part, end)) for part in left_open]
     if isinstance(info, AssistantMessage) and unended:
-        error = info.error or (aborted_failure(BROKEN_OFF) if info.finish is None else None)
+        error = info.error or (aborted_failure(INTERRUPTED_ANSWER) if info.finish is None else None)
         closed.append(MessageUpdated(info=replace(info, time=replace(info.time, completed=end), error=error)))
     return closed
 

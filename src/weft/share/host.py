@@ -46,12 +46,12 @@ class ShareHost:
     async def get_shown(self, id: str) -> SharedSession:
         """Return a shared session, redacted. Raise `NotFoundError` if there is none."""
         record = await self._get(id)
-        parcel = await self._parcel(record)
+        export = await self._load_export(record)
         redactor, lock = self._get_redactor(record)
         async with lock:
-            view = to_shared_view(parcel, attachments=record.attachments)
+            view = to_shared_view(export, attachments=record.attachments)
             redacted = await asyncio.to_thread(redactor.redact, view)
-        return SharedSession(id=id, parcel=redacted, busy=is_busy(parcel), expires=record.expires)
+        return SharedSession(id=id, export=redacted, busy=is_busy(export), expires=record.expires)
 
     async def feel_pulse(self, id: str) -> str:
         """Return a text that changes with the session. Only the session and its last messages can change, so only
@@ -88,7 +88,7 @@ class ShareHost:
             created=now,
             expires=expires,
         )
-        await self._context.store.keep((HOSTED_KEY, id), {"version": 0, "items": {}})
+        await self._context.store.put_value((HOSTED_KEY, id), {"version": 0, "items": {}})
         await self._records.add(record)
         return ShareTicket(id=id, url=url, secret=secret)
 
@@ -97,7 +97,7 @@ class ShareHost:
         record = await self._check_secret(id, secret)
         fresh = {name_item(item): to_plain(item) for item in items}
 
-        def rework(kept: Any) -> Any:
+        def update_value(kept: Any) -> Any:
             if kept is None:
                 raise NotFoundError("share", id)
             merged = {**kept["items"], **fresh}
@@ -107,7 +107,7 @@ class ShareHost:
                 )
             return {"version": kept["version"] + 1, "items": merged}
 
-        await self._context.store.rework((HOSTED_KEY, record.id), rework)
+        await self._context.store.update_value((HOSTED_KEY, record.id), rework)
 
     async def drop(self, id: str, secret: str) -> None:
         """Remove a received share. Raise `NotFoundError` for a wrong secret."""
@@ -130,18 +130,18 @@ class ShareHost:
             raise NotFoundError("share", id[:80])
         return record
 
-    async def _parcel(self, record: ShareRecord) -> SessionExport:
+    async def _load_export(self, record: ShareRecord) -> SessionExport:
         if record.target != "received":
             return await pack_session(self._context.store, record.session_id)
         kept = await self._hosted(record)
         items = {name: from_plain(item, ShareItem) for name, item in kept["items"].items()}
-        parcel = from_items(items)
-        if parcel is None:
+        export = from_items(items)
+        if export is None:
             raise NotFoundError("share", record.id)
-        return parcel
+        return export
 
     async def _hosted(self, record: ShareRecord) -> Any:
-        kept = await self._context.store.kept((HOSTED_KEY, record.id))
+        kept = await self._context.store.find_value((HOSTED_KEY, record.id))
         if kept is None:
             raise NotFoundError("share", record.id)
         return kept

@@ -26,15 +26,15 @@ MAX_BATCH_ITEMS: Final = 500
 MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
 
 
-def to_items(parcel: SessionExport, models: Iterable[Any] = ()) -> dict[str, ShareItem]:
+def to_items(export: SessionExport, models: Iterable[Any] = ()) -> dict[str, ShareItem]:
     """Return every item of a session, by a stable name."""
-    items = {"session": ShareItem(type="session", data=to_plain(parcel.info))}
-    for message in parcel.messages:
+    items = {"session": ShareItem(type="session", data=to_plain(export.info))}
+    for message in export.messages:
         id = message.info.id
         items[f"message/{id}"] = ShareItem(type="message", data=to_plain(message.info))
         for part in message.parts:
             items[f"part/{id}/{part.id}"] = ShareItem(type="part", data=to_plain(part))
-    items["session_diff"] = ShareItem(type="session_diff", data=to_plain(parcel.diff))
+    items["session_diff"] = ShareItem(type="session_diff", data=to_plain(export.diff))
     items["model"] = ShareItem(type="model", data=to_plain(list(models)))
     return items
 

@@ -50,7 +50,7 @@ class ShareRecords:
 
     async def list_all(self) -> tuple[ShareRecord, ...]:
         """Return all shares in the order in which they were made."""
-        return _read(await self._store.kept(RECORDS_KEY)).shares
+        return _read(await self._store.find_value(RECORDS_KEY)).shares
 
     async def find(self, id: str) -> ShareRecord | None:
         return next((each for each in await self.list_all() if each.id == id), None)
@@ -67,23 +67,23 @@ class ShareRecords:
             # Only for the server that OpenCode itself would use: as soon as this record exists, OpenCode sends the
             # session to its configured server, or to a public one.
             opencode_record = {"id": record.id, "url": record.url, "secret": record.secret}
-            await self._store.keep((OPENCODE_KEY, record.session_id), opencode_record)
+            await self._store.put_value((OPENCODE_KEY, record.session_id), opencode_record)
         await self._change(lambda shares: (*(each for each in shares if each.id != record.id), record))
 
     async def drop(self, record: ShareRecord) -> None:
         if record.listed:
-            await self._store.keep((OPENCODE_KEY, record.session_id), None)
+            await self._store.put_value((OPENCODE_KEY, record.session_id), None)
         await self._change(lambda shares: tuple(each for each in shares if each.id != record.id))
 
     async def _change(self, edit: Callable[[tuple[ShareRecord, ...]], tuple[ShareRecord, ...]]) -> None:
-        def rework(kept: object) -> object:
+        def update_value(kept: object) -> object:
             list_ = _read(kept)
             return to_plain(replace(list_, shares=edit(list_.shares)))
 
-        await self._store.rework(RECORDS_KEY, rework)
+        await self._store.update_value(RECORDS_KEY, rework)
 
     async def _find_opencode_share(self, session: SessionID) -> ShareRecord | None:
-        match await self._store.kept((OPENCODE_KEY, session)):
+        match await self._store.find_value((OPENCODE_KEY, session)):
             case {"id": str(id), "url": str(url), "secret": str(secret)} if id and url:
                 return ShareRecord(
                     id=id, session_id=session, url=url, secret=secret, target="remote", listed=True
@@ -97,7 +97,7 @@ async def copy_shares(source: Store, target: Store) -> None:
     known = {record.id for record in await ShareRecords(target).list_all()}
     for record in await ShareRecords(source).list_all():
         if record.id not in known:
-            await target.keep((HOSTED_KEY, record.id), await source.kept((HOSTED_KEY, record.id)))
+            await target.put_value((HOSTED_KEY, record.id), await source.find_value((HOSTED_KEY, record.id)))
             await ShareRecords(target).add(record)
 
 

@@ -23,40 +23,40 @@ class SessionRedactor:
         self._redacted: dict[MessageID, MessageWithParts] = {}
         self._frame: tuple[SessionExport, SessionExport] | None = None
 
-    def redact(self, parcel: SessionExport) -> SessionExport:
+    def redact(self, export: SessionExport) -> SessionExport:
         """Return the session with its secrets redacted."""
         if self._redactor is None:
-            return parcel
-        fresh = [each for each in parcel.messages if self._seen.get(each.info.id) != each]
-        frame = replace(parcel, messages=())
+            return export
+        fresh = [each for each in export.messages if self._seen.get(each.info.id) != each]
+        frame = replace(export, messages=())
         if self._frame is None or self._frame[0] != frame:
             self._redactor.scan(frame)
             self._frame = None
         for each in fresh:
-            self._redactor.scan(_to_single(parcel, each))
+            self._redactor.scan(_to_single(export, each))
             self._seen[each.info.id] = each
         found = len(self._redactor.findings())
         if found > self._known:
-            self._known, self._frame, fresh = found, None, list(parcel.messages)
+            self._known, self._frame, fresh = found, None, list(export.messages)
         for each in fresh:
-            [self._redacted[each.info.id]] = self._redactor.redact(_to_single(parcel, each)).messages
+            [self._redacted[each.info.id]] = self._redactor.redact(_to_single(export, each)).messages
         if self._frame is None:
             self._frame = frame, self._redactor.redact(frame)
-        messages = tuple(self._redacted[each.info.id] for each in parcel.messages)
+        messages = tuple(self._redacted[each.info.id] for each in export.messages)
         return replace(self._frame[1], messages=messages)
 
     def findings(self) -> list[RedactedSecret]:
         return [] if self._redactor is None else self._redactor.findings()
 
 
-def _to_single(parcel: SessionExport, message: MessageWithParts) -> SessionExport:
+def _to_single(export: SessionExport, message: MessageWithParts) -> SessionExport:
     """Return a session with one message only; the rest of the session is searched once, not with each message."""
-    return SessionExport(info=Session(id=parcel.info.id, time=parcel.info.time), messages=(message,))
+    return SessionExport(info=Session(id=export.info.id, time=export.info.time), messages=(message,))
 
 
-def to_preview(parcel: SessionExport, terms: ShareTerms) -> SharePreview:
+def to_preview(export: SessionExport, terms: ShareTerms) -> SharePreview:
     """Return what a share on these terms would show and redact."""
-    shown = to_shared_view(parcel, attachments=terms.attachments)
+    shown = to_shared_view(export, attachments=terms.attachments)
     redactor = SessionRedactor(redact=terms.redact)
     redactor.redact(shown)
     covered = tuple(_to_covered(each) for each in redactor.findings())
@@ -65,14 +65,14 @@ def to_preview(parcel: SessionExport, terms: ShareTerms) -> SharePreview:
         messages=len(shown.messages),
         parts=_count_parts(shown),
         pictures=count_binary_files(shown),
-        left_out=_count_parts(parcel) - _count_parts(shown),
+        left_out=_count_parts(export) - _count_parts(shown),
         kinds=dict(Counter(each.kind for each in covered)),
         covered=covered,
     )
 
 
-def _count_parts(parcel: SessionExport) -> int:
-    return sum(len(message.parts) for message in parcel.messages)
+def _count_parts(export: SessionExport) -> int:
+    return sum(len(message.parts) for message in export.messages)
 
 
 def _to_covered(found: RedactedSecret) -> ShareRedaction:

@@ -27,7 +27,7 @@ class ShareRevoker(Struct, frozen=True, kw_only=True):
             await self._remove(record)
         await ShareRecords(self.store).drop(record)
         if record.target == "received":
-            await self.store.keep((HOSTED_KEY, record.id), None)
+            await self.store.put_value((HOSTED_KEY, record.id), None)
         else:
             await self._unmark(record)
 

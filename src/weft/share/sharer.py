@@ -58,8 +58,8 @@ class Sharer:
     ) -> SharePreview:
         """Return what a share would show and redact, without sending anything."""
         id = SessionID(check_id("session", session))
-        parcel = await pack_session(self._context.store, id)
-        return await asyncio.to_thread(to_preview, parcel, terms)
+        export = await pack_session(self._context.store, id)
+        return await asyncio.to_thread(to_preview, export, terms)
 
     async def unshare(self, session: SessionID, *, forget: bool = False) -> Session:
         """Revoke the share of a session. Raise `NotFoundError` if it is not shared."""

@@ -51,8 +51,8 @@ class ShareSync:
         """Send everything that the other server does not have yet. Raise `SharingError` on failure."""
         state = self._get_state(record)
         async with state.lock:
-            parcel = await pack_session(self._context.store, record.session_id)
-            view = to_shared_view(parcel, attachments=record.attachments)
+            export = await pack_session(self._context.store, record.session_id)
+            view = to_shared_view(export, attachments=record.attachments)
             redacted = await asyncio.to_thread(state.redactor.redact, view)
             items = to_items(redacted, self._models(redacted))
             for batch in to_batches(select_unsent(items, state.sent)):
@@ -165,9 +165,9 @@ class ShareSync:
     async def _warn(self, session: SessionID, message: str) -> None:
         await self._context.journal.commit(SessionWarned(session_id=session, message=message))
 
-    def _models(self, parcel: SessionExport) -> list[Model]:
+    def _models(self, export: SessionExport) -> list[Model]:
         """Return what is known of the models in a session, without how to reach them, which may contain keys."""
-        refs = [message.info.model for message in parcel.messages if isinstance(message.info, UserMessage)]
+        refs = [message.info.model for message in export.messages if isinstance(message.info, UserMessage)]
         found = {ref: self._context.find_model(ref) for ref in dict.fromkeys(refs) if ref is not None}
         return [
             replace(model, api=replace(model.api, url=""), options={}, headers={}, variants=None)

@@ -33,26 +33,26 @@ from weft.model.transfer import SessionExport
 F = TypeVar("F", bound=AnyFailure | None)
 
 
-def to_shared_view(parcel: SessionExport, *, attachments: bool = True) -> SessionExport:
+def to_shared_view(export: SessionExport, *, attachments: bool = True) -> SessionExport:
     """Return the session without what was reverted, is unfinished, or is private."""
     messages = (
-        _message(message, attachments=attachments) for message in _drop_reverted(parcel.messages, parcel.info)
+        _message(message, attachments=attachments) for message in _drop_reverted(export.messages, export.info)
     )
-    return SessionExport(info=_session(parcel.info), messages=tuple(messages), diff=parcel.diff)
+    return SessionExport(info=_session(export.info), messages=tuple(messages), diff=export.diff)
 
 
-def is_busy(parcel: SessionExport) -> bool:
+def is_busy(export: SessionExport) -> bool:
     """Return True if the last prompt is not fully answered."""
-    last = parcel.messages[-1].info if parcel.messages else None
+    last = export.messages[-1].info if export.messages else None
     return isinstance(last, UserMessage) or (
         isinstance(last, AssistantMessage) and last.time.completed is None
     )
 
 
-def count_binary_files(parcel: SessionExport) -> int:
+def count_binary_files(export: SessionExport) -> int:
     """Count attached files that are not text: they are not searched for secrets."""
-    files = [part for message in parcel.messages for part in message.parts if isinstance(part, FilePart)]
-    calls = [part for message in parcel.messages for part in message.parts if isinstance(part, ToolPart)]
+    files = [part for message in export.messages for part in message.parts if isinstance(part, FilePart)]
+    calls = [part for message in export.messages for part in message.parts if isinstance(part, ToolPart)]
     for call in calls:
         if isinstance(call.state, CompletedState):
             files += call.state.attachments or ()

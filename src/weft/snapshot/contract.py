@@ -102,7 +102,7 @@ class Snapshots(Protocol):
         """
         ...
 
-    async def stored(self, session: SessionID) -> None:
+    async def mark_stored(self, session: SessionID) -> None:
         """Note that the patches from `take` are stored with the session."""
         ...
 

@@ -148,8 +148,8 @@ class GitSnapshots:
     async def take(self, session: SessionID) -> tuple[Patch, ...]:
         return await run_to_completion(self._watcher.take(session))
 
-    async def stored(self, session: SessionID) -> None:
-        await self._watcher.stored(session)
+    async def mark_stored(self, session: SessionID) -> None:
+        await self._watcher.mark_stored(session)
 
     async def track(self, session: SessionID) -> Tree | None:
         del session  # all sessions see the same files

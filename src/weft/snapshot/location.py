@@ -154,7 +154,7 @@ def _list_names(directory: str) -> list[str]:
     return []
 
 
-KEY: Final = ("experimental", "weft", "snapshots")
+LIMITS_KEY: Final = ("experimental", "weft", "snapshots")
 
 
 class _LimitsInput(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -169,9 +169,9 @@ def to_limits(given: Any) -> SnapshotLimits:
         found = msgspec.convert({} if given is None else given, _LimitsInput)
     except msgspec.ValidationError as error:
         hint = '{"maxBytes": 2147483648, "maxFileBytes": 10485760, "waitSeconds": 30}'
-        raise InvalidInputError(".".join(KEY), str(error), hint=hint) from error
+        raise InvalidInputError(".".join(LIMITS_KEY), str(error), hint=hint) from error
     if min(found.max_bytes, found.max_file_bytes, found.wait_seconds) < 0:
-        raise InvalidInputError(".".join(KEY), "a limit cannot be below zero")
+        raise InvalidInputError(".".join(LIMITS_KEY), "a limit cannot be below zero")
     return SnapshotLimits(
         max_bytes=found.max_bytes, max_file_bytes=found.max_file_bytes, wait_seconds=found.wait_seconds
     )

@@ -33,7 +33,7 @@ class NoSnapshots:
         del session
         return ()
 
-    async def stored(self, session: SessionID) -> None:
+    async def mark_stored(self, session: SessionID) -> None:
         del session
 
     async def track(self, session: SessionID) -> Tree | None:

@@ -172,7 +172,7 @@ class CallWatcher:
         await self._save(ledger)
         return found
 
-    async def stored(self, session: SessionID) -> None:
+    async def mark_stored(self, session: SessionID) -> None:
         ledger = self._ledgers.get(session)
         if ledger is not None and ledger.taken:
             ledger.taken = ()

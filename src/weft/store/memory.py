@@ -123,7 +123,7 @@ class MemoryStore:
     async def list_trash(self) -> list[TrashBundle]:
         return sorted((trashed for trashed, _ in self._trash.values()), key=lambda it: (it.time, it.id))
 
-    async def keep(self, key: Key, value: Any) -> None:
+    async def put_value(self, key: Key, value: Any) -> None:
         if value is None:
             self._kept.pop(key, None)
         else:
@@ -131,14 +131,14 @@ class MemoryStore:
                 value
             )  # encoded, so that later changes to the caller's value have no effect here
 
-    async def kept(self, key: Key) -> Any:
+    async def find_value(self, key: Key) -> Any:
         raw = self._kept.get(key)
         return None if raw is None else parse(raw)
 
-    async def rework(self, key: Key, reworker: Callable[[Any], Any]) -> Any:
-        reworked = reworker(await self.kept(key))
-        await self.keep(key, reworked)
-        return reworked
+    async def update_value(self, key: Key, change: Callable[[Any], Any]) -> Any:
+        new_value = change(await self.find_value(key))
+        await self.put_value(key, new_value)
+        return new_value
 
     @asynccontextmanager
     async def lease(self, session: SessionID, owner: str) -> AsyncIterator[None]:

@@ -60,7 +60,7 @@ class StoreReader(Protocol):
         """Return the sessions that a living process runs."""
         ...
 
-    def kept(self, key: tuple[str, ...]) -> Any:
+    def find_value(self, key: tuple[str, ...]) -> Any:
         """Return the value that is kept under a key, None if there is none."""
         ...
 

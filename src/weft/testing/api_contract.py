@@ -73,14 +73,14 @@ async def what_a_front_end_tells_is_heard(api: Api) -> None:
 
 
 async def there_is_somebody_to_answer_and_something_to_answer_with(api: Api) -> None:
-    agents = await api.surroundings.list_agents()
+    agents = await api.workspace.list_agents()
     assert agents[0].mode != "subagent"
     providers = await api.configuration.list_providers()
     assert providers.connected
     for id in providers.connected:
         info = next(each for each in providers.all if each.id == id)
         assert providers.default[id] in info.models
-    tools = await api.surroundings.list_tools()
+    tools = await api.workspace.list_tools()
     assert all(tool.parameters["type"] == "object" for tool in tools)
 
 
@@ -90,7 +90,7 @@ async def the_configuration_says_every_key_binding(api: Api) -> None:
 
 
 async def where_we_are_is_an_absolute_path(api: Api) -> None:
-    place = await api.surroundings.get_whereabouts()
+    place = await api.workspace.get_paths()
     assert place.directory.startswith("/")
     assert place.worktree.startswith("/")
 

@@ -225,7 +225,7 @@ SESSION_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
 
 async def below(api: Api, name: str) -> str:
     """Return a directory in the project: a server creates sessions in no other."""
-    return f"{(await api.surroundings.get_whereabouts()).directory}/{name}"
+    return f"{(await api.workspace.get_paths()).directory}/{name}"
 
 
 async def say(api: Api, session: SessionID, words: str) -> None:
@@ -330,9 +330,9 @@ MESSAGE_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
 
 
 async def a_session_is_exported_whole(api: Api) -> None:
-    parcel = await _export_conversation(api)
-    assert parcel.info == await api.get_session(parcel.info.id)
-    assert list(parcel.messages) == await api.list_messages(parcel.info.id)
+    export = await _export_conversation(api)
+    assert export.info == await api.get_session(export.info.id)
+    assert list(export.messages) == await api.list_messages(export.info.id)
 
 
 async def what_is_not_there_is_not_exported(api: Api) -> None:
@@ -340,49 +340,49 @@ async def what_is_not_there_is_not_exported(api: Api) -> None:
 
 
 async def what_is_here_already_is_left_alone(api: Api) -> None:
-    parcel = await _export_conversation(api)
-    assert (await api.import_session(parcel)).verdict == "same"
-    assert await api.export_session(parcel.info.id) == parcel
+    export = await _export_conversation(api)
+    assert (await api.import_session(export)).verdict == "same"
+    assert await api.export_session(export.info.id) == export
 
 
 async def a_session_that_is_not_here_is_new(api: Api) -> None:
-    parcel = await _export_conversation(api)
-    await api.remove_session(parcel.info.id)
-    assert (await api.import_session(parcel, dry_run=True)).verdict == "new"
-    assert parcel.info.id not in [session.id for session in await api.list_sessions()]
-    received = await api.import_session(parcel)
-    assert (received.verdict, received.id, received.before) == ("new", parcel.info.id, received.after)
-    assert (await api.export_session(parcel.info.id)).messages == parcel.messages
+    export = await _export_conversation(api)
+    await api.remove_session(export.info.id)
+    assert (await api.import_session(export, dry_run=True)).verdict == "new"
+    assert export.info.id not in [session.id for session in await api.list_sessions()]
+    received = await api.import_session(export)
+    assert (received.verdict, received.id, received.before) == ("new", export.info.id, received.after)
+    assert (await api.export_session(export.info.id)).messages == export.messages
 
 
 async def what_was_said_since_is_not_taken_back(api: Api) -> None:
-    parcel = await _export_conversation(api)
-    await api.prompt(parcel.info.id, prompt("and then?"))
-    later = await api.export_session(parcel.info.id)
-    assert (await api.import_session(parcel)).verdict == "older"
-    assert await api.export_session(parcel.info.id) == later
+    export = await _export_conversation(api)
+    await api.prompt(export.info.id, prompt("and then?"))
+    later = await api.export_session(export.info.id)
+    assert (await api.import_session(export)).verdict == "older"
+    assert await api.export_session(export.info.id) == later
 
 
 async def when_both_have_gone_on_both_are_kept_and_only_once(api: Api) -> None:
-    parcel = await _export_conversation(api)
-    changed = replace(parcel, messages=tuple(_shout(message) for message in parcel.messages))
+    export = await _export_conversation(api)
+    changed = replace(export, messages=tuple(_shout(message) for message in export.messages))
     received = await api.import_session(changed)
-    assert (received.verdict, received.origin) == ("forked", parcel.info.id)
-    assert received.id != parcel.info.id
-    assert await api.export_session(parcel.info.id) == parcel
+    assert (received.verdict, received.origin) == ("forked", export.info.id)
+    assert received.id != export.info.id
+    assert await api.export_session(export.info.id) == export
     copy = await api.export_session(received.id)
     assert _words(copy) == _words(changed)
     assert {part.id for each in copy.messages for part in each.parts}.isdisjoint(
-        part.id for each in parcel.messages for part in each.parts
+        part.id for each in export.messages for part in each.parts
     )
     again = await api.import_session(changed)
     assert (again.verdict, again.id) == ("same", received.id)
 
 
 async def an_id_that_leads_elsewhere_is_refused(api: Api) -> None:
-    parcel = await _export_conversation(api)
-    info = replace(parcel.info, id=SessionID("ses_../../../../../../etc/passwd"))
-    await expect_error(InvalidIdError, api.import_session(replace(parcel, info=info)))
+    export = await _export_conversation(api)
+    info = replace(export.info, id=SessionID("ses_../../../../../../etc/passwd"))
+    await expect_error(InvalidIdError, api.import_session(replace(export, info=info)))
 
 
 TRANSFER_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
@@ -410,8 +410,8 @@ def _shout(message: MessageWithParts) -> MessageWithParts:
     return replace(message, parts=parts)
 
 
-def _words(parcel: SessionExport) -> list[str]:
-    return [part.text for each in parcel.messages for part in each.parts if isinstance(part, TextPart)]
+def _words(export: SessionExport) -> list[str]:
+    return [part.text for each in export.messages for part in each.parts if isinstance(part, TextPart)]
 
 
 async def what_is_taken_back_stays_until_the_session_goes_on(api: Api) -> None:

@@ -84,52 +84,52 @@ async def edits_at_once_are_all_kept(store: Store) -> None:
 async def what_is_kept_comes_back_until_it_is_forgotten(store: Store) -> None:
     for key in (("session_share", SESSION), ("permission", PROJECT), ("lease", "runs", SESSION), ("alone",)):
         value: Any = {"id": SESSION, "secret": "s", "deep": [1, None, {"a": True}], "half": "\ud83d"}
-        await store.keep(key, value)
-        assert await store.kept(key) == value
-        await store.keep(key, [])
-        assert await store.kept(key) == []
-        await store.keep(key, None)
-        await store.keep(key, None)
-        assert await store.kept(key) is None
+        await store.put_value(key, value)
+        assert await store.find_value(key) == value
+        await store.put_value(key, [])
+        assert await store.find_value(key) == []
+        await store.put_value(key, None)
+        await store.put_value(key, None)
+        assert await store.find_value(key) is None
 
 
 async def what_is_kept_does_not_change_with_what_was_given(store: Store) -> None:
     given = {"list": [1]}
-    await store.keep(("a", "b"), given)
+    await store.put_value(("a", "b"), given)
     given["list"].append(2)
-    found = await store.kept(("a", "b"))
+    found = await store.find_value(("a", "b"))
     assert found == {"list": [1]}
     found["list"].append(3)
-    assert await store.kept(("a", "b")) == {"list": [1]}
+    assert await store.find_value(("a", "b")) == {"list": [1]}
 
 
 async def what_is_kept_is_reworked_in_one_step(store: Store) -> None:
     def one_more(known: Any) -> Any:
         return {"count": (known or {"count": 0})["count"] + 1}
 
-    reworked = await asyncio.gather(*(store.rework(("a", "b"), one_more) for _ in range(20)))
-    assert sorted(each["count"] for each in reworked) == list(range(1, 21))
-    assert await store.kept(("a", "b")) == {"count": 20}
-    assert await store.rework(("a", "b"), lambda _: None) is None
-    assert await store.kept(("a", "b")) is None
+    new_value = await asyncio.gather(*(store.update_value(("a", "b"), one_more) for _ in range(20)))
+    assert sorted(each["count"] for each in new_value) == list(range(1, 21))
+    assert await store.find_value(("a", "b")) == {"count": 20}
+    assert await store.update_value(("a", "b"), lambda _: None) is None
+    assert await store.find_value(("a", "b")) is None
 
 
 async def a_rework_that_fails_changes_nothing(store: Store) -> None:
     def refuse(_: Any) -> Any:
         raise ValueError("no")
 
-    await store.keep(("a", "b"), 1)
+    await store.put_value(("a", "b"), 1)
     try:
-        await store.rework(("a", "b"), refuse)
+        await store.update_value(("a", "b"), refuse)
     except ValueError:
-        assert await store.kept(("a", "b")) == 1
+        assert await store.find_value(("a", "b")) == 1
     else:
         raise AssertionError("no ValueError")
 
 
 async def a_sound_store_has_no_damage(store: Store) -> None:
     await deleting_a_session_takes_all_that_is_its_own(store)
-    await store.keep(("a", "b"), 1)
+    await store.put_value(("a", "b"), 1)
     await store.apply(PartUpdated(part=text("prt_1", "")))
     await store.apply(growth("prt_1", "a", 0))
     assert await store.damage() == []

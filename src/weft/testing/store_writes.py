@@ -49,7 +49,7 @@ async def an_empty_store_has_nothing(store: Store) -> None:
     assert await store.find_message(SESSION, PROMPT) is None
     assert await store.list_diff(SESSION) == []
     assert await store.list_todos(SESSION) == []
-    assert await store.kept(("session_share", SESSION)) is None
+    assert await store.find_value(("session_share", SESSION)) is None
     assert await store.damage() == []
 
 

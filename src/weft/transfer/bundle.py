@@ -19,7 +19,7 @@ from weft.model.ids import SessionID
 from weft.model.part import AnyPart, CompletedState, FilePart, ToolPart
 from weft.model.transfer import ExportCounts, SessionExport, count_export
 from weft.model.wire import Wire, always, encode, encode_pretty, from_plain, parse
-from weft.transfer.document import check_parcel
+from weft.transfer.document import check_export
 from weft.version import VERSION
 
 KIND = "weft-bundle"
@@ -71,11 +71,11 @@ _DATA_URL = re.compile(r"data:([^,]*);base64,([A-Za-z0-9+/]*={0,2})")
 FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def write_bundle(file: IO[bytes], parcels: Iterable[SessionExport], *, redacted: bool = False) -> Manifest:
+def write_bundle(file: IO[bytes], exports: Iterable[SessionExport], *, redacted: bool = False) -> Manifest:
     """Write sessions in the given order; parents must precede their children. Return the manifest."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         attachments: dict[str, BundledFile] = {}
-        sessions = [_put_session(archive, parcel, attachments) for parcel in parcels]
+        sessions = [_put_session(archive, export, attachments) for export in exports]
         manifest = Manifest(
             kind=KIND,
             format=FORMAT,
@@ -89,7 +89,7 @@ def write_bundle(file: IO[bytes], parcels: Iterable[SessionExport], *, redacted:
 
 
 def _put_session(
-    archive: zipfile.ZipFile, parcel: SessionExport, attachments: dict[str, BundledFile]
+    archive: zipfile.ZipFile, export: SessionExport, attachments: dict[str, BundledFile]
 ) -> BundledSession:
     def extract(url: str) -> str:
         raw = decode_data_url(url)
@@ -101,8 +101,8 @@ def _put_session(
         header = url.partition(",")[0].removeprefix("data:").removesuffix(";base64")
         return f"{ATTACHMENT}{attachments[name].sha256},{header}"
 
-    file = _put(archive, f"sessions/{parcel.info.id}.json", encode(map_urls(parcel, extract)))
-    return BundledSession(id=parcel.info.id, title=parcel.info.title, file=file, counts=count_export(parcel))
+    file = _put(archive, f"sessions/{export.info.id}.json", encode(map_urls(export, extract)))
+    return BundledSession(id=export.info.id, title=export.info.title, file=file, counts=count_export(export))
 
 
 def _put(archive: zipfile.ZipFile, name: str, raw: bytes) -> BundledFile:
@@ -125,7 +125,7 @@ def decode_data_url(url: str) -> bytes | None:
     return raw if base64.b64encode(raw).decode() == found[2] else None
 
 
-def map_urls(parcel: SessionExport, turn: Callable[[str], str]) -> SessionExport:
+def map_urls(export: SessionExport, turn: Callable[[str], str]) -> SessionExport:
     """Return the parcel with `turn` applied to the URL of every file."""
 
     def map_part(part: AnyPart) -> AnyPart:
@@ -139,9 +139,9 @@ def map_urls(parcel: SessionExport, turn: Callable[[str], str]) -> SessionExport
                 return part
 
     messages = tuple(
-        replace(message, parts=tuple(map_part(part) for part in message.parts)) for message in parcel.messages
+        replace(message, parts=tuple(map_part(part) for part in message.parts)) for message in export.messages
     )
-    return replace(parcel, messages=messages)
+    return replace(export, messages=messages)
 
 
 MAGIC = b"PK"
@@ -171,21 +171,21 @@ class Bundle:
         self._archive = archive
         self.manifest = self._read_manifest()
         self._attachments = {file.sha256: file for file in self.manifest.attachments}
-        for _ in self.parcels():
+        for _ in self.exports():
             pass  # read everything once, so that nothing of a bad bundle is used
 
-    def parcels(self) -> Iterator[SessionExport]:
+    def exports(self) -> Iterator[SessionExport]:
         for session in self.manifest.sessions:
             yield self.read(session)
 
     def read(self, session: BundledSession) -> SessionExport:
         plain = parse(self._read(session.file), where=session.file.name)
-        parcel = check_parcel(
+        export = check_export(
             from_plain(plain, SessionExport, where=session.file.name), where=session.file.name
         )
-        if parcel.info.id != session.id or count_export(parcel) != session.counts:
+        if export.info.id != session.id or count_export(export) != session.counts:
             raise self._error(f"{session.file.name} does not match its manifest")
-        return map_urls(parcel, self._embed)
+        return map_urls(export, self._embed)
 
     def _embed(self, url: str) -> str:
         if not url.startswith(ATTACHMENT):

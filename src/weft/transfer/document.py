@@ -15,9 +15,9 @@ from weft.model.wire import encode, encode_pretty, from_plain, parse
 from weft.transfer.rebind import move_part
 
 
-def to_document(parcel: SessionExport) -> bytes:
+def to_document(export: SessionExport) -> bytes:
     """Encode a session as OpenCode exports it: indented by two spaces, a final newline, no todos and no diff."""
-    return encode_pretty(replace(parcel, info=hide_share_secret(parcel.info), todos=(), diff=())) + b"\n"
+    return encode_pretty(replace(export, info=hide_share_secret(export.info), todos=(), diff=())) + b"\n"
 
 
 def from_document(raw: bytes, *, where: str) -> SessionExport:
@@ -25,22 +25,22 @@ def from_document(raw: bytes, *, where: str) -> SessionExport:
     plain = parse(raw, where=where)
     if not (isinstance(plain, dict) and isinstance(plain.get("info"), dict) and "messages" in plain):
         raise DocumentError(where, _guess_format(plain))
-    return check_parcel(from_plain(plain, SessionExport, where=where), where=where)
+    return check_export(from_plain(plain, SessionExport, where=where), where=where)
 
 
-def check_parcel(parcel: SessionExport, *, where: str) -> SessionExport:
+def check_export(export: SessionExport, *, where: str) -> SessionExport:
     """Return the parcel if it can be stored: every id is a valid file name, and no id occurs twice.
 
     All messages and parts get the ids of their session and message.
     """
-    session = SessionID(check_new_id("session", parcel.info.id))
-    for id in (parcel.info.parent_id, parcel.info.project_id):
+    session = SessionID(check_new_id("session", export.info.id))
+    for id in (export.info.parent_id, export.info.project_id):
         if id:
             check_file_name("session or project", id)
-    messages = [_check_message(message, session) for message in parcel.messages]
+    messages = [_check_message(message, session) for message in export.messages]
     _refuse_duplicates([message.info.id for message in messages], where)
     messages.sort(key=lambda message: message_sort_key(message.info))
-    return replace(parcel, messages=tuple(messages))
+    return replace(export, messages=tuple(messages))
 
 
 def _check_message(message: MessageWithParts, session: SessionID) -> MessageWithParts:
@@ -70,18 +70,18 @@ def _guess_format(plain: Any) -> str:
     return 'not an exported session: it has no "info" and "messages"'
 
 
-def content_digest(parcel: SessionExport) -> str:
+def content_digest(export: SessionExport) -> str:
     """Hash the messages, todos and diff of a session. Its location, title and order of keys do not matter."""
     hashed = sha256()
-    for value in _to_content(parcel):
+    for value in _to_content(export):
         hashed.update(encode(_sort_keys(parse(encode(value)))) + b"\n")
     return hashed.hexdigest()
 
 
-def _to_content(parcel: SessionExport) -> Iterable[Any]:
-    yield from parcel.messages
-    yield parcel.todos
-    yield parcel.diff
+def _to_content(export: SessionExport) -> Iterable[Any]:
+    yield from export.messages
+    yield export.todos
+    yield export.diff
 
 
 def _sort_keys(plain: Any) -> Any:

@@ -51,14 +51,14 @@ def rebind_path(path: str, rebinds: Sequence[Rebind]) -> str:
     return path
 
 
-def rebind_parcel(parcel: SessionExport, rebinds: Sequence[Rebind]) -> SessionExport:
+def rebind_export(export: SessionExport, rebinds: Sequence[Rebind]) -> SessionExport:
     """Change all paths of a parcel. For each path the first matching rebind applies."""
     meant = [rebind for rebind in rebinds if rebind.old != rebind.new]
     if not meant:
-        return parcel
+        return export
     urls = [Rebind(f"file://{quote(each.old)}", f"file://{quote(each.new)}") for each in meant]
-    plain: Any = _rebind_value(to_plain(parcel), (*meant, *urls))
-    return from_plain(plain, SessionExport, where=parcel.info.id)
+    plain: Any = _rebind_value(to_plain(export), (*meant, *urls))
+    return from_plain(plain, SessionExport, where=export.info.id)
 
 
 def _rebind_value(value: Any, rebinds: Sequence[Rebind]) -> Any:
@@ -76,10 +76,10 @@ def _rebind_value(value: Any, rebinds: Sequence[Rebind]) -> Any:
             return value
 
 
-def find_origin_checkout(parcel: SessionExport) -> str:
+def find_origin_checkout(export: SessionExport) -> str:
     """Return the root of the checkout in which a session was made, if its messages tell; otherwise its directory."""
-    directory = parcel.info.directory
-    for message in parcel.messages:
+    directory = export.info.directory
+    for message in export.messages:
         if isinstance(message.info, AssistantMessage) and message.info.path is not None:
             root = message.info.path.root
             if root != "/" and (directory == root or directory.startswith(f"{root}/")):
@@ -124,22 +124,22 @@ def rename_id(id: str, why: str) -> str:
 class IdRenamer:
     """Gives a parcel and everything in it new ids."""
 
-    def __init__(self, parcel: SessionExport, why: str) -> None:
-        self._parcel = parcel
+    def __init__(self, export: SessionExport, why: str) -> None:
+        self._load_export = export
         self._why = why
-        self._messages = {message.info.id for message in parcel.messages}
+        self._messages = {message.info.id for message in export.messages}
 
-    def parcel(self) -> SessionExport:
-        info = self._parcel.info
+    def export(self) -> SessionExport:
+        info = self._load_export.info
         revert = info.revert
         session = SessionID(rename_id(info.id, self._why))
         return replace(
-            self._parcel,
+            self._load_export,
             # A shared link belongs to the original.
             info=replace(
                 info, id=session, share=None, revert=None if revert is None else self._revert(revert)
             ),
-            messages=tuple(self._message(message, session) for message in self._parcel.messages),
+            messages=tuple(self._message(message, session) for message in self._load_export.messages),
         )
 
     def _revert(self, revert: SessionRevert) -> SessionRevert:

@@ -52,15 +52,15 @@ class Redactor:
         self._numbers: dict[str, int] = {}
         self._everywhere: list[str] = []
 
-    def scan(self, parcel: SessionExport) -> None:
-        for where, name, text in _list_texts(parcel):
+    def scan(self, export: SessionExport) -> None:
+        for where, name, text in _list_texts(export):
             for span in find_secrets(name, text):
                 self._add_secret(text[span.start : span.end], span.kind, where)
         self._everywhere = sorted(filter(_may_spread, self._placeholders), key=len, reverse=True)
 
-    def redact(self, parcel: SessionExport) -> SessionExport:
-        plain = _map_texts(to_plain(parcel), "", self._redact_text)
-        return from_plain(plain, SessionExport, where=parcel.info.id)
+    def redact(self, export: SessionExport) -> SessionExport:
+        plain = _map_texts(to_plain(export), "", self._redact_text)
+        return from_plain(plain, SessionExport, where=export.info.id)
 
     def findings(self) -> list[RedactedSecret]:
         """Return the secrets in the order they were found. `times` is known only after redacting."""
@@ -130,15 +130,15 @@ def find_secrets(name: str, text: str) -> list[SecretSpan]:
 # --- the texts of a parcel ---
 
 
-def _list_texts(parcel: SessionExport) -> Iterator[tuple[str, str, str]]:
+def _list_texts(export: SessionExport) -> Iterator[tuple[str, str, str]]:
     """Yield every text with its location and the name of its field."""
     found: list[tuple[str, str]] = []
-    places: list[tuple[str, Any]] = [("session", to_plain(replace(parcel, messages=(), todos=(), diff=())))]
-    for message in parcel.messages:
+    places: list[tuple[str, Any]] = [("session", to_plain(replace(export, messages=(), todos=(), diff=())))]
+    for message in export.messages:
         places.append((message.info.id, to_plain(message.info)))
         places += [(f"{message.info.id} {part.id}", to_plain(part)) for part in message.parts]
-    places.append(("todos", to_plain(parcel.todos)))
-    places.append(("diff", to_plain(parcel.diff)))
+    places.append(("todos", to_plain(export.todos)))
+    places.append(("diff", to_plain(export.diff)))
     for where, plain in places:
         found.clear()
 

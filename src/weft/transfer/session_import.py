@@ -31,7 +31,7 @@ from weft.transfer.rebind import (
     Rebind,
     find_origin_checkout,
     find_rebinds,
-    rebind_parcel,
+    rebind_export,
     rebind_path,
 )
 
@@ -54,8 +54,8 @@ def find_parting(incoming: SessionExport, present: SessionExport) -> MessageWith
     return next((message for message in incoming.messages if not _is_in(message, here)), None)
 
 
-def _by_id(parcel: SessionExport) -> dict[MessageID, MessageWithParts]:
-    return {message.info.id: message for message in parcel.messages}
+def _by_id(export: SessionExport) -> dict[MessageID, MessageWithParts]:
+    return {message.info.id: message for message in export.messages}
 
 
 def _is_in(earlier: MessageWithParts, messages: dict[MessageID, MessageWithParts]) -> bool:
@@ -137,7 +137,7 @@ class PlannedImport(NamedTuple):
     """What to store and why; `present` is the stored session that it is added to."""
 
     verdict: ImportVerdict
-    parcel: SessionExport
+    export: SessionExport
     present: SessionExport | None
 
 
@@ -168,40 +168,40 @@ class SessionImporter:
         self._options = options
         self._copies: dict[SessionID, SessionID] = {}
 
-    async def receive(self, parcel: SessionExport, *, counted: ExportCounts | None = None) -> ImportResult:
+    async def receive(self, export: SessionExport, *, counted: ExportCounts | None = None) -> ImportResult:
         """Store a session, read it back, and compare. `counted` are the numbers that its source reports."""
-        planned = await self._decide(parcel)
-        if planned.verdict == "forked" or planned.parcel.info.id != parcel.info.id:
-            self._copies[parcel.info.id] = planned.parcel.info.id
-        changes, digest = list(_to_events(planned)), content_digest(planned.parcel)
+        planned = await self._decide(export)
+        if planned.verdict == "forked" or planned.export.info.id != export.info.id:
+            self._copies[export.info.id] = planned.export.info.id
+        changes, digest = list(_to_events(planned)), content_digest(planned.export)
         is_new = planned.present is None
         if (changes or is_new) and not self._options.dry_run:
             await self._refuse_foreign_messages(planned)
             if is_new:
-                await self._journal.begin(planned.parcel.info, *changes)
+                await self._journal.begin(planned.export.info, *changes)
             else:
                 await self._journal.commit(*changes)
-            await self._check(planned.parcel, digest)
+            await self._check(planned.export, digest)
         return ImportResult(
-            id=planned.parcel.info.id,
-            origin=parcel.info.id,
-            title=planned.parcel.info.title,
+            id=planned.export.info.id,
+            origin=export.info.id,
+            title=planned.export.info.title,
             verdict=planned.verdict,
-            before=counted or count_export(parcel),
-            after=count_export(planned.parcel),
+            before=counted or count_export(export),
+            after=count_export(planned.export),
             digest=digest,
         )
 
     # --- planning ---
 
-    async def _decide(self, parcel: SessionExport) -> PlannedImport:
-        candidate, copied = parcel, False
+    async def _decide(self, export: SessionExport) -> PlannedImport:
+        candidate, copied = export, False
         while (present := await self._find(candidate.info.id)) is not None:
-            here = rebind_parcel(candidate, find_rebinds(candidate, present))
+            here = rebind_export(candidate, find_rebinds(candidate, present))
             planned = _join(here, present)
             if planned is not None:
                 return await self._move_to_project(planned)
-            candidate, copied = _copy(parcel, candidate.info.id, _describe_parting(here, present)), True
+            candidate, copied = _copy(export, candidate.info.id, _describe_parting(here, present)), True
         return PlannedImport("forked" if copied else "new", await self._bind(candidate), None)
 
     async def _find(self, id: SessionID) -> SessionExport | None:
@@ -210,21 +210,21 @@ class SessionImporter:
         except NotFoundError:
             return None
 
-    async def _bind(self, parcel: SessionExport) -> SessionExport:
+    async def _bind(self, export: SessionExport) -> SessionExport:
         """Return the parcel with the directory, project and parent that it gets here."""
-        rebinds, directory = self._options.rebinds, rebind_path(parcel.info.directory, self._options.rebinds)
+        rebinds, directory = self._options.rebinds, rebind_path(export.info.directory, self._options.rebinds)
         home = await self._options.home(directory) if directory else None
-        project = parcel.info.project_id
+        project = export.info.project_id
         if home is not None:
             project = project if await self._is_known(project) else home
         elif self._options.adopt:
-            rebinds = (*rebinds, Rebind(find_origin_checkout(parcel), _find_top(self._place)))
-            directory = await self._choose_directory(rebind_path(parcel.info.directory, rebinds))
+            rebinds = (*rebinds, Rebind(find_origin_checkout(export), _find_top(self._place)))
+            directory = await self._choose_directory(rebind_path(export.info.directory, rebinds))
             project = self._place.project.id
         elif not await self._is_known(project):
             project = await self._find_recorded(directory)
-        bound = rebind_parcel(parcel, rebinds)
-        parent = parcel.info.parent_id
+        bound = rebind_export(export, rebinds)
+        parent = export.info.parent_id
         info = replace(
             bound.info,
             directory=directory,
@@ -253,25 +253,25 @@ class SessionImporter:
 
     async def _move_to_project(self, planned: PlannedImport) -> PlannedImport:
         """Move a session without a project to the project that its directory belongs to by now."""
-        info = planned.parcel.info
+        info = planned.export.info
         if info.project_id != GLOBAL_PROJECT or not info.directory:
             return planned
         project = await self._options.home(info.directory) or await self._find_recorded(info.directory)
         if project == GLOBAL_PROJECT:
             return planned
         return PlannedImport(
-            "updated", replace(planned.parcel, info=replace(info, project_id=project)), planned.present
+            "updated", replace(planned.export, info=replace(info, project_id=project)), planned.present
         )
 
     # --- storing ---
 
     async def _refuse_foreign_messages(self, planned: PlannedImport) -> None:
         if isinstance(self._store, MessageOwners):
-            ids = [message.info.id for message in planned.parcel.messages]
+            ids = [message.info.id for message in planned.export.messages]
             for message, owner in (await self._store.owners(ids)).items():
-                if owner != planned.parcel.info.id:
+                if owner != planned.export.info.id:
                     reason = f"message {message} belongs to session {owner} here"
-                    raise DocumentError(planned.parcel.info.id, reason)
+                    raise DocumentError(planned.export.info.id, reason)
 
     async def _check(self, meant: SessionExport, digest: str) -> None:
         stored = await pack_session(self._store, meant.info.id)
@@ -333,12 +333,12 @@ def _describe_parting(incoming: SessionExport, present: SessionExport) -> StateD
     return StateDifference(why, first.info.time.created)
 
 
-def _copy(parcel: SessionExport, beside: SessionID, apart: StateDifference) -> SessionExport:
+def _copy(export: SessionExport, beside: SessionID, apart: StateDifference) -> SessionExport:
     """Return the parcel with new ids. The spending before the difference counts in the original only."""
-    copy = IdRenamer(parcel, f"{beside} {apart.why}").parcel()
+    copy = IdRenamer(export, f"{beside} {apart.why}").export()
     own = replace(
         get_weft_data(copy.info),
-        forked_from=ForkedFrom(session_id=parcel.info.id),
+        forked_from=ForkedFrom(session_id=export.info.id),
         spent=Ledger(until=apart.at - 1),
     )
     title = copy.info.title.removesuffix(IMPORTED_SUFFIX) + IMPORTED_SUFFIX
@@ -350,16 +350,16 @@ def _find_top(place: Place) -> str:
 
 
 def _to_events(planned: PlannedImport) -> Iterator[Durable]:
-    parcel, present = planned.parcel, planned.present
-    if present is not None and parcel.info != present.info:
-        yield SessionUpdated(info=parcel.info)
+    export, present = planned.export, planned.present
+    if present is not None and export.info != present.info:
+        yield SessionUpdated(info=export.info)
     known = {} if present is None else {message.info.id: message for message in present.messages}
-    for message in parcel.messages:
+    for message in export.messages:
         yield from _to_message_events(message, known.get(message.info.id))
-    if parcel.todos != (() if present is None else present.todos):
-        yield TodoUpdated(session_id=parcel.info.id, todos=parcel.todos)
-    if parcel.diff != (() if present is None else present.diff):
-        yield SessionDiffed(session_id=parcel.info.id, diff=parcel.diff)
+    if export.todos != (() if present is None else present.todos):
+        yield TodoUpdated(session_id=export.info.id, todos=export.todos)
+    if export.diff != (() if present is None else present.diff):
+        yield SessionDiffed(session_id=export.info.id, diff=export.diff)
 
 
 def _to_message_events(message: MessageWithParts, known: MessageWithParts | None) -> Iterator[Durable]:

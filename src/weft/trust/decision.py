@@ -111,7 +111,7 @@ class ProjectTrust:
         )
 
 
-def open_trust(directory: str, env: Mapping[str, str]) -> ProjectTrust:
+def get_trust(directory: str, env: Mapping[str, str]) -> ProjectTrust:
     """Return the trust in the project around a directory."""
     at = find_checkout(directory, fake_vcs=env.get("OPENCODE_FAKE_VCS", ""))
     worktree = at.top or os.sep

@@ -48,7 +48,7 @@ async def clean_up(
         lambda it: with_weft_data(replace(it, revert=None), replace(get_weft_data(it), undo=())),
     )
     await undoer.release_trees(
-        session.id, get_history_trees(cut.gone) | get_patch_trees(undone), still=cut.kept
+        session.id, get_history_trees(cut.removed) | get_patch_trees(undone), still=cut.kept
     )
     return session, removed
 
@@ -56,7 +56,7 @@ async def clean_up(
 def list_removals(cut: HistoryCut) -> Iterator[Durable]:
     """Yield the removal of whole messages, and of parts for the message that is cut."""
     stays = {message.info.id for message in cut.kept}
-    for message in cut.gone:
+    for message in cut.removed:
         session, id = message.info.session_id, message.info.id
         if id not in stays:
             yield MessageRemoved(session_id=session, message_id=id)
@@ -67,7 +67,7 @@ def list_removals(cut: HistoryCut) -> Iterator[Durable]:
 
 def _list_todo_events(session: Session, cut: HistoryCut) -> Iterator[Durable]:
     """Yield the todo list of the messages that stay, if the others changed it."""
-    if find_todos(cut.gone) is not None:
+    if find_todos(cut.removed) is not None:
         yield TodoUpdated(session_id=session.id, todos=find_todos(cut.kept) or ())
 
 

@@ -100,7 +100,7 @@ async def _settle(undoer: Undoer, session: SessionID, patches: Sequence[Patch]) 
         raise  # its snapshots are needed when it is repaired
     except NotFoundError:
         await undoer.snapshots.release(session)
-    await undoer.snapshots.stored(session)
+    await undoer.snapshots.mark_stored(session)
 
 
 async def _store(undoer: Undoer, session: SessionID, patches: Sequence[Patch], call_id: str = "") -> None:

@@ -59,11 +59,11 @@ async def revert(
     """Undo back to a message, or to a part of one. If the session is undone already, this may go further back or forward."""
     point = find_point(history, *to)
     cut = cut_history(history, point)
-    _check_foreign_mark(session, history, cut.gone)
+    _check_foreign_mark(session, history, cut.removed)
     undone = get_weft_data(session).undo
-    plan = _make_plan(undoer, session, [*list_patches(cut.gone), *undone], scope)
-    others = _select([*list_unrecorded_files(cut.gone), *list_foreign_files(cut.gone)], scope)
-    caution = COMMANDS if scope.files is None and has_commands(cut.gone) else ""
+    plan = _make_plan(undoer, session, [*list_patches(cut.removed), *undone], scope)
+    others = _select([*list_unrecorded_files(cut.removed), *list_foreign_files(cut.removed)], scope)
+    caution = COMMANDS if scope.files is None and has_commands(cut.removed) else ""
     if scope.dry_run:
         preview = await undoer.snapshots.preview(plan)
         return RevertResult(session=session, files=_list_fates(preview, others), caution=caution)
@@ -96,9 +96,9 @@ async def unrevert(
     if session.revert is None:
         return RevertResult(session=session)
     cut = cut_at_revert(session.revert, history)
-    undone = (*await _read_opencode_undo(undoer, session, cut.gone, scope), *get_weft_data(session).undo)
+    undone = (*await _read_opencode_undo(undoer, session, cut.removed, scope), *get_weft_data(session).undo)
     plan = _make_plan(undoer, session, undone, scope)
-    foreign = _select(list_foreign_files(cut.gone), scope)
+    foreign = _select(list_foreign_files(cut.removed), scope)
     if scope.dry_run:
         preview = await undoer.snapshots.preview(plan)
         return RevertResult(session=session, files=_list_fates(preview, foreign))
@@ -137,7 +137,7 @@ def _check_foreign_mark(
     if session.revert is None or session.revert.snapshot is None:
         return
     if (
-        not find_opencode_trees(cut_at_revert(session.revert, history).gone).keys()
+        not find_opencode_trees(cut_at_revert(session.revert, history).removed).keys()
         <= find_opencode_trees(gone).keys()
     ):
         raise InvalidInputError(

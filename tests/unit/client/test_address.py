@@ -17,7 +17,7 @@ from weft.errors import (
 from weft.server.response import to_error_response
 
 
-def kept(home: Path, *, mode: int = 0o600) -> dict[str, str]:
+def make_home(home: Path, *, mode: int = 0o600) -> dict[str, str]:
     file = home / ".local" / "state" / "opencode" / "weft" / "server-password"
     file.parent.mkdir(parents=True)
     file.write_text("kept\n")
@@ -34,7 +34,7 @@ def test_an_address_is_shown_without_its_password() -> None:
 
 
 def test_the_password_of_this_machine_goes_to_no_other(tmp_path: Path) -> None:
-    env = kept(tmp_path)
+    env = make_home(tmp_path)
     assert to_address("127.0.0.1:4096", env).password == "kept"
     assert to_address("http://[::1]:4096", env).url == "http://[::1]:4096"
     assert to_address("http://example.test:4096", env).password is None
@@ -43,7 +43,7 @@ def test_the_password_of_this_machine_goes_to_no_other(tmp_path: Path) -> None:
 
 def test_a_password_that_others_could_have_written_is_not_believed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
-        to_address("127.0.0.1", kept(tmp_path, mode=0o644))
+        to_address("127.0.0.1", make_home(tmp_path, mode=0o644))
 
 
 @pytest.mark.parametrize(

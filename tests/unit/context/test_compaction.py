@@ -4,7 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from given.conversation import assistant_message, text, user_message
-from weft.context.compaction import LITTLE, SAFE_SHARE, SHORT, list_leaner, shorten_turns, split_history
+from weft.context.compaction import (
+    MIN_PIECE_SHARE,
+    SAFE_SHARE,
+    MAX_SHORTENED_CHARS,
+    list_smaller_versions,
+    shorten_turns,
+    split_history,
+)
 from weft.context.history import CLEARED
 from weft.context.tokens import estimate_message
 from weft.model.message import MessageWithParts, UserMessage
@@ -37,7 +44,7 @@ def outputs(turns: tuple[ModelMessage, ...]) -> list[str]:
 
 def test_first_pictures_go_and_then_old_results() -> None:
     turns = [UserTurn(content=(TextContent(text="look"), PICTURE)), *call(1), *call(2), *call(3)]
-    first, second = list_leaner(turns)
+    first, second = list_smaller_versions(turns)
 
     assert "loom.png" in str(first[0])
     assert "base64" not in str(first)
@@ -46,11 +53,11 @@ def test_first_pictures_go_and_then_old_results() -> None:
 
 
 def test_what_would_be_no_smaller_is_not_tried() -> None:
-    assert list(list_leaner([UserTurn(content=(TextContent(text="hi"),)), *call(1)])) == []
+    assert list(list_smaller_versions([UserTurn(content=(TextContent(text="hi"),)), *call(1)])) == []
 
 
 def test_the_last_resort_keeps_the_beginning_of_everything() -> None:
-    long = "x" * (SHORT + 1)
+    long = "x" * (MAX_SHORTENED_CHARS + 1)
     made = shorten_turns([UserTurn(content=(TextContent(text=long),)), *call(1, long)])
     assert len(outputs(made)[0]) < len(long) + 5
     assert outputs(made)[0].endswith("[…]")
@@ -86,5 +93,5 @@ def test_pieces_are_the_whole_and_none_is_larger_than_it_must_be(sizes: list[int
         *before, _ = [0, *map(estimate_message, piece)]
         assert (
             sum(map(estimate_message, piece)) <= most * SAFE_SHARE
-            or sum(before) <= most * SAFE_SHARE * LITTLE
+            or sum(before) <= most * SAFE_SHARE * MIN_PIECE_SHARE
         )

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from given.conversation import assistant_message, ids, user_message
-from weft.context.compaction import list_forgettable
+from weft.context.compaction import list_prunable_calls
 from weft.context.tokens import count_used, estimate, get_request_limit, get_usable_tokens
 from weft.model.catalog import Limit, Model, ModelApi
 from weft.model.message import MessageWithParts
@@ -78,23 +78,23 @@ def test_outputs_beyond_forty_thousand_tokens_are_forgotten_but_not_of_the_last_
     old, older = call("A2", 45_000), call("A1", 30_000)
     history = [*turn(1, older), *turn(2, old), *turn(3, call("A3", 50_000)), *turn(4, call("A4", 50_000))]
 
-    assert list_forgettable(history) == [old, older]
-    assert list_forgettable(history[:-2]) == []
+    assert list_prunable_calls(history) == [old, older]
+    assert list_prunable_calls(history[:-2]) == []
 
 
 def test_little_is_not_worth_forgetting() -> None:
     history = [*turn(1, call("A1", 10_000)), *turn(2, call("A2", 40_000)), *turn(3), *turn(4)]
 
-    assert list_forgettable(history) == []
+    assert list_prunable_calls(history) == []
 
 
 def test_skills_are_never_forgotten_and_what_was_forgotten_ends_the_search() -> None:
     skill, done = call("A1", 90_000, tool="skill"), call("A2", 90_000, compacted=5)
     old = call("A3", 90_000)
 
-    assert list_forgettable([*turn(1, skill), *turn(3, old), *turn(4), *turn(5)]) == [old]
-    assert list_forgettable(
+    assert list_prunable_calls([*turn(1, skill), *turn(3, old), *turn(4), *turn(5)]) == [old]
+    assert list_prunable_calls(
         [*turn(1, call("A1", 90_000)), *turn(2, done), *turn(3, old), *turn(4), *turn(5)]
     ) == [old]
     summary = assistant_message("A2", 21, "U2", summary=True)
-    assert list_forgettable([*turn(1, call("A1", 90_000)), summary, *turn(4), *turn(5)]) == []
+    assert list_prunable_calls([*turn(1, call("A1", 90_000)), summary, *turn(4), *turn(5)]) == []

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from given.conversation import assistant_message, text, user_message
-from weft.context.notes import OURS, ContextNote, apply_history_notes, list_notes
+from weft.context.notes import WEFT_KEY, ContextNote, apply_history_notes, list_notes
 from weft.context.system import Briefing, Environment
 from weft.model.agent import Instruction
 from weft.model.message import MessageWithParts
@@ -25,7 +25,7 @@ def noted(notes: list[ContextNote], at: int = 1) -> MessageWithParts:
     """Return a prompt with these notes."""
     id = f"msg_{at}"
     parts = [
-        text(id, note.text, number, synthetic=True, metadata={OURS: note.about})
+        text(id, note.text, number, synthetic=True, metadata={WEFT_KEY: note.about})
         for number, note in enumerate(notes, 2)
     ]
     return user_message(id, at, text(id, "go"), *parts)
@@ -63,7 +63,13 @@ def test_a_new_day_is_told_in_a_sentence_and_a_new_place_in_full() -> None:
 
 
 def test_what_is_not_a_note_of_ours_tells_nothing() -> None:
-    odd = [{}, {OURS: None}, {OURS: {"environment": {"x": 1}}}, {OURS: {"instruction": 3}}, {"anthropic": {}}]
+    odd = [
+        {},
+        {WEFT_KEY: None},
+        {WEFT_KEY: {"environment": {"x": 1}}},
+        {WEFT_KEY: {"instruction": 3}},
+        {"anthropic": {}},
+    ]
     history = [
         user_message("msg_1", 1, *(text("msg_1", "x", n, metadata=each) for n, each in enumerate(odd)))
     ]
@@ -73,7 +79,9 @@ def test_what_is_not_a_note_of_ours_tells_nothing() -> None:
 
 def test_an_answer_cannot_pass_for_a_note() -> None:
     (note,) = list_notes(basis(), basis(("/a", "Obey.")))
-    history = [assistant_message("msg_2", 2, "msg_1", text("msg_2", note.text, metadata={OURS: note.about}))]
+    history = [
+        assistant_message("msg_2", 2, "msg_1", text("msg_2", note.text, metadata={WEFT_KEY: note.about}))
+    ]
 
     assert apply_history_notes(basis(), history) == basis()
 

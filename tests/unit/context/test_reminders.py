@@ -5,7 +5,7 @@ from hypothesis import strategies as some
 from msgspec.structs import replace
 
 from given.conversation import assistant_message, text, tool_part, user_message
-from weft.context.notes import OURS, wrap_reminder
+from weft.context.notes import WEFT_KEY, wrap_reminder
 from weft.context.reminders import add_reminders, has_plan_note, make_plan_note, with_last_step
 from weft.context.system import read_text
 from weft.model.failure import aborted_failure
@@ -14,7 +14,7 @@ from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts
 from weft.model.part import CompactionPart, TextPart
 from weft.provider.contract import AssistantTurn, ResultContent, TextContent, ToolTurn, UserTurn
 
-PLAN = wrap_reminder(read_text("plan"))
+PLAN_AGENT = wrap_reminder(read_text("plan"))
 SWITCH = wrap_reminder(read_text("build_switch"))
 WRAPPED = """<system-reminder>
 The user sent the following message:
@@ -50,7 +50,7 @@ def shown(*history: MessageWithParts, plan_files: bool = False) -> list[list[str
 def test_a_prompt_for_the_planner_says_that_it_is_to_plan() -> None:
     history = (by("plan", user_message("msg_1", 1)), by("plan", assistant_message("msg_2", 2, "msg_1")))
 
-    assert shown(*history) == [["prompt msg_1", PLAN], []]
+    assert shown(*history) == [["prompt msg_1", PLAN_AGENT], []]
 
 
 def test_the_first_prompt_after_planning_says_that_it_is_over_and_the_next_does_not() -> None:
@@ -62,7 +62,13 @@ def test_the_first_prompt_after_planning_says_that_it_is_over_and_the_next_does_
         user_message("msg_5", 5),
     )
 
-    assert shown(*history) == [["prompt msg_1", PLAN], [], ["prompt msg_3", SWITCH], [], ["prompt msg_5"]]
+    assert shown(*history) == [
+        ["prompt msg_1", PLAN_AGENT],
+        [],
+        ["prompt msg_3", SWITCH],
+        [],
+        ["prompt msg_5"],
+    ]
 
 
 def test_with_plan_files_nothing_on_plans_is_shown_that_is_not_stored() -> None:
@@ -202,6 +208,6 @@ def test_the_build_agent_is_told_where_the_plan_is() -> None:
 
 
 def test_a_prompt_knows_whether_it_was_told_of_plans() -> None:
-    noted = user_message("msg_1", 1, text("msg_1", "x", metadata={OURS: {"reminder": "plan"}}))
+    noted = user_message("msg_1", 1, text("msg_1", "x", metadata={WEFT_KEY: {"reminder": "plan"}}))
 
     assert (has_plan_note(user_message("msg_1", 1)), has_plan_note(noted)) == (False, True)

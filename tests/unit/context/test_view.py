@@ -14,7 +14,7 @@ from weft.context.exclusions import MEDIA, SIGNATURE, exclude_refused, make_refu
 from weft.context.history import since_compaction, to_model_messages
 from weft.context.notes import list_note_parts
 from weft.context.reminders import add_reminders
-from weft.context.view import REMEMBERED, View, Views
+from weft.context.view import MAX_CACHED_VIEWS, View, Views
 from weft.model.failure import ApiData, ApiFailure
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage
@@ -138,7 +138,7 @@ def test_a_run_goes_on_with_the_view_of_the_one_before_it() -> None:
 def test_only_the_last_few_views_are_kept() -> None:
     views = Views()
     kept = []
-    for number in range(REMEMBERED + 1):
+    for number in range(MAX_CACHED_VIEWS + 1):
         with views.of(SessionID(f"ses_{number}")) as view:
             kept.append(view)
     with views.of(SessionID("ses_1")) as second, views.of(SessionID("ses_0")) as first:

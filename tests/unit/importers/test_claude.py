@@ -97,7 +97,7 @@ def imported(tmp_path: Path) -> ImportedSession:
 
 
 def test_the_session_has_the_properties_of_the_transcript(imported: ImportedSession) -> None:
-    info = imported.parcel.info
+    info = imported.export.info
     assert (info.title, info.directory, info.version) == (
         "Mending a loom",
         "/home/ada/loom",
@@ -107,8 +107,8 @@ def test_the_session_has_the_properties_of_the_transcript(imported: ImportedSess
 
 
 def test_lines_with_one_message_id_are_one_answer(imported: ImportedSession) -> None:
-    prompt, first, second, third, *rest = imported.parcel.messages
-    assert [type(each.info) for each in imported.parcel.messages] == [
+    prompt, first, second, third, *rest = imported.export.messages
+    assert [type(each.info) for each in imported.export.messages] == [
         UserMessage,
         *[AssistantMessage] * 3,
         *[UserMessage] * 2,
@@ -151,14 +151,14 @@ def test_lines_with_one_message_id_are_one_answer(imported: ImportedSession) -> 
 
 
 def test_counting_the_lines_gives_the_same_as_reading_them(imported: ImportedSession) -> None:
-    assert imported.counted == count_export(imported.parcel) == ExportCounts(messages=6, parts=9)
+    assert imported.counted == count_export(imported.export) == ExportCounts(messages=6, parts=9)
     assert imported.troubles == ()
 
 
 def test_a_broken_line_is_reported_and_the_rest_is_read(tmp_path: Path, imported: ImportedSession) -> None:
     path = written(tmp_path / "cut.jsonl", LINES, tail='{"type": "user", "mess')
     cut = read(path)
-    assert cut.parcel.messages == imported.parcel.messages
+    assert cut.export.messages == imported.export.messages
     [trouble] = cut.troubles
     assert trouble.where == f"{path}:{len(LINES) + 1}"
 
@@ -166,13 +166,13 @@ def test_a_broken_line_is_reported_and_the_rest_is_read(tmp_path: Path, imported
 def test_a_transcript_that_has_grown_keeps_its_old_ids(tmp_path: Path, imported: ImportedSession) -> None:
     for length in range(2, len(LINES)):
         earlier = read(written(tmp_path / f"{SESSION}.jsonl", LINES[:length]))
-        assert earlier.parcel.info.id == imported.parcel.info.id
+        assert earlier.export.info.id == imported.export.info.id
         if length not in (3, 4):  # in the middle of an answer that already looked finished
-            assert compare_states(imported.parcel, earlier.parcel) in ("ahead", "same")
+            assert compare_states(imported.export, earlier.export) in ("ahead", "same")
 
 
 def test_a_call_without_a_result_is_still_running_at_the_end(tmp_path: Path) -> None:
-    *_, last = read(written(tmp_path / "a.jsonl", LINES[:5])).parcel.messages
+    *_, last = read(written(tmp_path / "a.jsonl", LINES[:5])).export.messages
     call = last.parts[-1]
     assert isinstance(call, ToolPart)
     assert isinstance(call.state, RunningState)
@@ -183,11 +183,11 @@ def test_a_call_without_a_result_is_still_running_at_the_end(tmp_path: Path) -> 
 def test_a_summary_replaces_earlier_messages(tmp_path: Path) -> None:
     lines = [*LINES, line("user", 11, "We mended a loom.", isCompactSummary=True)]
     imported = read(written(tmp_path / "a.jsonl", lines))
-    *_, asked, summary = imported.parcel.messages
+    *_, asked, summary = imported.export.messages
     assert isinstance(asked.parts[0], CompactionPart)
     assert isinstance(summary.info, AssistantMessage)
     assert summary.info.summary
-    assert imported.counted == count_export(imported.parcel)
+    assert imported.counted == count_export(imported.export)
 
 
 def test_the_lines_of_a_subagent_become_a_child_session(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_the_lines_of_a_subagent_become_a_child_session(tmp_path: Path) -> None:
     )
     written(tmp_path / f"{SESSION}.jsonl", LINES)
     written(tmp_path / "agent-a1.jsonl", side)
-    parent, child = [found.read().parcel for found in ClaudeTranscripts(str(tmp_path)).list_sessions()]
+    parent, child = [found.read().export for found in ClaudeTranscripts(str(tmp_path)).list_sessions()]
     assert child.info.parent_id == parent.info.id
     assert count_export(child) == ExportCounts(messages=2, parts=2)
 

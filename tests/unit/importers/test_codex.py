@@ -89,12 +89,12 @@ def imported(tmp_path: Path) -> ImportedSession:
 
 
 def test_the_session_has_the_properties_of_the_rollout(imported: ImportedSession) -> None:
-    info = imported.parcel.info
+    info = imported.export.info
     assert (info.title, info.directory, info.version) == ("Mend the loom", "/home/ada/loom", "codex 0.50.0")
 
 
 def test_each_step_is_an_answer(imported: ImportedSession) -> None:
-    around, prompt, first, second, third = imported.parcel.messages
+    around, prompt, first, second, third = imported.export.messages
     assert isinstance(around.parts[0], TextPart)
     assert around.parts[0].synthetic
     assert isinstance(prompt.info, UserMessage)
@@ -129,7 +129,7 @@ def test_each_step_is_an_answer(imported: ImportedSession) -> None:
 
 
 def test_counting_the_lines_gives_the_same_as_reading_them(imported: ImportedSession) -> None:
-    assert imported.counted == count_export(imported.parcel) == ExportCounts(messages=5, parts=6)
+    assert imported.counted == count_export(imported.export) == ExportCounts(messages=5, parts=6)
     assert imported.troubles == ()
 
 
@@ -137,11 +137,11 @@ def test_a_compaction_replaces_earlier_messages(tmp_path: Path) -> None:
     imported = read(
         written(tmp_path / "r.jsonl", [*LINES, line(10, "compacted", {"message": "We mended a loom."})])
     )
-    *_, asked, summary = imported.parcel.messages
+    *_, asked, summary = imported.export.messages
     assert isinstance(asked.parts[0], CompactionPart)
     assert isinstance(summary.info, AssistantMessage)
     assert summary.info.summary
-    assert imported.counted == count_export(imported.parcel)
+    assert imported.counted == count_export(imported.export)
 
 
 def test_the_bare_items_of_the_first_versions_are_read_too(tmp_path: Path) -> None:
@@ -157,8 +157,8 @@ def test_the_bare_items_of_the_first_versions_are_read_too(tmp_path: Path) -> No
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Mended."}]},
     ]
     imported = read(written(tmp_path / "r.jsonl", bare))
-    assert isinstance(imported.parcel.messages[1].parts[0], FilePart)
-    assert imported.counted == count_export(imported.parcel) == ExportCounts(messages=3, parts=3)
+    assert isinstance(imported.export.messages[1].parts[0], FilePart)
+    assert imported.counted == count_export(imported.export) == ExportCounts(messages=3, parts=3)
 
 
 def test_a_result_without_a_call_is_reported(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from weft.model.part import CacheTokens, Tokens
 from weft.model.spending import Budget, Budgets, Spent, add_spent
 from weft.provider.catalog.offers import make_scripted_model
 from weft.run.budget import (
-    ANSWER,
+    MIN_ANSWER_TOKENS,
     MEASURES,
     BudgetAccount,
     BudgetLine,
@@ -187,7 +187,7 @@ def test_a_time_budget_ends_a_run_between_calls() -> None:
 
 def test_a_first_call_is_expected_to_take_its_request_and_a_short_answer() -> None:
     assert estimate_call(10_000, None, MODEL) == Spent(
-        cost=Decimal("0.045"), input=10_000, output=ANSWER, steps=1
+        cost=Decimal("0.045"), input=10_000, output=MIN_ANSWER_TOKENS, steps=1
     )
 
 
@@ -199,7 +199,7 @@ def test_a_call_is_expected_to_be_billed_as_the_last_one_was() -> None:
         cost=Decimal("0.11625"), cache_read=100_000, cache_write=5_000, output=4_500, steps=1
     )
     assert estimate_call(105_000, unkept, MODEL) == Spent(
-        cost=Decimal("0.33"), input=105_000, output=ANSWER, steps=1
+        cost=Decimal("0.33"), input=105_000, output=MIN_ANSWER_TOKENS, steps=1
     )
 
 
@@ -207,6 +207,6 @@ def test_an_unknown_price_is_not_a_price_of_nothing() -> None:
     expected = estimate_call(10_000, None, replace(MODEL, cost=None))
     money, tokens = account(Budget(cost=Decimal(1))), account(Budget(tokens=5_000))
 
-    assert expected == Spent(input=10_000, output=ANSWER, steps=1, priced=False)
+    assert expected == Spent(input=10_000, output=MIN_ANSWER_TOKENS, steps=1, priced=False)
     assert (is_cost_unknown([money], expected), is_cost_unknown([tokens], expected)) == (True, False)
     assert isinstance(check_budgets([money, tokens], expected), OverBudget)

@@ -22,7 +22,7 @@ from weft.model.project import Place, Project, ProjectTime
 from weft.model.session import Session, SessionTime, get_weft_data
 from weft.permission.rules import STRICTEST_FIRST, evaluate, judge, to_limits
 from weft.run.attachments import MentionScope, list_mentions, resolve_mentions
-from weft.run.child_rules import NO_WORDS, ChildProgress, get_child_text, list_denied, narrow_child
+from weft.run.child_rules import NO_ANSWER, ChildProgress, get_child_text, list_denied, narrow_child
 
 PERMISSIONS = ("bash", "edit", "read", "task")
 PATTERNS = ("*", "a*", "ab", "b")
@@ -209,15 +209,15 @@ def test_without_words_the_failed_calls_are_told() -> None:
     state = ErrorState(input={}, error="The user said no", time=CallTime(start=1, end=2))
 
     assert get_child_text(assistant_message("A1", 2, "U1", replace(call, state=state)), SESSION) == (
-        f"{NO_WORDS}\nread: The user said no"
+        f"{NO_ANSWER}\nread: The user said no"
     )
-    assert get_child_text(assistant_message("A1", 2, "U1"), SESSION) == NO_WORDS
+    assert get_child_text(assistant_message("A1", 2, "U1"), SESSION) == NO_ANSWER
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (user_message("U1", 1), NO_WORDS),
+        (user_message("U1", 1), NO_ANSWER),
         (assistant_message("A1", 2, "U1", error=unknown_failure("boom")), "The subagent failed: boom."),
         (
             assistant_message("A1", 2, "U1", text("A1", "half"), error=aborted_failure()),

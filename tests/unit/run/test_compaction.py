@@ -25,7 +25,7 @@ from weft.provider.scripted import End, Fail, Say, UseTool
 from weft.run.decide import Compact, ModelStep, decide
 
 SMALL = replace(MODEL, limit=Limit(context=100_000, output=8_000))
-SUMMARISER = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
+SUMMARY_AGENT = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
 FULL = End(usage=Usage(input=95_000, output=100), reason="tool-calls")
 CALL = UseTool(tool="echo", input={"words": "x"})
 
@@ -40,7 +40,7 @@ async def test_b10_a_conversation_that_no_longer_fits_is_compacted_and_continues
         [Say(text="We did x."), End(usage=Usage(input=95_000, output=10))],
         [Say(text="Done.")],
     )
-    async with open_engine(*script, model=SMALL, agents=(SUMMARISER,)) as engine:
+    async with open_engine(*script, model=SMALL, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
         listening = engine.api.events()
         await engine.api.prompt(session, text_prompt("mend the loom"))
@@ -85,7 +85,7 @@ async def test_an_error_that_says_too_long_is_answered_by_making_room() -> None:
 
     script = ([CALL], [Say(text="We did x.")], [Say(text="Done.")])
     model = Small()
-    async with open_engine(*script, provider=model, agents=(SUMMARISER,)) as engine:
+    async with open_engine(*script, provider=model, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("one", no_reply=True))
         await engine.api.prompt(session, text_prompt("two"))
@@ -118,7 +118,7 @@ async def test_a_summary_that_does_not_fit_is_tried_with_less_and_less() -> None
 
     model = Tiny()
     script = ([Say(text="a")], [Say(text="b")], [CALL, FULL], [Say(text="Summed up.")], [Say(text="Done.")])
-    async with open_engine(*script, provider=model, model=SMALL, agents=(SUMMARISER,)) as engine:
+    async with open_engine(*script, provider=model, model=SMALL, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
         for words in ("one", "two", "three"):
             await engine.api.prompt(session, text_prompt(words))
@@ -129,7 +129,7 @@ async def test_a_summary_that_does_not_fit_is_tried_with_less_and_less() -> None
 
 async def test_an_empty_summary_is_not_taken() -> None:
     script = ([CALL, FULL], [], [Say(text="At last.")], [Say(text="Done.")])
-    clock_free = {"model": SMALL, "agents": (SUMMARISER,)}
+    clock_free = {"model": SMALL, "agents": (SUMMARY_AGENT,)}
     async with asyncio.timeout(60), open_engine(*script, skip_waits=True, **clock_free) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
@@ -142,7 +142,7 @@ async def test_an_empty_summary_is_not_taken() -> None:
 async def test_if_compaction_makes_no_room_the_run_fails_with_the_reason() -> None:
     tiny = replace(MODEL, limit=Limit(context=8_100, output=8_000))
     script = [[Say(text="word " * 400)]] * 9
-    async with open_engine(*script, model=tiny, agents=(SUMMARISER,)) as engine:
+    async with open_engine(*script, model=tiny, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
         listening = engine.api.events()
         await engine.api.prompt(session, text_prompt("x" * 4_000))
@@ -160,7 +160,7 @@ async def test_if_compaction_makes_no_room_the_run_fails_with_the_reason() -> No
 
 async def test_without_auto_compaction_nothing_is_compacted() -> None:
     script = ([CALL, FULL], [Say(text="Done.")])
-    async with open_engine(*script, model=SMALL, agents=(SUMMARISER,), auto=False) as engine:
+    async with open_engine(*script, model=SMALL, agents=(SUMMARY_AGENT,), auto=False) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
 
@@ -184,8 +184,8 @@ def test_no_room_comes_before_the_next_step_and_only_when_there_is_one() -> None
     first = user_message("U1", 1)
     assert isinstance(first.info, UserMessage)
 
-    assert decide([first], crowded=True) == Compact(first.info)
-    assert decide([first, assistant_message("A1", 2, "U1", text("A1", "done"))], crowded=True) != Compact(
+    assert decide([first], overflows=True) == Compact(first.info)
+    assert decide([first, assistant_message("A1", 2, "U1", text("A1", "done"))], overflows=True) != Compact(
         first.info
     )
 
@@ -215,7 +215,7 @@ def test_what_must_not_be_lost_is_carried_word_for_word() -> None:
 
 async def test_a_conversation_can_be_compacted_at_any_time() -> None:
     script = ([Say(text="a")], [Say(text="We said a.")], [Say(text="b")])
-    async with open_engine(*script, agents=(SUMMARISER,)) as engine:
+    async with open_engine(*script, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("one"))
         summary = await engine.api.compact(session)
@@ -228,7 +228,7 @@ async def test_a_conversation_can_be_compacted_at_any_time() -> None:
 
 
 async def test_an_empty_conversation_cannot_be_compacted() -> None:
-    async with open_engine(agents=(SUMMARISER,)) as engine:
+    async with open_engine(agents=(SUMMARY_AGENT,)) as engine:
         with pytest.raises(InvalidInputError, match="nothing to summarise"):
             await engine.api.compact(await start(engine))
 
@@ -247,7 +247,7 @@ async def test_initialising_writes_down_when() -> None:
 
 async def test_a_pinned_note_is_told_at_once_and_survives_every_cut() -> None:
     script = ([Say(text="a")], [Say(text="b")], [Say(text="We said a and b.")], [Say(text="c")])
-    async with open_engine(*script, agents=(SUMMARISER,)) as engine:
+    async with open_engine(*script, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("one"))
         await engine.api.update_session(session, SessionChange(note=("never touch the archive",)))
@@ -266,7 +266,7 @@ async def test_a_history_ten_times_the_context_is_compacted_in_pieces_that_fit()
     small = replace(MODEL, limit=Limit(context=12_000, output=1_000))
     scripts = [[Say(text=f"answer {number}")] for number in range(20)]
     summaries = [[Say(text=f"summary {number}")] for number in range(40)]
-    async with open_engine(*scripts, *summaries, model=small, agents=(SUMMARISER,), auto=False) as engine:
+    async with open_engine(*scripts, *summaries, model=small, agents=(SUMMARY_AGENT,), auto=False) as engine:
         session = await start(engine)
         for number in range(20):
             await engine.api.prompt(session, text_prompt(f"{number} " + "wordy " * 4_000))
@@ -285,7 +285,7 @@ async def test_a_request_that_does_not_fit_is_shortened_and_compacted_before_the
     picture = FileInput(mime="image/png", url="data:image/png;base64,iVBORw0KGgo=", filename="loom.png")
     overflow = [Fail(message="too long", kind="overflow")]
     script = (overflow, [CALL], [Say(text="We wove.")], [Say(text="Done.")])
-    async with open_engine(*script, model=SMALL, agents=(SUMMARISER,)) as engine:
+    async with open_engine(*script, model=SMALL, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
         await engine.api.prompt(session, PromptInput(parts=(TextInput(text="look"), picture)))
         messages = await engine.api.list_messages(session)
@@ -299,7 +299,7 @@ async def test_a_request_that_does_not_fit_is_shortened_and_compacted_before_the
 
 async def test_an_empty_summary_is_asked_for_once_more_and_then_done_without() -> None:
     script = ([Say(text="a")], [Say(text="")], [Say(text=" ")], [Say(text="b")])
-    async with open_engine(*script, agents=(SUMMARISER,), skip_waits=True) as engine:
+    async with open_engine(*script, agents=(SUMMARY_AGENT,), skip_waits=True) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("mend the loom"))
         await engine.api.compact(session)
@@ -315,7 +315,7 @@ async def test_a_fixed_weight_above_the_limit_is_one_clear_error_and_no_circle()
     tiny = replace(MODEL, limit=Limit(context=3_000, output=1_000))
     heavy = Agent(name="build", mode="primary", prompt="rule " * 4_000, permission=ALLOW)
     script = ([Say(text="We did nothing yet.")], [Say(text="never")])
-    async with open_engine(*script, model=tiny, agents=(heavy, SUMMARISER)) as engine:
+    async with open_engine(*script, model=tiny, agents=(heavy, SUMMARY_AGENT)) as engine:
         session = await start(engine)
         answer = await engine.api.prompt(session, text_prompt("begin"))
 
@@ -331,7 +331,7 @@ def weight(request: ModelRequest) -> int:
 
 async def test_what_was_cut_off_is_shown_again_when_that_is_undone() -> None:
     script = ([Say(text="a")], [Say(text="We said a.")], [Say(text="b")], [Say(text="c")])
-    async with open_engine(*script, agents=(SUMMARISER,)) as engine:
+    async with open_engine(*script, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("one"))
         stored = await engine.api.list_messages(session)

@@ -8,9 +8,9 @@ from weft.model.ids import MessageID
 from weft.model.message import UserMessage
 from weft.model.permission import CallRef
 from weft.run.doom import (
-    BLOCKED,
+    BLOCKED_PREFIX,
     CallLoop,
-    MadeCall,
+    PastCall,
     describe_loop,
     find_loop,
     list_calls,
@@ -19,8 +19,8 @@ from weft.run.doom import (
 )
 
 
-def made(names: str, outcome: str = "same") -> list[MadeCall]:
-    return [MadeCall(name, {}, outcome) for name in names]
+def made(names: str, outcome: str = "same") -> list[PastCall]:
+    return [PastCall(name, {}, outcome) for name in names]
 
 
 def test_the_third_same_call_is_one_too_many() -> None:
@@ -30,14 +30,14 @@ def test_the_third_same_call_is_one_too_many() -> None:
 
 
 def test_another_input_is_another_call() -> None:
-    assert find_loop([MadeCall("a", {"x": 1}, "o"), MadeCall("a", {"x": 2}, "o")], "a", {"x": 3}) is None
+    assert find_loop([PastCall("a", {"x": 1}, "o"), PastCall("a", {"x": 2}, "o")], "a", {"x": 3}) is None
 
 
 def test_what_brings_news_may_be_asked_for_more_often() -> None:
-    waiting = [MadeCall("bash", {}, f"{n} %") for n in range(8)]
+    waiting = [PastCall("bash", {}, f"{n} %") for n in range(8)]
 
     assert find_loop(waiting, "bash", {}) is None
-    assert find_loop([*waiting, MadeCall("bash", {}, "8 %")], "bash", {}) == CallLoop(length=1, times=10)
+    assert find_loop([*waiting, PastCall("bash", {}, "8 %")], "bash", {}) == CallLoop(length=1, times=10)
 
 
 def test_circles_of_up_to_four_calls_are_seen() -> None:
@@ -47,27 +47,27 @@ def test_circles_of_up_to_four_calls_are_seen() -> None:
 
 
 def test_a_circle_that_changes_what_it_finds_is_no_circle() -> None:
-    turns = [MadeCall(name, {}, str(n)) for n, name in enumerate("ababa")]
+    turns = [PastCall(name, {}, str(n)) for n, name in enumerate("ababa")]
 
     assert find_loop(turns, "b", {}) is None
 
 
 def test_calls_that_nobody_can_read_are_told_of_though_each_is_wrong_in_another_way() -> None:
-    wrong = [MadeCall("invalid", {"error": str(number)}, str(number)) for number in range(4)]
+    wrong = [PastCall("invalid", {"error": str(number)}, str(number)) for number in range(4)]
 
     assert find_loop(wrong, "invalid", {"error": "5"}) == CallLoop(times=5, kind="invalid")
     assert find_loop(wrong, "read", {}) is None
-    assert find_loop([*wrong, MadeCall("read", {}, "ok")], "invalid", {"error": "5"}) is None
+    assert find_loop([*wrong, PastCall("read", {}, "ok")], "invalid", {"error": "5"}) is None
     assert "could not be read" in describe_loop(CallLoop(times=5, kind="invalid"))
 
 
 def test_calls_that_all_fail_are_told_of_whatever_they_are() -> None:
-    failed = [MadeCall("edit", {"n": number}, "not found", failed=True) for number in range(10)]
+    failed = [PastCall("edit", {"n": number}, "not found", failed=True) for number in range(10)]
 
     assert find_loop(failed[:9], "edit", {"n": 10}) is None
     assert find_loop(failed, "edit", {"n": 10}) == CallLoop(times=11, kind="failures")
-    assert find_loop([*failed, MadeCall("read", {}, "ok")], "edit", {"n": 10}) is None
-    failed_call = MadeCall("edit", {}, describe_loop(CallLoop(times=11, kind="failures")), failed=True)
+    assert find_loop([*failed, PastCall("read", {}, "ok")], "edit", {"n": 10}) is None
+    failed_call = PastCall("edit", {}, describe_loop(CallLoop(times=11, kind="failures")), failed=True)
     assert find_loop([*failed, failed_call], "edit", {"n": 11}) is None
 
 
@@ -99,16 +99,16 @@ def test_b14_calls_are_counted_over_messages_and_only_of_this_prompt() -> None:
     assert isinstance(prompt, UserMessage)
     calls = list_calls(history, prompt)
 
-    assert calls == [MadeCall("read", {"x": 1}, "out")] * 2
+    assert calls == [PastCall("read", {"x": 1}, "out")] * 2
     assert find_loop(calls, "read", {"x": 1}) == CallLoop(length=1, times=3)
 
 
 def test_calls_of_one_message_count_while_they_are_under_way() -> None:
-    running = [MadeCall("read", {}, None)] * 2
+    running = [PastCall("read", {}, None)] * 2
 
     assert find_loop(running, "read", {}) == CallLoop(length=1, times=3)
     assert find_loop(running, "read", {"x": 1}) is None
-    assert find_loop([MadeCall("read", {}, "out"), MadeCall("read", {}, None)], "read", {}) == CallLoop(
+    assert find_loop([PastCall("read", {}, "out"), PastCall("read", {}, None)], "read", {}) == CallLoop(
         length=1, times=3
     )
     assert find_loop(running[:1], "read", {}) is None
@@ -124,24 +124,24 @@ def test_only_calls_before_the_one_in_question_are_looked_at() -> None:
     assert isinstance(prompt, UserMessage)
     second = CallRef(message_id=MessageID("A2"), call_id="call_2")
 
-    assert list_calls(history, prompt, before=second) == [MadeCall("read", {"x": 1}, "out")] * 3
+    assert list_calls(history, prompt, before=second) == [PastCall("read", {"x": 1}, "out")] * 3
 
 
 def test_the_hint_is_known_again_as_one() -> None:
     words = describe_loop(CallLoop(length=2, times=3))
 
-    assert words.startswith(BLOCKED)
-    assert was_blocked([MadeCall("a", {}, words)])
+    assert words.startswith(BLOCKED_PREFIX)
+    assert was_blocked([PastCall("a", {}, words)])
     assert not was_blocked(made("abc"))
 
 
 @given(st.integers(1, 4), st.integers(0, 12))
 def test_no_circle_of_up_to_four_goes_round_more_than_three_times(length: int, before: int) -> None:
     cycle = "wxyz"[:length]
-    calls = [MadeCall(f"other{n}", {}, "o") for n in range(before)]
+    calls = [PastCall(f"other{n}", {}, "o") for n in range(before)]
     turns = 0
     while find_loop(calls, cycle[turns % length], {}) is None:
-        calls.append(MadeCall(cycle[turns % length], {}, "same"))
+        calls.append(PastCall(cycle[turns % length], {}, "same"))
         turns += 1
 
     assert turns == 3 * length - 1

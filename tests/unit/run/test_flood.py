@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from given.engine import open_engine, text_prompt
-from weft.bus import HELD
+from weft.bus import LOG_SIZE
 from weft.model.event import PartGrew, PartUpdated
 from weft.model.input import SessionInput
 from weft.model.part import TextPart
 from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, TextEnd, TextStart, Usage
 from weft.provider.contract import ModelRequest
 
-PIECES = HELD * 2
+PIECES = LOG_SIZE * 2
 
 
 class Flood:

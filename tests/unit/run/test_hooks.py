@@ -5,7 +5,7 @@ from weft.context.view import View
 from weft.model.event import Event, MessageUpdated
 from weft.model.ids import MessageID, Mint, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, MessagePath
-from weft.plugin.hooks import NO_HOOKS, CallTold, ChatRequest
+from weft.plugin.hooks import NO_HOOKS, CallHookInput, ChatRequest
 from weft.provider.contract import ModelRequest
 from weft.run.hooks import (
     apply_after_hooks,
@@ -30,7 +30,7 @@ async def test_a_request_without_plugins_is_the_same_request() -> None:
 
 
 async def test_a_call_without_plugins_is_the_same_call() -> None:
-    told = CallTold(tool="echo", session_id=SESSION, call_id="call_1", args={"words": "x"})
+    told = CallHookInput(tool="echo", session_id=SESSION, call_id="call_1", args={"words": "x"})
     result = ToolResult(title="", output="x")
     call = await apply_before_hooks(NO_HOOKS, told)
     assert call.args is told.args

@@ -11,7 +11,7 @@ from weft.model.input import SessionInput
 from weft.model.part import CallTime, ErrorState, ToolPart
 from weft.model.permission import Rule
 from weft.provider.scripted import Say, UseTool
-from weft.run.doom import NOT_AGAIN, is_unclear
+from weft.run.doom import NOT_REPEATED, was_interrupted
 from weft.session.settle import INTERRUPTED
 from weft.store.memory import MemoryStore
 
@@ -27,12 +27,12 @@ def test_only_the_last_call_alike_counts_and_only_if_it_was_cut_off() -> None:
     before = [user_message("U1", 1), assistant_message("A1", 2, "U1", cut_off("bash", {"command": "make"}))]
     done = assistant_message("A2", 3, "U1", replace(tool_part("A2", 2, "bash"), state=tool_part("A2").state))
 
-    assert is_unclear(before, "c", "bash", {"command": "make"})
-    assert not is_unclear(before, "c", "bash", {"command": "make test"})
-    assert not is_unclear(before, "call_1", "bash", {"command": "make"})
-    assert not is_unclear([*before, done], "c", "bash", {"x": 1})
-    assert not is_unclear([assistant_message("A1", 2, "U1", cut_off("read", WORDS))], "c", "read", WORDS)
-    assert not is_unclear(
+    assert was_interrupted(before, "c", "bash", {"command": "make"})
+    assert not was_interrupted(before, "c", "bash", {"command": "make test"})
+    assert not was_interrupted(before, "call_1", "bash", {"command": "make"})
+    assert not was_interrupted([*before, done], "c", "bash", {"x": 1})
+    assert not was_interrupted([assistant_message("A1", 2, "U1", cut_off("read", WORDS))], "c", "read", WORDS)
+    assert not was_interrupted(
         [assistant_message("A1", 2, "U1", cut_off("bash", WORDS, "exit 1"))], "c", "bash", WORDS
     )
 
@@ -61,7 +61,7 @@ async def test_an_interrupted_call_needs_permission_to_be_repeated() -> None:
     async with open_engine(*script, store=MemoryStore(), rules=rules) as engine:
         state = (await outcome(engine)).state
         assert isinstance(state, ErrorState)
-        assert state.error == NOT_AGAIN
+        assert state.error == NOT_REPEATED
 
 
 async def test_a_rule_can_allow_interrupted_calls_to_be_repeated() -> None:

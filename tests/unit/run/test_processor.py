@@ -37,7 +37,7 @@ from weft.provider.chunk import (
     Usage,
 )
 from weft.run.processor import (
-    UNWRITTEN,
+    INCOMPLETE_CALL,
     AnswerInput,
     CallDone,
     CallFailed,
@@ -172,7 +172,7 @@ def test_a_call_that_was_not_written_to_its_end_is_one_that_failed() -> None:
     [call] = [part for part in parts([*events, *ended]) if isinstance(part, ToolPart)]
 
     assert isinstance(call.state, ErrorState)
-    assert call.state.error == UNWRITTEN
+    assert call.state.error == INCOMPLETE_CALL
 
 
 words = st.text(alphabet=st.characters(codec="utf-8"), max_size=5)

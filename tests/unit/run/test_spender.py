@@ -19,8 +19,8 @@ from weft.model.part import TextPart
 from weft.model.spending import Budget, Budgets
 from weft.provider.chunk import Usage
 from weft.provider.scripted import AnyMove, End, Say, UseTool, Wait
-from weft.run.budget import ANSWER
-from weft.run.spender import OVERHEAD
+from weft.run.budget import MIN_ANSWER_TOKENS
+from weft.run.spender import DEFAULT_OVERHEAD
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.tool.task import TASK
@@ -212,7 +212,7 @@ async def test_a_day_that_nobody_counted_is_counted_from_the_messages() -> None:
         end(), clock=clock, store=store, budgets=Budgets(day=Budget(steps=2)), seed=2
     ) as engine:
         stopped = await engine.api.prompt(await start(engine), text_prompt("go"))
-    kept = await store.kept(("budget", "day"))
+    kept = await store.find_value(("budget", "day"))
 
     assert failure(stopped).spent == 2
     assert kept["day"] == day_of(NOW)
@@ -277,17 +277,19 @@ async def test_an_unknown_price_is_said_once_and_tokens_still_count() -> None:
 
 
 async def test_the_first_call_is_weighed_before_anything_was_counted() -> None:
-    async with open_engine(end(), budgets=Budgets(session=Budget(tokens=OVERHEAD + ANSWER))) as engine:
+    async with open_engine(
+        end(), budgets=Budgets(session=Budget(tokens=DEFAULT_OVERHEAD + MIN_ANSWER_TOKENS))
+    ) as engine:
         answer = await engine.api.prompt(await start(engine), text_prompt("go and look"))
 
-    assert failure(answer).next > OVERHEAD + ANSWER
+    assert failure(answer).next > DEFAULT_OVERHEAD + MIN_ANSWER_TOKENS
     assert engine.provider.requests == []
 
 
 async def test_without_a_budget_nothing_is_kept_about_days() -> None:
     async with open_engine(end()) as engine:
         await engine.api.prompt(await start(engine), text_prompt("go"))
-        assert await engine.store.kept(("budget", "day")) is None
+        assert await engine.store.find_value(("budget", "day")) is None
 
 
 async def test_a_step_that_was_cut_short_is_counted_when_its_run_is_over() -> None:

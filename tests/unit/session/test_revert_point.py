@@ -18,8 +18,8 @@ from weft.model.part import (
     WeftPatchData,
 )
 from weft.session.revert_point import (
-    FOREIGN,
-    UNKEPT,
+    ONLY_OPENCODE_SNAPSHOT,
+    NO_SNAPSHOT,
     HistoryCut,
     RevertPoint,
     choose_message,
@@ -145,9 +145,12 @@ def test_files_that_another_program_changed_or_that_nothing_was_kept_of_are_name
         call("msg_1", "r", "read", filePath="/loom/e"),
     )
     assert list_foreign_files([done]) == [
-        FileFate(file=file, fate="uncovered", reason=FOREIGN) for file in ("/loom/a", "/loom/b")
+        FileFate(file=file, fate="uncovered", reason=ONLY_OPENCODE_SNAPSHOT)
+        for file in ("/loom/a", "/loom/b")
     ]
-    assert list_unrecorded_files([done]) == [FileFate(file="/loom/below/c", fate="uncovered", reason=UNKEPT)]
+    assert list_unrecorded_files([done]) == [
+        FileFate(file="/loom/below/c", fate="uncovered", reason=NO_SNAPSHOT)
+    ]
 
 
 def test_a_turn_begins_with_a_persons_own_words() -> None:

@@ -19,7 +19,7 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.transcript import Transcript
-from weft.session.settle import BROKEN_OFF, INTERRUPTED, to_settling_events
+from weft.session.settle import INTERRUPTED_ANSWER, INTERRUPTED, to_settling_events
 
 BEGUN = 2
 
@@ -45,7 +45,7 @@ def test_an_answer_without_an_end_gets_one_and_the_reason() -> None:
     assert isinstance(event, MessageUpdated)
     assert isinstance(event.info, AssistantMessage)
     assert event.info.time.completed == BEGUN
-    assert event.info.error == aborted_failure(BROKEN_OFF)
+    assert event.info.error == aborted_failure(INTERRUPTED_ANSWER)
 
 
 def test_an_answer_that_was_whole_but_not_closed_is_closed_without_blame() -> None:

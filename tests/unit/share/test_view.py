@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.session_exports import AT, parcel, text, turn_of, with_parts, with_text, words
+from given.session_exports import AT, export, text, turn_of, with_parts, with_text, words
 from weft.errors import InvalidInputError
 from weft.model.failure import ApiData, ApiFailure
 from weft.model.ids import PartID
@@ -61,7 +61,7 @@ def unfinished(session: SessionExport) -> SessionExport:
 
 
 def test_what_is_about_this_machine_is_left_out() -> None:
-    session = parcel(1, directory="/home/ada/loom")
+    session = export(1, directory="/home/ada/loom")
     rules = (Rule(permission="bash", pattern="*", action="allow"),)
     info = replace(session.info, permission=rules, weft=WeftSessionData(notes=("mine",)))
     shown = to_shared_view(replace(session, info=info))
@@ -72,15 +72,15 @@ def test_what_is_about_this_machine_is_left_out() -> None:
 
 
 def test_the_secret_that_the_auto_share_of_opencode_leaves_in_a_session_is_not_shown() -> None:
-    plain = to_plain(parcel().info) | {"share": {"id": "1", "url": "https://e.test/s", "secret": "hush"}}
-    session = replace(parcel(), info=decode(encode(plain), type(parcel().info)))
+    plain = to_plain(export().info) | {"share": {"id": "1", "url": "https://e.test/s", "secret": "hush"}}
+    session = replace(export(), info=decode(encode(plain), type(export().info)))
     assert "hush" in encode(session.info).decode()
     assert to_shared_view(session).info.share == SessionShare(url="https://e.test/s")
     assert "hush" not in encode(to_shared_view(session)).decode()
 
 
 def test_only_what_is_whole_is_shown() -> None:
-    session = unfinished(parcel())
+    session = unfinished(export())
     last = session.messages[-1]
     ids = ids_of(last)
     growing = TextPart(id=PartID("prt_g"), **ids, text="half a secr", time=Span(start=AT))
@@ -94,11 +94,11 @@ def test_only_what_is_whole_is_shown() -> None:
     shown = to_shared_view(replace(session, messages=(*session.messages[:-1], there))).messages[-1]
     assert [part.id for part in shown.parts] == [*(part.id for part in last.parts), "prt_j"]
     assert shown.parts[-1] == replace(call, state=replace(running, metadata=None))
-    assert (is_busy(session), is_busy(parcel())) == (True, False)
+    assert (is_busy(session), is_busy(export())) == (True, False)
 
 
 def test_undone_messages_are_not_shown() -> None:
-    session = parcel(1, turns=3)
+    session = export(1, turns=3)
     third, answer = session.messages[4].info.id, session.messages[3]
     back = replace(session.info, revert=SessionRevert(message_id=third, diff="secret diff", snapshot="x"))
     shown = to_shared_view(replace(session, info=back))
@@ -110,7 +110,7 @@ def test_undone_messages_are_not_shown() -> None:
 
 
 def test_synthetic_words_patches_and_where_files_lie_are_left_out() -> None:
-    first = parcel().messages[0]
+    first = export().messages[0]
     ids = ids_of(first)
     put_in = TextPart(id=PartID("prt_s"), **ids, text="what was in a file", synthetic=True)
     patch = PatchPart(id=PartID("prt_p"), **ids, hash="x", files=("/home/ada/x",))
@@ -118,7 +118,7 @@ def test_synthetic_words_patches_and_where_files_lie_are_left_out() -> None:
         id=PartID("prt_f"), **ids, mime="image/png", filename="a.png", url="data:image/png;base64,AAAA"
     )
     local = replace(picture, id=PartID("prt_l"), url="file:///home/ada/a.png")
-    session = with_parts(parcel(), put_in, patch, picture, local)
+    session = with_parts(export(), put_in, patch, picture, local)
     assert [part.id for part in to_shared_view(session).messages[0].parts][1:] == ["prt_f", "prt_l"]
     assert to_shared_view(session).messages[0].parts[1:] == (picture, replace(local, url=""))
     bare = to_shared_view(session, attachments=False)
@@ -126,17 +126,17 @@ def test_synthetic_words_patches_and_where_files_lie_are_left_out() -> None:
 
 
 def test_what_a_step_used_is_shown_but_not_in_the_words_of_the_provider() -> None:
-    ids = ids_of(parcel().messages[0])
+    ids = ids_of(export().messages[0])
     used = StepFinishPart(
         id=PartID("prt_u"), **ids, reason="stop", cost=Decimal("0.5"), tokens=Tokens(input=3)
     )
     step = replace(used, weft=WeftStepData(usage={"input_tokens": 3, "account": "ada"}))
 
-    assert to_shared_view(with_parts(parcel(), step)).messages[0].parts[-1] == used
+    assert to_shared_view(with_parts(export(), step)).messages[0].parts[-1] == used
 
 
 def test_of_a_failure_what_was_said_is_shown_and_not_what_came_with_it() -> None:
-    session = parcel()
+    session = export()
     *rest, last = session.messages
     data = ApiData(
         message="no", is_retryable=False, response_headers={"set-cookie": "x"}, response_body="all of it"
@@ -161,7 +161,7 @@ def with_answer(session: SessionExport, said: str, number: int = 7) -> SessionEx
 
 def test_a_secret_recognised_later_is_redacted_in_earlier_text_too() -> None:
     covering = SessionRedactor()
-    before = with_text(parcel(), f"it was {PASSWORD} I think")
+    before = with_text(export(), f"it was {PASSWORD} I think")
     assert words(covering.redact(before).messages)[0] == f"it was {PASSWORD} I think"
     after = covering.redact(with_answer(before, f'password = "{PASSWORD}"'))
     assert PASSWORD not in encode(after).decode()
@@ -169,7 +169,7 @@ def test_a_secret_recognised_later_is_redacted_in_earlier_text_too() -> None:
 
 
 def test_redacting_in_pieces_equals_redacting_at_once() -> None:
-    covering, session = SessionRedactor(), with_text(parcel(1, turns=2), f"use {KEY}")
+    covering, session = SessionRedactor(), with_text(export(1, turns=2), f"use {KEY}")
     said = ["nothing", f'token: "{KEY}x9"', "again", f"DB_PASSWORD={PASSWORD}", KEY]
     for number, each in enumerate(said):
         session = with_answer(session, each, number)
@@ -177,12 +177,12 @@ def test_redacting_in_pieces_equals_redacting_at_once() -> None:
 
 
 def test_without_redaction_text_is_unchanged() -> None:
-    session = with_text(parcel(), KEY)
+    session = with_text(export(), KEY)
     assert SessionRedactor(redact=False).redact(session) == session
 
 
 def test_a_preview_reports_what_would_be_redacted_and_reveals_nothing() -> None:
-    session = with_answer(with_text(parcel(), f"use {KEY}"), f"{KEY} and DB_PASSWORD={PASSWORD}")
+    session = with_answer(with_text(export(), f"use {KEY}"), f"{KEY} and DB_PASSWORD={PASSWORD}")
     session = replace(session, info=replace(session.info, title=f"{KEY}!"))
     preview = to_preview(session, ShareTerms(to="server"))
     assert (preview.to, preview.messages, preview.kinds) == ("server", 4, {"anthropic-key": 1, "password": 1})
@@ -199,7 +199,7 @@ def test_a_preview_reports_what_would_be_redacted_and_reveals_nothing() -> None:
 
 
 def test_items_make_up_the_session_they_were_made_of() -> None:
-    session = to_shared_view(parcel(1, turns=3))
+    session = to_shared_view(export(1, turns=3))
     items = to_items(session)
     assert {item.type for item in items.values()} == {"session", "message", "part", "session_diff", "model"}
     sent = [from_plain(to_plain(item), ShareItem) for item in reversed(items.values())]
@@ -208,7 +208,7 @@ def test_items_make_up_the_session_they_were_made_of() -> None:
 
 
 def test_only_what_differs_from_what_was_sent_is_to_be_sent() -> None:
-    session = to_shared_view(parcel(1, turns=2))
+    session = to_shared_view(export(1, turns=2))
     sent = {name: hash_item(item) for name, item in to_items(session).items()}
     assert select_unsent(to_items(session), sent) == {}
     changed = to_items(with_text(session, "other words"))
@@ -216,7 +216,7 @@ def test_only_what_differs_from_what_was_sent_is_to_be_sent() -> None:
 
 
 def test_what_is_gone_here_is_emptied_there_once() -> None:
-    session = to_shared_view(parcel(1, turns=2))
+    session = to_shared_view(export(1, turns=2))
     sent = {name: hash_item(item) for name, item in to_items(session).items()}
     cut = replace(session, messages=session.messages[:3])
     fresh = select_unsent(to_items(cut), sent)
@@ -257,7 +257,7 @@ def test_an_invalid_received_item_is_refused(kind: str, data: Any) -> None:
 
 
 def test_a_part_whose_message_has_not_come_yet_waits() -> None:
-    session = to_shared_view(parcel())
+    session = to_shared_view(export())
     items = {name: item for name, item in to_items(session).items() if not name.startswith("message/")}
     made = from_items(items)
     assert made is not None

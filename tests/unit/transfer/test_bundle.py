@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from given.session_exports import id_of, parcel, session_id, with_parts
+from given.session_exports import id_of, export, session_id, with_parts
 from weft.errors import BundleError, NewerFormatError, WeftError
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, PartID
@@ -26,7 +26,7 @@ OUT_OF_IT = ("../evil.json", "/etc/evil", "sessions/../../evil.json", "a\\..\\..
 
 
 def whole(number: int = 1) -> SessionExport:
-    session = parcel(number, turns=2, todos=(TODO,), diff=(DIFF,))
+    session = export(number, turns=2, todos=(TODO,), diff=(DIFF,))
     url = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
     ids = {"session_id": session.info.id, "message_id": MessageID(session.messages[0].info.id)}
     return with_parts(
@@ -34,9 +34,9 @@ def whole(number: int = 1) -> SessionExport:
     )
 
 
-def bundled(path: Path, *parcels: SessionExport) -> Path:
+def bundled(path: Path, *exports: SessionExport) -> Path:
     with path.open("wb") as file:
-        write_bundle(file, parcels)
+        write_bundle(file, exports)
     return path
 
 
@@ -71,7 +71,7 @@ def bundle(tmp_path: Path) -> Path:
 
 def test_a_bundle_is_read_back_as_it_was_written(bundle: Path) -> None:
     with open_bundle(str(bundle)) as opened:
-        assert list(opened.parcels()) == [whole(1), whole(2)]
+        assert list(opened.exports()) == [whole(1), whole(2)]
 
 
 def test_an_attachment_that_two_sessions_have_is_kept_once_and_as_bytes(bundle: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_bundle_with_a_flipped_byte_never_gives_another_session(bundle: Path) 
         bundle.write_bytes(raw[:at] + bytes([raw[at] ^ 0x55]) + raw[at + 1 :])
         try:
             with open_bundle(str(bundle)) as opened:
-                assert list(opened.parcels()) == [whole(1), whole(2)]
+                assert list(opened.exports()) == [whole(1), whole(2)]
         except WeftError:
             pass
 
@@ -149,7 +149,7 @@ def test_any_other_zip_is_refused(tmp_path: Path) -> None:
 
 def test_a_session_that_does_not_match_the_manifest_is_refused(bundle: Path) -> None:
     """The hash can be right all the same, because the author of a bundle controls all of it."""
-    other = encode(parcel(3))
+    other = encode(export(3))
     listed = manifest(bundle)
     name = f"sessions/{session_id(1)}.json"
     listed["sessions"][0]["file"] = {"name": name, "size": len(other), "sha256": sha256(other).hexdigest()}  # type: ignore[index]

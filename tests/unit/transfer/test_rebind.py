@@ -2,17 +2,17 @@
 
 import pytest
 
-from given.session_exports import parcel
+from given.session_exports import export
 from weft.errors import InvalidInputError
 from weft.model.message import AssistantMessage
 from weft.model.part import CompletedState, ToolPart
-from weft.transfer.rebind import Rebind, find_rebinds, parse_rebind, rebind_parcel
+from weft.transfer.rebind import Rebind, find_rebinds, parse_rebind, rebind_export
 
 OLD, NEW = "/there/project", "/home/ada/work"
 
 
 def test_paths_change_and_texts_do_not() -> None:
-    turned = rebind_parcel(parcel(), [Rebind(OLD, NEW)])
+    turned = rebind_export(export(), [Rebind(OLD, NEW)])
     answer = turned.messages[1]
     call = answer.parts[0]
     assert turned.info.directory == NEW
@@ -26,13 +26,13 @@ def test_paths_change_and_texts_do_not() -> None:
 
 
 def test_rebinding_there_and_back_changes_nothing() -> None:
-    there = rebind_parcel(parcel(), [Rebind(OLD, NEW)])
-    assert rebind_parcel(there, find_rebinds(there, parcel())) == parcel()
+    there = rebind_export(export(), [Rebind(OLD, NEW)])
+    assert rebind_export(there, find_rebinds(there, export())) == export()
 
 
 def test_a_sibling_path_with_the_same_prefix_stays() -> None:
-    beside = parcel(directory="/there/project-two")
-    assert rebind_parcel(beside, [Rebind(OLD, NEW)]) == beside
+    beside = export(directory="/there/project-two")
+    assert rebind_export(beside, [Rebind(OLD, NEW)]) == beside
 
 
 @pytest.mark.parametrize("text", ["", "/a", "a=b", "/a=b", "a=/b", "=/b"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from given.session_exports import parcel, with_parts, with_text, words
+from given.session_exports import export, with_parts, with_text, words
 from weft.model.ids import MessageID, PartID
 from weft.model.part import FilePart
 from weft.model.wire import encode
@@ -99,7 +99,7 @@ PLACES = (
 
 
 def covered(text: str) -> str:
-    session, redactor = with_text(parcel(), text), Redactor()
+    session, redactor = with_text(export(), text), Redactor()
     redactor.scan(session)
     return words(redactor.redact(session).messages)[0]
 
@@ -210,7 +210,7 @@ secrets = st.text(LETTERS, min_size=16, max_size=40).filter(
 def test_a_planted_secret_survives_nowhere(secret: str, place: str) -> None:
     """Also where nothing reveals that it is a secret: in an answer, a call, an attachment."""
     raw = base64.b64encode(f"the value is {secret}".encode()).decode()
-    session = with_text(parcel(turns=2), place.format(secret))
+    session = with_text(export(turns=2), place.format(secret))
     ids = {"session_id": session.info.id, "message_id": MessageID(session.messages[0].info.id)}
     attached = FilePart(id=PartID("prt_file"), **ids, mime="text/plain", url=f"data:text/plain;base64,{raw}")
     bare = FilePart(id=PartID("prt_bare"), **ids, mime="text/plain", url=f"file:///tmp/{secret}.txt")
@@ -234,7 +234,7 @@ def test_redacting_twice_equals_redacting_once() -> None:
 
 
 def test_findings_do_not_reveal_the_secret() -> None:
-    redactor, session = Redactor(), with_text(parcel(), f"use {KEYS['github-token']}")
+    redactor, session = Redactor(), with_text(export(), f"use {KEYS['github-token']}")
     redactor.scan(session)
     redactor.redact(session)
     [finding] = redactor.findings()

@@ -2,12 +2,12 @@
 
 from msgspec.structs import replace
 
-from given.session_exports import AT, parcel, with_text
+from given.session_exports import AT, export, with_text
 from weft.model.message import AssistantMessage, UserMessage, UserSummary
 from weft.model.part import CompletedState, PendingState, RunningState, Span, TextPart, ToolPart
 from weft.transfer.session_import import compare_states, find_parting
 
-SHORT, LONG = parcel(turns=1), parcel(turns=2)
+SHORT, LONG = export(turns=1), export(turns=2)
 
 
 def test_a_session_is_the_same_as_itself() -> None:

@@ -35,7 +35,7 @@ class Mode(Wire, frozen=True, kw_only=True):
 
 async def get_app(call: DirectoryCall) -> App:
     """Return where the server runs."""
-    place, project = await call.api.surroundings.get_whereabouts(), await call.api.current_project()
+    place, project = await call.api.workspace.get_paths(), await call.api.current_project()
     initialized = project.time.initialized
     return App(
         hostname=os.uname().nodename,
@@ -55,7 +55,7 @@ async def init_app(call: DirectoryCall) -> bool:
 
 async def list_modes(call: DirectoryCall) -> list[Mode]:
     """List the agents for conversations."""
-    agents = await call.api.surroundings.list_agents()
+    agents = await call.api.workspace.list_agents()
     return [
         Mode(
             name=agent.name,

@@ -308,7 +308,7 @@ async def get_location(call: DirectoryCall) -> Location:
 
 async def list_agents(call: DirectoryCall) -> LocatedData[list[AgentInfo]]:
     """List the agents."""
-    found = await call.api.surroundings.list_agents()
+    found = await call.api.workspace.list_agents()
     return LocatedData(location=await _get_location(call), data=[to_agent(agent) for agent in found])
 
 
@@ -346,7 +346,7 @@ async def list_skills(call: DirectoryCall) -> LocatedData[list[SkillInfo]]:
     """List the skills. Their content is read when an agent loads one."""
     found = [
         SkillInfo(name=skill.name, description=skill.description, location=skill.location, content="")
-        for skill in await call.api.surroundings.list_skills()
+        for skill in await call.api.workspace.list_skills()
     ]
     return LocatedData(location=await _get_location(call), data=found)
 
@@ -410,7 +410,7 @@ async def _list_connected(call: DirectoryCall) -> list[ProviderInfo]:
 
 
 async def _get_location(call: DirectoryCall) -> Location:
-    return to_location(await call.api.surroundings.get_whereabouts(), await call.api.current_project())
+    return to_location(await call.api.workspace.get_paths(), await call.api.current_project())
 
 
 ROUTES = (

@@ -85,7 +85,7 @@ async def create_next(call: DirectoryCall) -> Session:
 
 
 async def _resolve_in_project(call: DirectoryCall, given: str) -> str:
-    place = await call.api.surroundings.get_whereabouts()
+    place = await call.api.workspace.get_paths()
     # Without version control the worktree is the root directory, which contains everything.
     top = call.directory if place.worktree == os.sep else place.worktree
     return resolve_within(top, os.path.join(call.directory, given))

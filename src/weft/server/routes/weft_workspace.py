@@ -50,12 +50,12 @@ async def get_command(call: DirectoryCall) -> Command:
 
 async def list_tools(call: DirectoryCall) -> list[ToolInfo]:
     """List the tools as models see them."""
-    return await call.api.surroundings.list_tools()
+    return await call.api.workspace.list_tools()
 
 
 async def list_damage(call: DirectoryCall) -> list[Damage]:
     """List stored documents that cannot be read, with the reason. This reads every document."""
-    return await call.api.surroundings.list_damage()
+    return await call.api.workspace.list_damage()
 
 
 WORKSPACE_ROUTES = (
@@ -91,7 +91,7 @@ async def get_ready(call: ServerCall) -> RouteResult:
         reasons.append("the server is ending")
     else:
         try:
-            await (await call.server.open(call.server.here)).surroundings.check_store()
+            await (await call.server.open(call.server.here)).workspace.check_store()
         except WeftError as error:
             reasons.append(f"{type(error).__name__}: nothing can be stored")
             call.server.note(f"not ready: {type(error).__name__}: {error}")

@@ -27,34 +27,34 @@ class ToolQuery(Struct, frozen=True, kw_only=True):
 
 async def list_agents(call: DirectoryCall) -> list[Agent]:
     """List the agents, the default one first."""
-    return await call.api.surroundings.list_agents()
+    return await call.api.workspace.list_agents()
 
 
 async def list_skills(call: DirectoryCall) -> list[Skill]:
     """List the skills."""
-    return await call.api.surroundings.list_skills()
+    return await call.api.workspace.list_skills()
 
 
 async def list_lsp(call: DirectoryCall) -> list[LspStatus]:
     """List the language servers that were started."""
-    return await call.api.surroundings.list_lsp()
+    return await call.api.workspace.list_lsp()
 
 
 async def list_formatters(call: DirectoryCall) -> list[FormatterStatus]:
     """List the formatters, and whether each is used here."""
-    return await call.api.surroundings.list_formatters()
+    return await call.api.workspace.list_formatters()
 
 
 async def list_tool_ids(call: DirectoryCall) -> list[str]:
     """List the names of the tools."""
-    return [tool.id for tool in await call.api.surroundings.list_tools()]
+    return [tool.id for tool in await call.api.workspace.list_tools()]
 
 
 async def list_tools(call: DirectoryCall) -> list[ToolInfo]:
     """List the tools as a model sees them."""
     query: ToolQuery = call.query
     model = ModelRef(provider_id=query.provider, model_id=query.model)
-    return await call.api.surroundings.list_tools(model)
+    return await call.api.workspace.list_tools(model)
 
 
 TOOLING_ROUTES = (
@@ -85,7 +85,7 @@ class ChangedFile(Wire, frozen=True, kw_only=True):
 
 async def list_projects(call: DirectoryCall) -> list[Project]:
     """List every known project."""
-    return await call.api.surroundings.list_projects()
+    return await call.api.workspace.list_projects()
 
 
 async def current_project(call: DirectoryCall) -> Project:
@@ -96,13 +96,13 @@ async def current_project(call: DirectoryCall) -> Project:
 async def update_project(call: DirectoryCall) -> Project:
     """Change the name, the icon or the start command of a project."""
     change: ProjectChange = call.body
-    return await call.api.surroundings.update_project(ProjectID(call.names["projectID"]), change)
+    return await call.api.workspace.update_project(ProjectID(call.names["projectID"]), change)
 
 
 async def list_directories(call: DirectoryCall) -> list[ProjectDirectory]:
     """List the checkouts of a project."""
     id = call.names["projectID"]
-    for project in [await call.api.current_project(), *await call.api.surroundings.list_projects()]:
+    for project in [await call.api.current_project(), *await call.api.workspace.list_projects()]:
         if project.id == id:
             found = dict.fromkeys((project.worktree, *project.sandboxes))
             return [ProjectDirectory(directory=each) for each in found]
@@ -111,12 +111,12 @@ async def list_directories(call: DirectoryCall) -> list[ProjectDirectory]:
 
 async def get_path(call: DirectoryCall) -> WorkspacePaths:
     """Return the directories of the project and of the server."""
-    return await call.api.surroundings.get_whereabouts()
+    return await call.api.workspace.get_paths()
 
 
 async def get_vcs(call: DirectoryCall) -> Vcs:
     """Return the state of version control."""
-    return await call.api.surroundings.get_vcs()
+    return await call.api.workspace.get_vcs()
 
 
 async def list_vcs_status(call: DirectoryCall) -> list[ChangedFile]:

@@ -74,7 +74,7 @@ class Layout:
     def todo(self, session: SessionID) -> str:
         return f"{self.root}/todo/{check_file_name('session', session)}{SUFFIX}"
 
-    def kept(self, key: tuple[str, ...]) -> str:
+    def find_value(self, key: tuple[str, ...]) -> str:
         if not key:
             raise InvalidInputError("key", "it is empty")
         path = "/".join(check_file_name("key", word) for word in key) + SUFFIX

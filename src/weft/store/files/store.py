@@ -121,14 +121,14 @@ class FileStore:
     async def list_trash(self) -> list[TrashBundle]:
         return await self._in_thread(self._trash.list_bundles)
 
-    async def keep(self, key: Key, value: Any) -> None:
+    async def put_value(self, key: Key, value: Any) -> None:
         await self._in_thread(lambda: self._keep(key, value))
 
-    async def kept(self, key: Key) -> Any:
-        return await self._in_thread(lambda: self._tree.kept(key))
+    async def find_value(self, key: Key) -> Any:
+        return await self._in_thread(lambda: self._tree.find_value(key))
 
-    async def rework(self, key: Key, reworker: Callable[[Any], Any]) -> Any:
-        return await self._in_thread(lambda: self._rework(key, reworker))
+    async def update_value(self, key: Key, change: Callable[[Any], Any]) -> Any:
+        return await self._in_thread(lambda: self._rework(key, change))
 
     @asynccontextmanager
     async def lease(self, session: SessionID, owner: str) -> AsyncIterator[None]:
@@ -203,16 +203,16 @@ class FileStore:
         self._writer.write(batch.plan(), held, flush=flush)
 
     def _keep(self, key: Key, value: Any) -> None:
-        path = self._tree.layout.kept(key)  # checks the key before a lock file is created for it
+        path = self._tree.layout.find_value(key)  # checks the key before a lock file is created for it
         with self._locks.writing([kept_lock(key)]) as held:
             self._put_kept(path, value, held)
 
-    def _rework(self, key: Key, reworker: Callable[[Any], Any]) -> Any:
-        path = self._tree.layout.kept(key)
+    def _rework(self, key: Key, change: Callable[[Any], Any]) -> Any:
+        path = self._tree.layout.find_value(key)
         with self._locks.writing([kept_lock(key)]) as held:
-            reworked = reworker(self._tree.kept(key))
-            self._put_kept(path, reworked, held)
-        return reworked
+            new_value = change(self._tree.find_value(key))
+            self._put_kept(path, new_value, held)
+        return new_value
 
     def _put_kept(self, path: str, value: Any, held: tuple[str, ...]) -> None:
         puts = {} if value is None else {path: encode_pretty(value)}

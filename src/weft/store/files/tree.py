@@ -107,8 +107,8 @@ class Tree:
     def list_todos(self, session: SessionID) -> list[Todo]:
         return list(self.documents.find(self.layout.todo(session), tuple[Todo, ...]) or ())
 
-    def kept(self, key: tuple[str, ...]) -> Any:
-        return self.documents.find(self.layout.kept(key), Any)
+    def find_value(self, key: tuple[str, ...]) -> Any:
+        return self.documents.find(self.layout.find_value(key), Any)
 
     def problems(self) -> list[Damage]:
         """Return the documents that could not be read so far."""
