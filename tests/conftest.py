@@ -1,4 +1,4 @@
-"""What every test stands on: an empty home, no network, and property tests that repeat themselves in CI."""
+"""Fixtures for every test: an empty home directory, no network, and property tests that are reproducible in CI."""
 
 import os
 import re
@@ -19,7 +19,7 @@ settings.register_profile("fast", deadline=None, max_examples=10)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 SCRUBBED = ("OPENCODE_", "WEFT_", "XDG_", "GIT_", "ANTHROPIC_", "OPENAI_", "OPENROUTER_", "GOOGLE_", "AWS_")
-PRESERVED = {"WEFT_OPENCODE"}  # where `make test-opencode` put the real one
+PRESERVED = {"WEFT_OPENCODE"}  # where `make test-opencode` installed the real OpenCode
 GIT_IDENTITY = {"NAME": "Ada Loom", "EMAIL": "ada@example.test"}
 NUMBERS = count()
 
@@ -31,8 +31,8 @@ def _temporary_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, _temporary_root: Path) -> Path:
-    """A directory of the test's own. Pytest's fixture of this name reads the directories of all the tests before it
-    to find a number, which after some thousands takes longer than many a test."""
+    """A directory for one test. Pytest's own fixture reads the directories of all earlier tests to find a free number,
+    which after some thousand tests takes longer than most tests."""
     name = re.sub(r"\W", "_", request.node.name)[:30]
     path = _temporary_root / f"{name}{next(NUMBERS)}"
     path.mkdir()
@@ -41,7 +41,7 @@ def tmp_path(request: pytest.FixtureRequest, _temporary_root: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _scrubbed_environment(_temporary_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test sees no configuration, no data and no key of whoever runs it."""
+    """Hide the configuration, data and keys of whoever runs the tests."""
     home = _temporary_root / f"home{next(NUMBERS)}"
     home.mkdir()
     for name in list(os.environ):
@@ -58,14 +58,14 @@ def _scrubbed_environment(_temporary_root: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture(autouse=True, scope="session")
 def _interruptible() -> None:
-    """What a shell starts in the background ignores interrupts, and would hand that on to whatever a test starts."""
+    """A shell starts background processes with interrupts ignored, and tests would pass that on to their own processes."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_network() -> Iterator[None]:
-    """Sockets reach this machine and nothing else; looking up a name would leave it, too."""
+    """Allow connections to this machine only, and no name lookups, which would leave it."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("connect", "connect_ex"):
             patch.setattr(socket.socket, name, _only_loopback(getattr(socket.socket, name)))

@@ -1,6 +1,6 @@
-"""The shape of the source: what the rules of size and naming say of one module, and a short report of the whole.
+"""Check the size and naming rules for the modules of the source, and print a short report about them.
 
-Run as a script it prints the report (`make shape`).
+Run as a script, it prints the report (`make shape`).
 """
 
 import ast
@@ -62,12 +62,12 @@ def lines(text: str) -> int:
 
 
 def length(node: Function) -> int:
-    """Lines from `def` to the end, decorators not counted."""
+    """Return the number of lines from `def` to the end, without decorators."""
     return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 def faults(path: Path, source: Path = SOURCE) -> list[str]:
-    """What is wrong with a module, one line each."""
+    """Return what is wrong with a module, one line each."""
     text = path.read_text()
     if path.name == "__init__.py":
         holds_api = path.parent == source / "api"
@@ -105,7 +105,7 @@ def _faults_of_definitions(tree: ast.Module) -> Iterator[str]:
 
 
 def _faults_of_imports(text: str, tree: ast.Module) -> Iterator[str]:
-    # What only types need may be left out at run time; the import contracts look at these imports, too.
+    # Imports for types alone may be skipped at run time; the import contracts check them, too.
     typed = [
         node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
     ]
@@ -118,7 +118,7 @@ def _faults_of_imports(text: str, tree: ast.Module) -> Iterator[str]:
 
 
 def tree_faults(source: Path = SOURCE) -> list[str]:
-    """What is wrong with the tree as a whole: names that mean two things, modules too small to be looked up."""
+    """Return what is wrong with the whole tree: class names used twice, modules that are too small."""
     trees = {path: ast.parse(path.read_text()) for path in modules(source)}
     return sorted((*_repeated_classes(trees, source), *_small_modules(trees, source), *_participles(source)))
 

@@ -1,4 +1,4 @@
-"""The change log tool: fragments are checked, and folded in once."""
+"""The changelog tool checks change fragments, and adds each of them to the changelog once."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The test bed itself: what `conftest.py` promises every other test."""
+"""What `conftest.py` guarantees to every other test."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""What `import weft` offers."""
+"""The public names of `import weft`."""
 
 import ast
 from pathlib import Path

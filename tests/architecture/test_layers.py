@@ -1,4 +1,4 @@
-"""Arrows point down: import-linter agrees, and would not if they did not."""
+"""Imports point down: import-linter accepts the source, and rejects imports that point up or sideways."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def lint(top: Path) -> subprocess.CompletedProcess[str]:
-    """Run import-linter on the tree under `top`, whatever is installed."""
+    """Run import-linter on the tree under `top`, whichever weft is installed."""
     environment = {**os.environ, "PYTHONPATH": str(top / "src"), "COLUMNS": "200", "NO_COLOR": "1"}
     run = "import sys; from importlinter.cli import lint_imports_command; lint_imports_command()"
     command = [sys.executable, "-c", run, "--no-cache"]
@@ -48,7 +48,7 @@ def test_imports_that_point_elsewhere_are_all_found(copy: Path) -> None:
     linted = lint(copy)
     assert linted.returncode != 0
     broken = [line.strip() for line in linted.stdout.splitlines() if "BROKEN" in line]
-    assert len(broken) >= 4, linted.stdout
+    assert len(broken) >= 3, linted.stdout
     for message in (
         "weft.model is not allowed to import weft.store",
         "weft.tool is not allowed to import weft.store",

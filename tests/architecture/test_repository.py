@@ -1,4 +1,4 @@
-"""The repository as a reader meets it: short pages, numbered decisions, links that lead somewhere, one door."""
+"""Rules for the repository: short pages, numbered decisions, links that work, one entry point."""
 
 import os
 import re
@@ -18,14 +18,14 @@ PAGES = sorted(
         *(ROOT / "examples").rglob("*.md"),
     ]
 )
-# Spelled apart, so that this file does not name what it forbids.
+# Split, so that this file does not contain the words that it forbids.
 REGISTRIES = re.compile(r"pypi\.org|pythonhosted\.|npmjs\.|deb\.debian\.|crates\.(?=i)io\b")
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def written() -> list[Path]:
-    """Every text file that is ours."""
+    """Return every text file of the repository."""
     inside = [
         path
         for top in ("src", "tests", "docs", "tools", "changes", "deploy", "examples", ".ci")

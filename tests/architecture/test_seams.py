@@ -1,4 +1,4 @@
-"""What may be touched where: processes and the clock in `host`, SQL in `store` and `index`, print in `cli`."""
+"""Which packages may use what: processes and the clock in `host`, SQL in `store` and `search`, print in `cli`."""
 
 import ast
 import re
@@ -9,11 +9,11 @@ import pytest
 
 from architecture import shape
 
-CLOCKS = {"host/now.py", "host/files.py"}  # files: how old a file is, by the kernel's own stamps
-# Where a fault of any kind becomes a value: the tool call, the step, the run (and its title), the command, the route, the plugin. `host/tasks.py`
-# carries one out of a group. A handler that raises again needs no place here.
+CLOCKS = {"host/now.py", "host/files.py"}  # files: the age of a file, by the kernel's own clock
+# Places that turn any exception into a value: the tool call, the step, the run (and its title), the command, the route, the plugin. `host/tasks.py`
+# carries one out of a task group. A handler that raises again is not listed here.
 BROAD = {
-    "acp/workspaces.py",  # of what an editor opens or is shown, one thing's trouble is not the others'
+    "acp/workspaces.py",  # an error in one file or update of an editor does not affect the others
     "cli/main.py",
     "host/tasks.py",
     "plugin/loader.py",
@@ -23,9 +23,9 @@ BROAD = {
     "run/step.py",
     "run/title.py",
     "server/application.py",
-    "telemetry/export.py",  # what an exporter raises in its own thread is told once
-    "server/directories.py",  # what opening one raises is its caller's
-    "tool/mcp/server.py",  # a server is a stranger, and its library raises what it likes: its life ends, and says why
+    "telemetry/export.py",  # an error in the thread of an exporter is reported once
+    "server/directories.py",  # an error while opening is raised in the caller
+    "tool/mcp/server.py",  # the library of an MCP server may raise anything: the connection ends and reports why
 }
 
 PROCESSES = {
@@ -55,7 +55,7 @@ WALL_CLOCK = {
     "time.time",
     "time.time_ns",
 }
-PROCESS_PACKAGES = {"host", "sandbox"}  # the sandbox becomes the command it was asked to run
+PROCESS_PACKAGES = {"host", "sandbox"}  # the sandbox replaces itself with the command
 DATABASES = {"search", "store"}
 DRIVERS = {"aiosqlite", "apsw", "asyncpg", "psycopg", "sqlalchemy", "sqlite3"}
 SQL = re.compile(
@@ -114,7 +114,7 @@ def dotted(node: ast.AST) -> str:
 
 
 def broad(handler: ast.ExceptHandler) -> bool:
-    """Whether it catches everything and does not raise it again."""
+    """Return True if a handler catches everything and does not raise it again."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     everything = any(kind is None or dotted(kind) in {"Exception", "BaseException"} for kind in kinds)
     return everything and not any(isinstance(node, ast.Raise) for node in handler.body)

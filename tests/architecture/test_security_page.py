@@ -1,4 +1,4 @@
-"""SECURITY.md is true: what it names exists, every promise names a test, and no part that meets strangers is left out."""
+"""SECURITY.md is correct: the code and tests it names exist, every promise names a test, and no exposed package is missing."""
 
 import re
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "SECURITY.md"
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 CODE = re.compile(r"`((?:[a-z_]+/)*[a-z_]+(?:\.py)?)`")
-# What the page calls missing, in words that were once true.
+# Claims about missing features that were once true.
 ABSENT = re.compile(
     r"\b(?:there is|there are) no (?:server|snapshot|undo|plugins?|MCP|sharing)|do(?:es)? not exist yet",
     re.IGNORECASE,
 )
-# Packages that meet input from strangers: over a port, from a repository, from a model, from another program.
+# Packages that read untrusted input: from a port, a repository, a model or another program.
 MEETING_STRANGERS = (
     "acp",
     "client",
@@ -36,7 +36,7 @@ MEETING_STRANGERS = (
     "trust",
     "undo",
 )
-# These hand on what the others have read, or show it.
+# Packages that only pass on or show what the others have read.
 MEETING_NOBODY = (
     "api",
     "cli",

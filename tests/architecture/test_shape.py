@@ -1,4 +1,4 @@
-"""Sizes, names and imports of every module; and that the checks can fail."""
+"""Sizes, names and imports of every module; and that these checks can fail."""
 
 from pathlib import Path
 

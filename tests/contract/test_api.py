@@ -1,4 +1,4 @@
-"""What every `Api` must do, in process, over every store."""
+"""The API contract, in process, over every store."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What every `Api` must do, over HTTP: our own server on this machine, over every store."""
+"""The API contract over HTTP: our own server on this machine, over every store."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path

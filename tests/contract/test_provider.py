@@ -1,4 +1,4 @@
-"""Every provider keeps the contract."""
+"""The provider contract, for the main adapters."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager

@@ -1,4 +1,4 @@
-"""The provider of Amazon's Bedrock keeps the contract, whoever made the model."""
+"""The provider contract for Amazon Bedrock, with models of several vendors."""
 
 from collections.abc import AsyncIterator
 

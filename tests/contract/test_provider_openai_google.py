@@ -1,4 +1,4 @@
-"""The providers of OpenAI's newer API and of Google keep the contract."""
+"""The provider contract for OpenAI's Responses API and Google's Gemini API."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager

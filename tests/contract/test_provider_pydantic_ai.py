@@ -1,4 +1,4 @@
-"""pydantic-ai, speaking to a server of OpenAI's kind, keeps the contract."""
+"""The provider contract for pydantic-ai, against an OpenAI-compatible server."""
 
 from collections.abc import AsyncIterator
 
@@ -19,14 +19,14 @@ from weft.testing.provider_bad_servers import (
 from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerCheck
 from weft.testing.provider_stand import ServerStand, open_stand
 
-# It does not see what a server answers that is no stream.
+# It does not see answers that are not a stream.
 NOT_OURS = (a_web_page_is_not_an_answer, a_refusal_with_a_good_status_is_one)
-# It sends thoughts back where they came from.
+# It sends reasoning back to the model that it came from.
 MANNERS = Manners(message_fields=frozenset({"reasoning_content"}))
 
 
 def make(client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> Provider:
-    # Connecting and the first byte are one wait here; what underneath is loaded with the first request counts, too.
+    # Connecting and the first byte are one wait here, and so are the imports of the first request.
     deadlines = replace(endpoint.deadlines, connect=1)
     return PydanticAiProvider(
         client, replace(endpoint, options={"model": "openai-chat:gpt-4.1"}, deadlines=deadlines)

@@ -1,4 +1,4 @@
-"""Every store keeps the contract."""
+"""The store contract, for every store."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path

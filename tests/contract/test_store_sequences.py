@@ -1,4 +1,4 @@
-"""Whatever is done in whatever order, the file store gives what the memory store gives."""
+"""After any sequence of operations, the file store returns the same as the memory store."""
 
 import asyncio
 import tempfile
@@ -43,14 +43,14 @@ words = st.sampled_from(["", "a", "bc", "\ud83d", "\x00", "é\n"])
 
 
 @st.composite
-def sessions_told(draw: st.DrawFn) -> Durable:
+def session_events(draw: st.DrawFn) -> Durable:
     info = session(draw(sessions), project=draw(projects), created=draw(numbers), title=draw(words))
     kind = draw(st.sampled_from([SessionCreated, SessionUpdated, SessionUpdated, SessionDeleted]))
     return kind(info=info)
 
 
 @st.composite
-def messages_told(draw: st.DrawFn) -> Durable:
+def message_events(draw: st.DrawFn) -> Durable:
     owner, number = draw(sessions), draw(numbers)
     id = f"msg_{owner}_{number}"
     made = draw(st.sampled_from([prompt, answer]))(id, of=owner, created=draw(numbers))
@@ -59,7 +59,7 @@ def messages_told(draw: st.DrawFn) -> Durable:
 
 
 @st.composite
-def parts_told(draw: st.DrawFn) -> Durable:
+def part_events(draw: st.DrawFn) -> Durable:
     owner, part = draw(sessions), f"prt_{draw(numbers)}"
     message = f"msg_{owner}_{draw(numbers)}"
     ids: dict[str, Any] = {"session_id": owner, "message_id": MessageID(message), "part_id": PartID(part)}
@@ -69,7 +69,7 @@ def parts_told(draw: st.DrawFn) -> Durable:
 
 
 @st.composite
-def others_told(draw: st.DrawFn) -> Durable:
+def other_events(draw: st.DrawFn) -> Durable:
     owner, many = draw(sessions), draw(st.integers(0, 2))
     diff = tuple(FileDiff(file=f"f{number}", additions=number, deletions=0) for number in range(many))
     todos = tuple(Todo(content=str(number), status="pending", priority="low") for number in range(many))
@@ -85,11 +85,11 @@ def others_told(draw: st.DrawFn) -> Durable:
     )
 
 
-events = st.one_of(sessions_told(), messages_told(), parts_told(), parts_told(), others_told())
+events = st.one_of(session_events(), message_events(), part_events(), part_events(), other_events())
 
 
-async def discarded(store: Store, id: SessionID, *, back: bool) -> None:
-    """Discard a session if it is there, and have it back or not."""
+async def discard_session(store: Store, id: SessionID, *, back: bool) -> None:
+    """Discard a session if it exists, and restore or purge it."""
     try:
         trashed = await store.discard([id], at=1)
     except NotFoundError:
@@ -98,7 +98,7 @@ async def discarded(store: Store, id: SessionID, *, back: bool) -> None:
 
 
 class Sequences(RuleBasedStateMachine):
-    """Two file stores on one tree, and the reference beside them."""
+    """Two file stores on one tree, and a memory store as the reference."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class Sequences(RuleBasedStateMachine):
         self.runner.run(self.reference.apply(*batch))
         self.runner.run(self.stores[which].apply(*batch))
 
-    @rule(event=parts_told(), which=st.integers(0, 1))
+    @rule(event=part_events(), which=st.integers(0, 1))
     def grow(self, event: Durable, which: int) -> None:
         self.apply([event], which)
 
@@ -129,14 +129,14 @@ class Sequences(RuleBasedStateMachine):
     @rule(id=sessions, back=st.booleans(), which=st.integers(0, 1))
     def discard(self, id: SessionID, back: bool, which: int) -> None:
         for store in (self.reference, self.stores[which]):
-            self.runner.run(discarded(store, id, back=back))
+            self.runner.run(discard_session(store, id, back=back))
 
     @rule(which=st.integers(0, 1))
     def open_again(self, which: int) -> None:
         self.stores[which] = self.opened()
 
     @invariant()
-    def all_give_the_same(self) -> None:
+    def all_stores_agree(self) -> None:
         expected = self.runner.run(everything(self.reference))
         for store in self.stores:
             assert self.runner.run(everything(store)) == expected

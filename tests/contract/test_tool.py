@@ -1,4 +1,4 @@
-"""Every tool does what every tool must do."""
+"""The tool contract, for every tool."""
 
 import os
 from collections.abc import Iterator
@@ -113,7 +113,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 class Talkative(NoLanguageServers):
-    """Has much to say on whatever it is asked."""
+    """A server with a long answer to every request."""
 
     async def request(self, path: str, method: str, params: dict[str, Any]) -> list[Any] | None:
         del path, method, params
@@ -128,7 +128,7 @@ def web() -> Iterator[Web]:
 
 
 def at(trial: Trial, web: Web) -> Trial:
-    """The same trial, where the web is a server on this machine."""
+    """Return the same trial with a web server on this machine."""
     searching = {tool.name: tool for tool in make_search_tools(f"{web.url}/mcp")}
     given = {
         name: value.replace("{web}", web.url) if isinstance(value, str) else value

@@ -31,7 +31,7 @@ def project(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def running(project: Path, editor: Editor) -> AsyncIterator[Any]:
-    """An editor, at a weft of its own; what that notes must be nothing."""
+    """Run an editor with its own `weft acp`, which must write nothing to stderr."""
     log = project.parent / "log"
     with log.open("w") as noted:
         # The SDK ends a process that takes longer than this; two seconds, as it would have it, are few on a busy machine.

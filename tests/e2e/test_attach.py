@@ -1,4 +1,4 @@
-"""`weft run --attach` and `weft attach`, as a person types them, against a server over real HTTP."""
+"""`weft run --attach` and `weft attach`, against a server over real HTTP."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The installed command, from outside."""
+"""The installed `weft` command."""
 
 import json
 import os
@@ -17,7 +17,7 @@ WEFT = str(Path(sys.executable).with_name("weft"))
 
 
 class Shell:
-    """A directory with a repository in it, and a home of its own."""
+    """A directory with a repository, and its own home."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -46,7 +46,7 @@ class Shell:
         return found
 
     def files(self) -> dict[str, tuple[int, int]]:
-        """Every file of the home, by size and time of change."""
+        """Return the size and modification time of every file in the home."""
         home = Path(os.environ["HOME"])
         return {
             str(path): (path.stat().st_size, path.stat().st_mtime_ns)
@@ -133,13 +133,13 @@ def test_a_session_continues_in_its_own_directory_from_anywhere(shell: Shell) ->
     began = shell.weft("run", "-m", "scripted/demo", "--dir", str(other), "one")
     listed = json.loads(shell.weft("session", "list", "--all", "--format", "json").stdout)
     (id,) = [each["id"] for each in listed if each["directory"] == str(other)]
-    gone_on = shell.weft("run", "-s", id, "two")
+    with_another_turn = shell.weft("run", "-s", id, "two")
     forked = shell.weft("session", "fork", id, "--format", "json")
     document = json.loads(shell.weft("session", "show", id, "--format", "json").stdout)
     worked_in = {each["info"]["path"]["cwd"] for each in document["messages"] if "path" in each["info"]}
 
-    assert (began.returncode, gone_on.returncode) == (0, 0), gone_on.stderr
-    assert f"the session goes on in {other}" in gone_on.stderr
+    assert (began.returncode, with_another_turn.returncode) == (0, 0), with_another_turn.stderr
+    assert f"the session goes on in {other}" in with_another_turn.stderr
     assert worked_in == {str(other)}
     assert json.loads(forked.stdout)["directory"] == str(other)
 
@@ -164,9 +164,9 @@ def test_continue_in_a_git_worktree_means_the_session_of_this_checkout(shell: Sh
     subprocess.run(["git", "worktree", "add", "-q", beside], cwd=main, check=True)
     for checkout in (beside, main):
         shell.weft("run", "-m", "scripted/demo", "--dir", str(checkout), "one")
-    gone_on = shell.weft("run", "-m", "scripted/demo", "--dir", str(beside), "-c", "two")
+    with_another_turn = shell.weft("run", "-m", "scripted/demo", "--dir", str(beside), "-c", "two")
 
-    assert gone_on.returncode == 0, gone_on.stderr
+    assert with_another_turn.returncode == 0, with_another_turn.stderr
     assert [each["directory"] for each in shell.sessions()] == [str(beside), str(main)]
 
 
@@ -174,11 +174,13 @@ def test_continue_outside_of_a_repository_means_the_session_of_this_very_place(s
     for name in ("here", "there"):
         (shell.root / name).mkdir()
         shell.weft("run", "-m", "scripted/demo", "--dir", str(shell.root / name), name)
-    gone_on = shell.weft("run", "-m", "scripted/demo", "--dir", str(shell.root / "here"), "-c", "again")
+    with_another_turn = shell.weft(
+        "run", "-m", "scripted/demo", "--dir", str(shell.root / "here"), "-c", "again"
+    )
     sessions = json.loads(shell.weft("session", "list", "--all", "--format", "json").stdout)
     nothing = shell.weft("run", "-m", "scripted/demo", "--dir", str(shell.root), "-c", "again")
 
-    assert gone_on.returncode == 0
+    assert with_another_turn.returncode == 0
     assert len(sessions) == 2
     assert sessions[0]["directory"] == str(shell.root / "here")
     assert nothing.returncode == 2

@@ -1,4 +1,4 @@
-"""Killed in the middle, and what the next run finds."""
+"""Runs that are killed, and what the next run finds."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def start(directory: Path, script: str, session: str = "-") -> subprocess.Popen[
 
 
 def said(running: subprocess.Popen[str], word: str, times: int = 1) -> str:
-    """Wait until it says a word so many times; gives the last such line."""
+    """Wait until the process printed a word so many times, and return the last such line."""
     assert running.stdout is not None
     for line in running.stdout:
         if line.startswith(word):
@@ -186,7 +186,7 @@ def test_a_session_that_another_process_runs_is_busy_and_says_whose_it_is(direct
 
 
 def still_running(directory: str) -> list[str]:
-    """Processes that work in a directory."""
+    """Return the processes whose working directory is this one."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:

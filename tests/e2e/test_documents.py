@@ -1,4 +1,4 @@
-"""What the documents show works: commands parse, programs run, configuration loads, outputs are real, and the site builds."""
+"""The documents are correct: commands parse, programs run, configuration loads, shown output is real, and the site builds."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""The example of an editor does what its first lines say."""
+"""The editor example does what its first lines say."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The examples of agents in programs do what they say, and so do programs that are interrupted or that leave nothing closed."""
+"""The examples that embed weft in programs work, also if a program is interrupted or closes nothing."""
 
 import json
 import os

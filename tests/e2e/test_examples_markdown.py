@@ -1,4 +1,4 @@
-"""The examples that are Markdown do what their READMEs say: in a copy of each, with the installed command."""
+"""The Markdown examples do what their READMEs say: in a copy of each, with the installed command."""
 
 import json
 import os
@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class Example:
-    """A copy of an example, as a repository of its own."""
+    """A copy of an example, as its own repository."""
 
     def __init__(self, name: str, root: Path) -> None:
         self.root = root / name
@@ -42,7 +42,7 @@ class Example:
         return ran.stdout + ran.stderr
 
     def context(self) -> str:
-        """All that the model is told in the only session there is."""
+        """Return the context of the only session."""
         (session,) = json.loads(self.weft("session", "list", "--format", "json"))
         return self.weft("session", "context", session["id"], "--format", "json")
 
@@ -78,7 +78,7 @@ def chat(*deltas: dict[str, Any], reason: str) -> Answer:
 
 
 class Turns(dict[str, Answer]):
-    """A model that says the first, and from then on the second."""
+    """A model that gives the first answer once, and then always the second."""
 
     def get(self, path: str, otherwise: Any = None) -> Any:
         del path, otherwise

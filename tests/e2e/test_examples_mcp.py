@@ -1,4 +1,4 @@
-"""The examples with MCP servers, by the installed command; the model is a server on this machine that follows a script."""
+"""The MCP examples, with the installed command; the model is a scripted server on this machine."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ BIN = Path(sys.executable).parent
 
 @contextmanager
 def model(*script: Sequence[AnyMove]) -> Iterator[FakeServer]:
-    """A model's API at work in a thread."""
+    """Serve a model API in a thread."""
     started: list[FakeServer] = []
     ready, loop, over = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
 
@@ -49,7 +49,7 @@ def model(*script: Sequence[AnyMove]) -> Iterator[FakeServer]:
 
 
 class Project:
-    """An example in a directory of its own, and a model to work on it with."""
+    """A copy of an example, and a scripted model."""
 
     def __init__(self, root: Path, example: str) -> None:
         self.root = root / "project"
@@ -141,7 +141,7 @@ def test_a_remote_server_is_called_with_its_header(tmp_path: Path) -> None:
 
 
 def wait_for(port: int) -> None:
-    """Until somebody listens there."""
+    """Wait until a server listens at the port."""
     for _ in range(3000):
         with socket.socket() as asking:
             asking.settimeout(0.01)

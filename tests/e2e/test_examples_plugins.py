@@ -1,4 +1,4 @@
-"""The examples of plugins, tools and shell hooks, as their pages say: with the installed command, and the effect to be seen."""
+"""The examples of plugins, tools and shell hooks do what their pages say, with the installed command."""
 
 import json
 import os
@@ -20,7 +20,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def set_up(name: str, tmp_path: Path) -> Run:
-    """A copy of an example, a project of its own, and trusted as its page says."""
+    """Copy an example into its own project, and trust it as its page says."""
     where = tmp_path / name
     shutil.copytree(EXAMPLES / name, where, ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run(["git", "init", "-q"], cwd=where, check=True)
@@ -55,7 +55,7 @@ def lines(ran: subprocess.CompletedProcess[str], kind: str) -> list[dict[str, An
 
 
 class Script(dict[str, Answer]):
-    """A model's answers, one after the other."""
+    """The answers of a model, one after the other."""
 
     def __init__(self, *answers: Answer) -> None:
         super().__init__()

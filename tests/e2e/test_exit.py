@@ -1,4 +1,4 @@
-"""How `weft run` ends, from outside: one test for each exit code, the last JSON line, and that it ends at all."""
+"""How `weft run` exits: one test for each exit code, the last JSON line, and that it always exits."""
 
 import json
 import os
@@ -21,7 +21,7 @@ DEMO = ("-m", "scripted/demo")
 
 
 class Workspace:
-    """A repository, and what is configured for it."""
+    """A repository and its configuration."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -46,7 +46,7 @@ class Workspace:
         )
 
     def result(self, *arguments: str, **env: str) -> tuple[int, dict[str, Any]]:
-        """The exit code, and the last line of JSON."""
+        """Return the exit code and the last JSON line."""
         ran = self.weft("run", "--format", "json", *arguments, **env)
         last: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
         return ran.returncode, last
@@ -74,7 +74,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 class Turns(dict[str, Answer]):
-    """Answers that are given one after the other; the last stays."""
+    """Answers in order; the last one repeats."""
 
     def __init__(self, *answers: Answer) -> None:
         super().__init__()
@@ -117,13 +117,13 @@ def served(url: str) -> str:
 
 
 def asked(workspace: Workspace, *answers: Answer, flags: tuple[str, ...] = ()) -> tuple[int, dict[str, Any]]:
-    """What a run comes to whose model answers like this."""
+    """Return the result of a run whose model gives these answers."""
     with open_web(Turns(*answers)) as web:
         return workspace.result("-m", "mill/m", *flags, "weave", OPENCODE_CONFIG_CONTENT=served(web.url))
 
 
 def hear(source: int, word: bytes) -> bytes:
-    """What is said at a terminal or in a pipe until a word comes."""
+    """Read from a terminal or a pipe until a word arrives."""
     heard = b""
     while word not in heard:
         ready, _, _ = select.select([source], [], [], 60)
@@ -133,7 +133,7 @@ def hear(source: int, word: bytes) -> bytes:
 
 
 def complaints(said: str) -> list[str]:
-    """What was said on stderr, but for what a busy machine did not close in the two seconds that are promised."""
+    """Return stderr without warnings about tasks that a busy machine did not close within two seconds."""
     return [line for line in said.splitlines() if not line.startswith("weft ended and left undone: ")]
 
 

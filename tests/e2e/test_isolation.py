@@ -1,4 +1,4 @@
-"""What a run keeps apart, from outside: worktrees, sandboxed commands, keys, and that nothing outlives a killed run."""
+"""What the installed command keeps apart: worktrees, sandboxed commands, keys; and that no process outlives a killed run."""
 
 import json
 import os
@@ -31,7 +31,7 @@ KEYS = {
 
 
 class Workspace:
-    """A repository in a home, a model that does as the test says, and the installed command."""
+    """A repository in a home, a fake model, and the installed command."""
 
     def __init__(self, root: Path, model: FakeModel, url: str) -> None:
         self.root = root
@@ -85,7 +85,7 @@ class Workspace:
         )
 
     def run_bash(self, command: str) -> dict[str, Any]:
-        """The state of the one call of a run."""
+        """Return the state of the only call of a run."""
         self.model.plays(called("bash", command=command, description="Try"), said("Done."))
         ran = self.weft("run", "--format", "json", "try it")
         assert ran.returncode == 0, ran.stderr

@@ -1,4 +1,4 @@
-"""The package as people get it: built, installed into an empty environment, and run there."""
+"""The package: built, installed into an empty environment, and run there."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Permissions from outside: nobody there, somebody in another terminal, and a process killed while it asks."""
+"""Permission requests of the installed command: with nobody to answer, answered in another terminal, and in a killed process."""
 
 import json
 import os
@@ -40,7 +40,7 @@ class Shell:
 
 
 class Terminal:
-    """A run on a terminal of its own."""
+    """A run in its own terminal."""
 
     def __init__(self, shell: Shell, *arguments: str) -> None:
         self._ours, theirs = pty.openpty()

@@ -1,4 +1,4 @@
-"""A run that is recorded, and played elsewhere: by the command, and by a test of a user's own."""
+"""A recorded run that is replayed elsewhere: by the command, and by a user's own test."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""`weft session search`, `weft session cost` and `weft stats`, from outside."""
+"""`weft session search`, `weft session cost` and `weft stats`, with the installed command."""
 
 import json
 import os

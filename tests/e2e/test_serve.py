@@ -1,4 +1,4 @@
-"""`weft serve` from outside: who comes in, what it prints, and how it ends."""
+"""`weft serve` as a process: who has access, what it prints, and how it exits."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A server says which documents it cannot read: in its log, and to whoever asks."""
+"""A server reports the documents that it cannot read: in its log, and on a route."""
 
 import signal
 from pathlib import Path
@@ -23,17 +23,17 @@ def test_damaged_documents_are_named_in_the_log_once_and_on_a_route(tmp_path: Pa
     damaged = [str(part), str(session), str(stray)]
 
     with (
-        start_serve(tmp_path / "project", "--auth", "none", "--store", str(root)) as server,
-        httpx2.Client(base_url=server.url, timeout=60) as client,
+        start_serve(tmp_path / "project", "--auth", "none", "--store", str(root)) as process,
+        httpx2.Client(base_url=process.url, timeout=60) as client,
     ):
         for _ in range(2):
             assert [each["title"] for each in client.get("/session").json()] == ["Whole"]
             assert len(client.get(f"/session/{ids[0]}/message").json()) == 2
         listed = client.get("/weft/damage").json()
-        assert server.end(signal.SIGTERM) == 0
+        assert process.end(signal.SIGTERM) == 0
     assert sorted(each["where"] for each in listed) == sorted(damaged)
     for path in damaged:
-        lines = [line for line in server.noted if path in line]
-        assert len(lines) == 1, server.noted
+        lines = [line for line in process.noted if path in line]
+        assert len(lines) == 1, process.noted
         assert lines[0].startswith("warning: ")
         assert lines[0].endswith("; the document is skipped")

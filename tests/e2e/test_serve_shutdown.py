@@ -1,4 +1,4 @@
-"""How `weft serve` ends: nobody is let in, what is under way may finish, what does not is settled; and what it logs."""
+"""How `weft serve` shuts down: it refuses new requests, lets runs finish, settles those that do not; and what it logs."""
 
 import fcntl
 import json
@@ -27,7 +27,7 @@ def project(tmp_path: Path) -> Path:
 
 
 class Work:
-    """A shell command under way in a session, and what came of it."""
+    """A shell command that runs in a session, and its result."""
 
     def __init__(self, running: ServeProcess, command: str) -> None:
         self._url = running.url
@@ -141,7 +141,7 @@ def test_lines_of_the_log_are_json_if_asked_for_and_hold_no_secret(project: Path
 
 @contextmanager
 def unread(project: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], httpx2.Client, int]]:
-    """A server whose output goes into a small pipe that we do not read; and our end of the pipe."""
+    """Start a server whose output goes to a small pipe that nobody reads, and yield our end of the pipe."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

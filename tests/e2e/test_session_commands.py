@@ -1,4 +1,4 @@
-"""The commands on sessions at rest, from outside."""
+"""The session commands, with the installed command, on sessions that do not run."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ MESSAGES = 6
 
 
 class Shell:
-    """A directory that is no repository, a home of its own, and three sessions."""
+    """A directory without a repository, its own home, and three sessions."""
 
     def __init__(self, root: Path) -> None:
         self.directory = root / "work"

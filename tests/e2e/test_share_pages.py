@@ -1,4 +1,4 @@
-"""Pages of shared sessions in a real browser: nothing that was said acts, and an open page keeps up with its session."""
+"""Pages of shared sessions in a real browser: nothing in them executes, and an open page follows its session."""
 
 import io
 import json
@@ -57,7 +57,7 @@ def session(server: ProjectServer) -> str:
 
 @pytest.fixture
 def page(server: ProjectServer, session: str) -> str:
-    """Where the session is shown."""
+    """The URL of the page of a shared session."""
     url: str = server.post(f"/session/{session}/share")["share"]["url"]
     return url.replace(PAGES, server.url)
 
@@ -70,7 +70,7 @@ def says(words: str) -> str:
 
 
 def acted(tab: Tab, elsewhere: Web) -> dict[str, Any]:
-    """What got to act in a page, if anything did."""
+    """Return what executed in a page."""
     tab.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
     tab.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
     foreign = (

@@ -1,4 +1,4 @@
-"""A place where no store can be is said in one sentence, at once, whatever is wrong with it."""
+"""If a store cannot be created, the command says why in one sentence and exits at once."""
 
 import os
 import subprocess

@@ -193,7 +193,7 @@ def _check_result(block: Json, where: str) -> None:
 
 
 def _check_last(message: Json) -> None:
-    # Newer models take no half answer to go on from.
+    # Newer models accept no unfinished answer to continue.
     need(message["role"] == "user", "This model does not support assistant message prefill.")
 
 

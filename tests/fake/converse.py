@@ -54,7 +54,7 @@ def _header(name: str, value: str) -> bytes:
 
 
 def event(name: str, **fields: Any) -> bytes:
-    padded = {**fields, "p": "abcdefghij"}  # so that nobody learns from the length what was said
+    padded = {**fields, "p": "abcdefghij"}  # padding, so that the length reveals nothing
     return frame(
         msgspec.json.encode(padded), event_type=name, content_type="application/json", message_type="event"
     )
@@ -139,7 +139,7 @@ def _answer(moves: Sequence[AnyMove]) -> Iterator[bytes]:
 
 
 def _counts(used: Usage) -> Json:
-    output = used.output + used.reasoning  # the API does not tell them apart
+    output = used.output + used.reasoning  # the API does not distinguish them
     return {
         "inputTokens": used.input,
         "outputTokens": output,

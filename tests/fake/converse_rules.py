@@ -143,7 +143,7 @@ def signature_of(thought: str) -> str:
     return base64.b64encode(hashlib.sha256(thought.encode()).digest()).decode()
 
 
-# --- the whole ---
+# --- the conversation ---
 
 
 def _held(message: Json, kind: str) -> list[Json]:

@@ -146,7 +146,7 @@ def _check_message(message: Any, manners: Manners, where: str) -> None:
     elif isinstance(content, list):
         for number, part in enumerate(need_list(content, f"{where}.content")):
             _check_part(part, role == "user", marks, f"{where}.content.[{number}]")
-        # The API takes a list of texts, but llama-cpp-python's templates fail on it. A mark needs one to stand on.
+        # The API takes a list of texts, but llama-cpp-python's templates fail on it. A cache mark requires a list.
         need(marks or {part["type"] for part in content} != {"text"}, f"{where}.content: expected a string")
     else:
         need_text(content, f"{where}.content")

@@ -252,7 +252,7 @@ def _check_call_id(item: Json, where: str) -> None:
     _must(fits, f"Invalid '{where}.call_id': empty string, or longer than {LONGEST}.", where)
 
 
-# --- what belongs together ---
+# --- calls and their outputs ---
 
 
 def _check_calls(items: Iterable[Json]) -> None:

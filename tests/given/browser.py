@@ -1,4 +1,4 @@
-"""A real browser without a window: opens pages, looks into them, and keeps all that they asked for and complained of."""
+"""A real headless browser: it opens pages, inspects them, and records their requests and problems."""
 
 import json
 import os
@@ -44,7 +44,7 @@ FLAGS = (
 
 
 class DriverError(Exception):
-    """The browser refused what it was told, or what was looked at raised."""
+    """The browser refused a command, or an expression raised in the page."""
 
 
 def find_chromium() -> str | None:
@@ -53,14 +53,14 @@ def find_chromium() -> str | None:
 
 @contextmanager
 def open_browser(directory: Path) -> Iterator["Browser"]:
-    """A browser that knows nobody and reaches this machine alone. At the end no process of it is left.
+    """Open a browser with an empty profile that can reach this machine alone. At the end none of its processes is left.
 
-    Skips the test where there is none, but not in CI: there it has to be.
+    Without a browser the test is skipped, but in CI it fails.
     """
     found = find_chromium()
     if found is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no browser here: install chromium")
-    # It is killed, and leaves what it keeps for the time being: so that has a place of its own.
+    # The browser is killed and leaves its temporary files behind, so it gets its own directory for them.
     with TemporaryDirectory(prefix="weft-browser-", ignore_cleanup_errors=True) as scratch:
         env = {"PATH": os.environ["PATH"], "HOME": str(directory), "TMPDIR": scratch, "LANG": "C.UTF-8"}
         command = [found, *FLAGS, f"--user-data-dir={directory / 'profile'}", "about:blank"]
@@ -70,7 +70,7 @@ def open_browser(directory: Path) -> Iterator["Browser"]:
 
 @contextmanager
 def _running(command: list[str], env: dict[str, str]) -> Iterator[str]:
-    """Where it listens."""
+    """Run the browser and yield the address that it listens at."""
     process = subprocess.Popen(
         command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -89,7 +89,7 @@ def _running(command: list[str], env: dict[str, str]) -> Iterator[str]:
 
 
 def _listen(process: subprocess.Popen[str], addresses: SimpleQueue[str]) -> None:
-    """Tells the address, and reads on so that the browser is never held up; tells nothing if it ends."""
+    """Put the address into the queue, then keep reading so that the browser is never blocked. Put an empty text at the end."""
     assert process.stderr is not None
     with process.stderr as said:
         for line in said:
@@ -99,7 +99,7 @@ def _listen(process: subprocess.Popen[str], addresses: SimpleQueue[str]) -> None
 
 
 class DevTools:
-    """The DevTools protocol: commands with their answers, and what is told in between."""
+    """The DevTools protocol: commands with their answers, and the events in between."""
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
@@ -132,7 +132,7 @@ class DevTools:
         return result
 
     def listen(self, seconds: float) -> None:
-        """Take in what comes, until nothing came for so long."""
+        """Read events until none arrived for so many seconds."""
         self._socket.settimeout(seconds)
         with suppress(TimeoutError):
             self._take()
@@ -169,7 +169,7 @@ class Browser:
 
     @contextmanager
     def open(self, url: str) -> Iterator["Tab"]:
-        """A tab of its own, which shares nothing with any other."""
+        """Open a new tab that shares nothing with any other."""
         context = self._devtools.call("Target.createBrowserContext")["browserContextId"]
         target = self._devtools.call("Target.createTarget", url="about:blank", browserContextId=context)
         attached = self._devtools.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
@@ -182,7 +182,7 @@ class Browser:
 
 
 class Tab:
-    """One page that is looked at."""
+    """One open page."""
 
     def __init__(self, devtools: DevTools, session: str) -> None:
         self._devtools = devtools
@@ -194,26 +194,26 @@ class Tab:
         return self._devtools.call(method, self._session, **params)
 
     def go(self, url: str) -> None:
-        """Open an address, and wait until all of the page is there."""
+        """Open a URL, and wait until the page has loaded."""
         loaded = len(self.events("Page.loadEventFired"))
         failed = self.call("Page.navigate", url=url).get("errorText")
         assert not failed, f"{url}: {failed}"
         self.wait(lambda: len(self.events("Page.loadEventFired")) > loaded, f"{url} never loaded")
 
     def speed_up_timers(self) -> None:
-        """From the next page on, what a page does after a while it does in a fiftieth of it."""
+        """From the next page on, timers run fifty times as fast."""
         quick = "{const wait = setTimeout; window.setTimeout = (what, ms) => wait(what, ms / 50)}"
         self.call("Page.addScriptToEvaluateOnNewDocument", source=quick)
 
     def evaluate(self, expression: str) -> Any:
-        """The value of an expression in the page, once it has one."""
+        """Return the value of an expression in the page, once its promise is resolved."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise DriverError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
     def wait_for(self, expression: str) -> None:
-        """Until it is true. A page that is being left has no values, and then it is not true yet."""
+        """Wait until an expression is true. While a page is being left it has no value, which counts as false."""
 
         def holds() -> bool:
             try:
@@ -225,7 +225,7 @@ class Tab:
 
     @contextmanager
     def pause_requests(self, pattern: str) -> Iterator[Callable[[], str]]:
-        """Requests that match are held up; each call gives the next of them, to be let through or answered."""
+        """Pause matching requests. Each call of the yielded function returns the id of the next one, to continue or answer it."""
         held = iter(range(len(self.events("Fetch.requestPaused")), 1 << 30))
         self.call("Fetch.enable", patterns=[{"urlPattern": pattern}])
 
@@ -241,21 +241,21 @@ class Tab:
         self.call("Fetch.disable")
 
     def text(self) -> str:
-        """What the page says, also where it is folded away."""
+        """Return the text of the page, including collapsed elements."""
         said: str = self.evaluate("document.body.textContent")
         return said
 
     def events(self, method: str) -> list[dict[str, Any]]:
-        """What the browser told of one kind since the tab was opened."""
+        """Return the events of one method since the tab was opened."""
         return [params for kind, params in self._devtools.events.get(self._session, []) if kind == method]
 
     def requests(self) -> list[str]:
-        """All that was asked for, but for what stands in the page itself."""
+        """Return the URLs of all requests, without data URLs."""
         sent = [each["request"]["url"] for each in self.events("Network.requestWillBeSent")]
         return [url for url in sent if not url.startswith("data:")]
 
     def problems(self) -> list[str]:
-        """Console messages, errors, and what a policy stopped."""
+        """Return console messages, errors, and violations of a policy."""
         said = [
             str([arg.get("value") for arg in each["args"]])
             for each in self.events("Runtime.consoleAPICalled")
@@ -265,7 +265,7 @@ class Tab:
         return [*said, *raised, *logged, *(f"policy: {each}" for each in self.violations())]
 
     def violations(self) -> list[str]:
-        """The directives of the content-security policy that stopped something."""
+        """Return the directives of the content security policy that blocked something."""
         issues = [each["issue"] for each in self.events("Audits.issueAdded")]
         return [
             issue["details"]["contentSecurityPolicyIssueDetails"]["violatedDirective"]

@@ -1,4 +1,4 @@
-"""The corpus as a page for people. Run as a script it writes `tests/golden/bypass/attempts.md`."""
+"""The bypass corpus as a readable page. Run as a script, it writes `tests/golden/bypass/attempts.md`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +51,7 @@ def _section(group: Group) -> Iterator[str]:
 
 
 def _code(command: str) -> str:
-    """On one line, as code in a cell of a table."""
+    """Format a command on one line, as code in a table cell."""
     text = "".join(
         {"\n": "⏎", "\t": "⇥"}.get(char, char if char.isprintable() else f"\\x{ord(char):02x}")
         for char in command

@@ -1,4 +1,4 @@
-"""A server that says what it is told to, for what our own would never say. It claims to be OpenCode 1.1.34."""
+"""A server that sends the answers a test gives it, also ones that our own never sends. It claims to be OpenCode 1.1.34."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class CannedServer:
-    """`answers` by path; `stream` is what listeners hear. A `silent` one takes requests and says nothing."""
+    """`answers` maps paths to answers; `stream` lists the events for listeners. A `silent` server never answers."""
 
     def __init__(self) -> None:
         self.url = ""

@@ -1,4 +1,4 @@
-"""A model that does everything wrong that a model, its API or the network between can do, at random and by a seed."""
+"""A model that fails at random, by a seed, in every way that a model, its API or the network can fail."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -54,7 +54,7 @@ LASTING: tuple[FaultKind, ...] = (
 )
 WORDS = ("loom", "thread", "Schuss", "Kette", "織る", "🧵", "a\n\nb", "", " ", "x" * 300)
 
-# How often a model is of which mind. What comes to a good end comes often enough that a conversation gets anywhere.
+# The weight of each behaviour. Answers that succeed are frequent enough for conversations to make progress.
 BEHAVIOURS = {
     "speaks": 20,
     "thinks": 6,
@@ -80,7 +80,7 @@ BEHAVIOURS = {
 
 
 class ChaosModel:
-    """A provider, all of whose models are out of their mind. `look` is shown every request before it is answered."""
+    """A provider whose models behave at random. `look` receives every request before it is answered."""
 
     def __init__(self, random: Random, clock: Clock, look: Callable[[ModelRequest], None]) -> None:
         self._random = random
@@ -105,7 +105,7 @@ class ChaosModel:
             return "repeats"
         return self._random.choices(list(BEHAVIOURS), list(BEHAVIOURS.values()))[0]
 
-    # --- good ends ---
+    # --- answers that succeed ---
 
     async def _speaks(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         for chunk in (Started(), *self._text(), self._end("stop", request)):
@@ -123,7 +123,7 @@ class ChaosModel:
             yield chunk
 
     async def _hands_on(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        """To children, one or two at once."""
+        """Delegate to one or two child sessions at once."""
         given = {
             "description": "Weave",
             "prompt": "Weave it.",
@@ -137,7 +137,7 @@ class ChaosModel:
         ):
             yield chunk
 
-    # --- calls that cannot be made ---
+    # --- invalid calls ---
 
     async def _calls_badly(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         bad = [self._call(*self._bad_call()) for _ in range(self._random.randint(1, 3))]
@@ -152,7 +152,7 @@ class ChaosModel:
             yield chunk
 
     async def _repeats(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        """The same call, step after step."""
+        """Make the same call, step after step."""
         left, call = self._stuck.pop(request.session, None) or self._stubborn()
         call = msgspec.structs.replace(call, call_id=f"call_{self._count}")
         if left > 1:
@@ -167,7 +167,7 @@ class ChaosModel:
     # --- answers that break off ---
 
     async def _is_not_there(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        """A body of nothing."""
+        """Send an empty body."""
         for chunk in self._pick((), (Started(),)):
             yield chunk
 
@@ -197,13 +197,13 @@ class ChaosModel:
         raise make_error("overflow", "prompt is too long", status=400)
 
     async def _is_mistaken(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        """A fault in an adapter, as one that nobody thought of would look."""
+        """Raise an unexpected error, as a bug in an adapter would."""
         for chunk in self._half():
             yield chunk
         raise ZeroDivisionError("a bug in an adapter")
 
     async def _stalls(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        """Silence, here or there; what waits for a byte ends it, and if that fails, the deadline of the turn."""
+        """Stop sending. The read timeout ends it, or else the deadline of the turn."""
         half = self._half()
         for chunk in half[: self._random.randint(0, len(half))]:
             yield chunk
@@ -215,14 +215,14 @@ class ChaosModel:
         for chunk in (*self._text(), self._end("stop", request)):
             yield chunk
 
-    # --- answers that are whole and odd ---
+    # --- complete but unusual answers ---
 
     async def _says_nothing(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         for chunk in (Started(), self._end("stop", request)):
             yield chunk
 
     async def _is_full(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        """Says that the window is as good as full: what comes next would not fit."""
+        """Report that the context is almost full, so that the next request would not fit."""
         window = request.model.limit.context
         usage = Usage(input=window - self._random.randint(0, 500), output=self._random.randint(0, 400))
         asked = self._call(*self._good_call()) if self._random.random() < 0.7 else self._text()
@@ -244,7 +244,7 @@ class ChaosModel:
             yield chunk
 
     async def _is_unruly(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        """The right pieces in an order that no contract allows, some twice, some left out."""
+        """Send the right chunks in an order that the contract forbids, some twice, some not at all."""
         pieces = [Started(), *self._thought(), *self._text(), *self._call(*self._good_call())]
         kept = [piece for piece in pieces if self._random.random() < 0.8]
         if self._random.random() < 0.5:
@@ -300,7 +300,7 @@ class ChaosModel:
         )
 
     def _end(self, reason: FinishReason, request: ModelRequest) -> Finished:
-        """With about what a real one counts, or nothing: not all of them count."""
+        """Report about as many tokens as a real model would, or none: not all of them do."""
         asked = len(msgspec.json.encode((request.system, request.messages))) // 4
         known = self._random.random() < 0.9
         usage = Usage(

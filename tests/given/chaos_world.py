@@ -1,4 +1,4 @@
-"""People who work in a weft whose models are out of their mind, and what must hold all the while and in the end."""
+"""Simulated users who work with an engine whose models fail at random, and the invariants that must hold."""
 
 import asyncio
 from collections import Counter
@@ -50,7 +50,7 @@ FORMAT = JsonFormat(schema={"type": "object", "properties": {"done": {"type": "b
 
 
 class RequestCheckers:
-    """The servers of all wires, asked only whether they would take a request."""
+    """Fake servers of all APIs, which only check whether they would accept a request."""
 
     def __init__(self, readers: dict[str, RequestChecker]) -> None:
         self._readers = readers
@@ -64,7 +64,7 @@ class RequestCheckers:
         self.asked = 0
 
     def check(self, request: ModelRequest) -> None:
-        """Whether another API would take the request, were it asked instead: two of them, in turn."""
+        """Check whether two other APIs, in turn, would accept the request."""
         self.asked += 1
         for number in (self.asked, self.asked + 2):
             name = [*self._readers][number % len(self._readers)]
@@ -72,7 +72,7 @@ class RequestCheckers:
             self._note(f"request {self.asked} over {name}", self._readers[name].problem(instead))
 
     def check_next(self, engine: Engine, history: Sequence[MessageWithParts]) -> None:
-        """Whether they would take whatever may be asked next, also if the run had died here."""
+        """Check whether all APIs would accept every possible next request, also if the run had died here."""
         if find_newest_prompt(history) is None:
             return
         for name, reader in self._readers.items():
@@ -85,7 +85,7 @@ class RequestCheckers:
 
 
 class WorldSettings(Struct, frozen=True, kw_only=True):
-    """What this world is like: everything that can be set, set by chance."""
+    """The settings of a world, all chosen at random."""
 
     model: Model
     budgets: Budgets
@@ -111,7 +111,7 @@ def draw(random: Random) -> WorldSettings:
 
 
 class SlowStore(MemoryStore):
-    """A store that takes its time, before and after: whatever can come in between does."""
+    """A store that waits before and after each write, so that other tasks can run in between."""
 
     def __init__(self, random: Random, clock: SimulatedClock) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class SlowStore(MemoryStore):
 
 
 class World:
-    """One seed's weft, with people in it. `wrong` is all that must not be and was."""
+    """An engine with users, for one seed. `wrong` lists every violated invariant."""
 
     def __init__(self, seed: int, readers: RequestCheckers) -> None:
         self.random = Random(seed)
@@ -145,7 +145,7 @@ class World:
         self.chaos = ChaosModel(Random(seed), SimulatedClock(NOW), readers.check)
 
     async def run(self, turns: int) -> None:
-        """So many turns, and then everything is looked at."""
+        """Run so many turns, then check everything."""
         settings, before, clock = draw(self.random), asyncio.all_tasks(), SimulatedClock(NOW)
         build = Agent(
             name="chained",
@@ -186,7 +186,7 @@ class World:
         if not holds:
             self.wrong.append(otherwise)
 
-    # --- while it goes on ---
+    # --- during the run ---
 
     def _see(self, event: Event) -> None:
         session = session_of(event)
@@ -204,7 +204,7 @@ class World:
             self._heard.setdefault(session, Transcript()).feed(event)
 
     async def _answer(self, engine: Engine) -> None:
-        """Who is asked, and answers when they come round to it."""
+        """Answer permission requests, some time after they were asked."""
         while True:
             await engine.api.runtime.clock.sleep(self.random.uniform(0.1, 20))
             for asked in self._waiting[:]:
@@ -242,7 +242,7 @@ class World:
                     case "rest":
                         await engine.api.runtime.clock.sleep(self.random.uniform(0, 30))
             except (SessionBusyError, NotFoundError, InvalidInputError, ValueError):
-                # Somebody else was quicker: it runs, it is gone, or there is nothing in it yet.
+                # Another task was faster: the session runs, was removed, or is still empty.
                 await engine.api.runtime.clock.sleep(0.1)
 
     async def _session(self, engine: Engine) -> SessionID:
@@ -291,7 +291,7 @@ class World:
         self._expect(list_unfinished(copied) == [], f"open in a fork: {list_unfinished(copied)}")
         self._known.append(fork.id)
 
-    # --- in the end ---
+    # --- at the end ---
 
     async def _look_at_all(self, engine: Engine) -> None:
         self._expect(await engine.api.list_status() == {}, f"busy: {await engine.api.list_status()}")
@@ -311,7 +311,7 @@ class World:
 
 
 def out_of_order(history: Sequence[MessageWithParts]) -> Iterator[str]:
-    """A message is later than those before it, and answers a prompt among them."""
+    """Yield the messages that are not later than those before them, or that answer no earlier prompt."""
     prompts: set[MessageID] = set()
     last = 0
     for message in history:
@@ -328,7 +328,7 @@ def out_of_order(history: Sequence[MessageWithParts]) -> Iterator[str]:
 async def miscounted(
     engine: Engine, session: Session, history: Sequence[MessageWithParts]
 ) -> AsyncIterator[str]:
-    """Where sums do not add up: of the steps in a message, the messages in a session, the sessions in a tree."""
+    """Yield sums that do not add up: of the steps in a message, the messages in a session, the sessions in a tree."""
     answers = [message for message in history if isinstance(message.info, AssistantMessage)]
     for message in answers:
         assert isinstance(message.info, AssistantMessage)

@@ -1,4 +1,4 @@
-"""Conversations to test with, in few words: `U1` is a prompt, `A1` an answer to it."""
+"""Short constructors for conversations: user messages, assistant messages, text parts and tool parts."""
 
 from decimal import Decimal
 from typing import Any

@@ -1,4 +1,4 @@
-"""A road to a server that breaks: connections over it are cut, after so many bytes, in the middle of whatever is said."""
+"""A proxy that cuts connections in the middle of responses."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,8 +11,8 @@ STREAM = b"GET /event"
 
 
 class CuttingProxy:
-    """Cuts so many connections: each stream of events after some hundred bytes, and every other answer, if it is long
-    enough, before it is whole."""
+    """Cuts a number of connections: each event stream after some hundred bytes, and every other response, if it is long
+    enough, before it is complete."""
 
     def __init__(self, url: str, *, cuts: int, seed: int = 1) -> None:
         self.cuts_left = cuts
@@ -29,7 +29,7 @@ class CuttingProxy:
         task.add_done_callback(self._tasks.discard)
 
     async def redirect(self, url: str) -> None:
-        """Lead to another server from now on; all connections are cut."""
+        """Forward to another server from now on, and cut all connections."""
         self._to = urlsplit(url)
         await self.close()
 
@@ -53,13 +53,13 @@ class CuttingProxy:
                 end.transport.abort()
 
     def bytes_before_cut(self, request: bytes) -> int | None:
-        """After how many bytes of its answer this one is cut; None if it is not."""
+        """Return after how many bytes the response is cut, or None if it is not."""
         if not self.cuts_left or not (request.startswith(STREAM) or self._random.random() < 1 / 2):
             return None
         return self._random.randint(300, 6000)
 
     def cut(self, *, stream: bool) -> bool:
-        """Whether there is still one to be cut."""
+        """Count a cut. Return False if none is left."""
         if not self.cuts_left:
             return False
         self.cuts_left -= 1
@@ -69,7 +69,7 @@ class CuttingProxy:
 
 
 class ProxyConnection:
-    """One connection, with one request after the other."""
+    """One connection with any number of requests."""
 
     def __init__(self, proxy: CuttingProxy) -> None:
         self._proxy = proxy

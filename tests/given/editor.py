@@ -1,4 +1,4 @@
-"""An editor of the official SDK at the other end of a pipe, and a weft for it with a scripted model."""
+"""An editor (a client of the official ACP SDK) at the other end of a pipe, and an engine with a scripted model that serves it."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ def _read_file(path: str) -> str | None:
 
 
 class Terminal:
-    """A command at work, and what it has said."""
+    """A running command and its output so far."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -78,7 +78,7 @@ class Terminal:
 
 
 class Editor:
-    """Remembers what it is told and asked; `choose` answers, with None for a dialogue that is closed."""
+    """Records the updates and requests it receives; `choose` answers requests, with None for a dialogue that is closed."""
 
     def __init__(self, choose: Choose = allow) -> None:
         self.choose = choose
@@ -121,7 +121,7 @@ class Editor:
             return {"action": "decline"}
         return {"action": "accept", "content": self.form_answer}
 
-    # --- what it has open ---
+    # --- open files ---
 
     async def read_text_file(self, session_id: str, path: str, **_: Any) -> Any:
         self.read.append((session_id, path))
@@ -138,7 +138,7 @@ class Editor:
         await asyncio.to_thread(Path(path).write_text, content)
         return WriteTextFileResponse()
 
-    # --- its terminals ---
+    # --- terminals ---
 
     async def create_terminal(self, session_id: str, command: str, args: list[str], **more: Any) -> Any:
         id = f"term_{len(self.terminals)}"
@@ -163,7 +163,7 @@ class Editor:
         self.released.append(terminal_id)
         return ReleaseTerminalResponse()
 
-    # --- what it saw ---
+    # --- received updates ---
 
     def updates(self, kind: str, session: str | None = None) -> list[Any]:
         return [
@@ -174,7 +174,7 @@ class Editor:
         return "".join(update.content.text for update in self.updates(kind))
 
     def calls(self) -> dict[str, dict[str, Any]]:
-        """The calls as they stand after all that was told of them."""
+        """Return the tool calls, with all updates applied."""
         found: dict[str, dict[str, Any]] = {}
         for _, update in self.received:
             if isinstance(update, ToolCallStart | ToolCallProgress):
@@ -187,7 +187,7 @@ class Editor:
         return found
 
     async def wait_for_update(self, kind: str) -> None:
-        """Until it was told something of this kind."""
+        """Wait for an update of this kind."""
         while not self.updates(kind):
             self.update_arrived.clear()
             await self.update_arrived.wait()
@@ -197,7 +197,7 @@ class Editor:
 
 
 class EditorConnection:
-    """A project, an editor that works on it, and what weft noted."""
+    """A project, an editor that works on it, and the notes of the agent."""
 
     def __init__(self, project: Path, editor: Editor, notes: list[str]) -> None:
         self.project = project
@@ -219,13 +219,13 @@ async def open_pipe(
     config: dict[str, Any] | None = None,
     notes: list[str] | None = None,
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """The editor's end of a pipe to a weft that serves it. Leaving hangs up, and waits until weft has settled."""
+    """Yield the editor's end of a pipe to an agent. On exit the pipe is closed and all runs are settled."""
     own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode"
     own.mkdir(parents=True, exist_ok=True)
     (own / "opencode.json").write_text(json.dumps({"model": "scripted/test", **(config or {})}))
     provider = ScriptedProvider(script, SystemClock()) if isinstance(script, list | tuple) else script
     env = dict(os.environ)
-    # The second is offered patches, as OpenAI's models are.
+    # The second model gets the patch tool, like OpenAI's models.
     models = tuple(ServedModel(make_scripted_model(name), provider) for name in ("test", "gpt-test"))
     store = f"file:{tmp_path / 'storage'}"
 
@@ -273,7 +273,7 @@ async def open_editor(
 
 
 async def expect_error(calling: Any) -> RequestError:
-    """The error that a call ends with."""
+    """Return the error that a call raises."""
     try:
         await calling
     except RequestError as error:

@@ -1,4 +1,4 @@
-"""A whole weft in memory: a scripted model, tools of the test's own, a hand-turned clock, ids that repeat."""
+"""A whole engine in memory: a scripted model, tools of the test, a manual clock, reproducible ids."""
 
 import asyncio
 import os
@@ -86,7 +86,7 @@ async def open_engine(
         default_agent="build",
         tools=tools,
         tool_output=settings.pop("tool_output", f"{home}/tool-output"),
-        environment={"HOME": home},  # else a login shell reads the files of whoever runs the tests
+        environment={"HOME": home},  # or else a login shell reads the files of whoever runs the tests
         output_limit=32_000,
         **settings,
     )
@@ -102,7 +102,7 @@ async def open_engine(
 
 
 class InstantClock(HandClock):
-    """A clock that is always there already."""
+    """A clock that does not wait: each sleep moves the time forward and returns."""
 
     async def sleep(self, seconds: float) -> None:
         self.turn(round(seconds * 1000))

@@ -1,4 +1,4 @@
-"""A disk that fails when it is told to."""
+"""A disk that fails at a chosen call."""
 
 import errno
 import resource
@@ -10,7 +10,7 @@ from weft.host.files import Disk
 
 @contextmanager
 def limit_file_size(size: int) -> Iterator[None]:
-    """The system itself refuses to write a file beyond so many bytes."""
+    """Have the system refuse writes beyond so many bytes of a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -20,7 +20,7 @@ def limit_file_size(size: int) -> Iterator[None]:
 
 
 class FailingDisk(Disk):
-    """Fails at one call, having done half of it; or from that call on, having done nothing."""
+    """Fails at one call after doing half of it; or, with `forever`, from that call on without doing anything."""
 
     def __init__(self, at: int, *, forever: bool = False) -> None:
         self._left = at

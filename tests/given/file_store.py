@@ -1,4 +1,4 @@
-"""A file store on a real tree, and a look at what lies in it."""
+"""Open a file store on a real directory, and list the files in it."""
 
 import os
 from pathlib import Path
@@ -18,10 +18,10 @@ def files(root: Path) -> set[str]:
 
 
 def list_documents(root: Path) -> set[str]:
-    """What lies in OpenCode's places."""
+    """List the files where OpenCode keeps its documents."""
     return {name for name in files(root) if not name.startswith(".weft/")}
 
 
 def make_old(path: Path) -> None:
-    """Make a file as old as one that is safe to remember."""
+    """Make a file old enough to be cached."""
     os.utime(path, (1, 1))

@@ -1,4 +1,4 @@
-"""A gate with nothing around it: a hand-turned clock, books in memory or in files, and what was told."""
+"""A permission gate by itself, with a manual clock, records in memory or in files, and the events it published."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -27,13 +27,13 @@ ASK: Ruleset = (Rule(permission="*", pattern="*", action="ask"),)
 
 
 def rules(*said: str) -> Ruleset:
-    """`bash:rm *:deny` is a rule."""
+    """Parse rules such as `bash:rm *:deny`."""
     split = (each.split(":") for each in said)
     return tuple(Rule(permission=one, pattern=two, action=three) for one, two, three in split)  # type: ignore[arg-type]
 
 
 class GateHarness(Struct, frozen=True, kw_only=True):
-    """A gate, and all that one may want to look at beside it."""
+    """A gate, with its storage, clock and published events."""
 
     gate: Gate
     questions: QuestionGate
@@ -55,7 +55,7 @@ class GateHarness(Struct, frozen=True, kw_only=True):
         return PermissionRequest(**usual | more)
 
     async def wait_for_requests(self, count: int = 1) -> list[PermissionID]:
-        """The ids of what has been asked, once so many have been."""
+        """Wait for so many permission requests, and return their ids."""
         while True:
             found = [event.request.id for event in self.events if isinstance(event, PermissionAsked)]
             if len(found) >= count:
@@ -81,7 +81,7 @@ def make_gate_harness(
         event_arrived.set()
 
     mint = Mint(clock.now, Random(f"{directory} {project} {seed}").randbytes)
-    context = GateContext(clock=clock, mint=mint, project=project, publish=tell)
+    context = GateContext(clock=clock, mint=mint, project=project, tell=tell)
     storage = open_permission_records(directory, context)
     said = replace(AskPolicy(answered=True, person="ada", owner="here"), **terms)
     return GateHarness(
@@ -109,7 +109,7 @@ def make_caller(
 
 @asynccontextmanager
 async def run_alongside(*asking: Awaitable[object]) -> AsyncIterator[list[asyncio.Task[object]]]:
-    """Whoever asks, while the body answers them. At the end none may be left waiting."""
+    """Run the awaitables while the body answers them. At the end none may be left waiting."""
     tasks = [asyncio.ensure_future(each) for each in asking]
     try:
         yield tasks

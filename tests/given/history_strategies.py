@@ -1,4 +1,4 @@
-"""Stored histories of every kind, whole and broken: what was interrupted, imported, made up or made by other models."""
+"""Hypothesis strategies for stored histories: complete, interrupted, imported, invalid, and from other models."""
 
 import base64
 from decimal import Decimal
@@ -183,5 +183,5 @@ def messages(draw: st.DrawFn, models: tuple[tuple[str, str], ...]) -> MessageWit
 
 
 def histories(*models: tuple[str, str]) -> st.SearchStrategy[list[MessageWithParts]]:
-    """Histories whose answers came from these models (provider and name)."""
+    """Generate histories whose answers came from these models (provider and name)."""
     return st.lists(messages(models), max_size=6)

@@ -1,4 +1,4 @@
-"""Repositories whose own configuration names programs: whatever of it runs leaves a mark."""
+"""Repositories whose git configuration names programs: each that runs leaves a mark."""
 
 import os
 import subprocess
@@ -13,11 +13,11 @@ PERSON: Final = {
     "GIT_COMMITTER_NAME": "Ada",
     "GIT_COMMITTER_EMAIL": "ada@example.org",
 }
-ODD: Final = "a=b.c"  # a name that the command line of git would take apart
+ODD: Final = "a=b.c"  # a name that git's command line would split
 
 
 class Vector(Struct, frozen=True, kw_only=True):
-    """Settings that name a program (`MARK` stands for one that leaves a mark), and a command of git that runs it."""
+    """Settings that name a program (`MARK` is one that leaves a mark), and a git command that would run it."""
 
     settings: tuple[tuple[str, str], ...]
     trigger: tuple[str, ...]
@@ -148,7 +148,7 @@ VECTORS: Final = {
 
 
 class HostileGit:
-    """A repository with changed files, two branches that clash, a submodule, and one of the vectors in it."""
+    """A repository with changed files, two conflicting branches, a submodule, and one of the vectors."""
 
     def __init__(self, base: Path, vector: Vector) -> None:
         self.root, self.marks = base / "repository", base / "marks"
@@ -163,14 +163,14 @@ class HostileGit:
         return any(self.marks.iterdir())
 
     def rewrite_files(self) -> None:
-        """Touch the files, so that git has to look into them to see whether they changed."""
+        """Rewrite the files, so that git has to read them to see whether they changed."""
         for path in (self.root / "a.txt", self.root / "inner" / "a.txt"):
             text = path.read_text()
             path.unlink()
             path.write_text(text)
 
     def run_unguarded(self) -> None:
-        """Run what the vector is aimed at, with git as anybody would call it."""
+        """Run the git command that triggers the vector, without our protection."""
         self.rewrite_files()
         words = [self._filled(word) for word in self._vector.trigger]
         given = "protocol=https\nhost=example.org\n\n"

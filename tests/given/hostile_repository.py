@@ -1,4 +1,4 @@
-"""A repository that tries everything: whatever of it runs leaves a mark, whatever it reads is a secret."""
+"""A malicious repository: everything in it that runs leaves a mark, and everything it tries to read is a secret."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ SECRET = "hunter2-the-persons-own"
 
 
 class HostileRepository:
-    """`root` is the clone, `marks` where a mark appears for everything that ran; `evil` is where it wants keys sent."""
+    """`root` is the clone; `marks` gets a file for everything that ran; `evil` is the address it wants keys sent to."""
 
     def __init__(self, directory: Path, home: Path, *, evil: str) -> None:
         self.root = directory / "clone"
@@ -40,7 +40,7 @@ class HostileRepository:
         return sorted(path.name for path in self.marks.iterdir())
 
     def expected_held_back(self) -> set[tuple[str, str]]:
-        """What has to be held back, by kind and name."""
+        """Return what must be held back, by kind and name."""
         return {
             ("provider", "anthropic"),
             ("provider", "evil"),

@@ -1,4 +1,4 @@
-"""A session that tries to act in the browser of whoever looks at it, from every place that a page shows."""
+"""A session with markup that tries to execute in the browser, in every place that a page shows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,12 +26,12 @@ from weft.model.part import (
 from weft.model.transfer import SessionExport
 
 # Title, prompt, file name and kind, agent, task (three), heading, item, code, thought, output, title and error of calls,
-# name of a tool, failure. What a call was given is laid out as JSON, and not counted here.
+# name of a tool, failure. The input of a call is shown as JSON, and not counted here.
 PLACES = 17
 
 
 def attempts(elsewhere: str) -> Mapping[str, str]:
-    """Markup that acts by itself. Whatever of it does asks for its own name elsewhere; scripts set `ran`, too."""
+    """Return markup that would execute. Each requests its own name from `elsewhere`; scripts also set `ran`."""
 
     def act(name: str) -> str:
         return f"ran=1;fetch('{elsewhere}/{name}')"
@@ -53,13 +53,13 @@ def attempts(elsewhere: str) -> Mapping[str, str]:
 
 
 def breakouts(elsewhere: str) -> str:
-    """Ends of whatever it may stand in, and all attempts after them."""
+    """Return closing tags for every possible context, followed by all attempts."""
     ends = "</title></style></script></noscript></textarea></pre></code></p></details></main>-->]]>\"'>"
     return ends + "".join(attempts(elsewhere).values())
 
 
 def hostile_session(elsewhere: str) -> SessionExport:
-    """The attempts are to be read on its page `PLACES` times."""
+    """Return a session whose page must show the attempts as text `PLACES` times."""
     bad = breakouts(elsewhere)
     made = export()
     first, second = made.messages

@@ -1,4 +1,4 @@
-"""A server over real HTTP on this machine: a project of its own, a scripted model, nothing of the person's."""
+"""A server over real HTTP on this machine, with its own project and a scripted model."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ JSON = {"content-type": "application/json"}
 
 
 class ProjectServer(Struct, frozen=True, kw_only=True):
-    """Where the server is, the project it is about, a client for it, and what it noted."""
+    """The URL of a server, its project, a client for it, and its notes."""
 
     url: str
     project: Path
@@ -54,7 +54,7 @@ class ProjectServer(Struct, frozen=True, kw_only=True):
         return response.json() if response.content else None
 
     def get_refusal(self, response: httpx2.Response) -> tuple[int, str]:
-        """The status and the name of a refusal, whose shape is always the same."""
+        """Return the status and the error name of a refusal, and check its shape."""
         body = response.json()
         assert set(body) == {"name", "data"}
         assert isinstance(body["data"]["message"], str)
@@ -76,7 +76,7 @@ def make_project(path: Path) -> Path:
 
 @contextmanager
 def stream_events(server: ProjectServer, path: str) -> Iterator[Iterator[dict[str, Any]]]:
-    """The events of a stream, one after the other; the first of them has been heard."""
+    """Yield the events of a stream. The first one has been read."""
     with (
         httpx2.Client(base_url=server.url, timeout=60) as client,
         client.stream("GET", path) as response,
@@ -139,7 +139,7 @@ def serve_project(
 
 @contextmanager
 def run_in_thread(server: HttpServer) -> Iterator[str]:
-    """The server at work in a thread of its own; gives its address."""
+    """Run the server in a thread, and yield its URL."""
     ready, stop = threading.Event(), asyncio.Event()
     loop: list[asyncio.AbstractEventLoop] = []
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:

@@ -1,4 +1,4 @@
-"""A repository with nested files of instructions."""
+"""A repository with nested instruction files."""
 
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from weft.model.project import Place
 
 
 class Repository:
-    """One at its top, one in the directory where the work is done."""
+    """A repository with one instruction file at the top, and one in the working directory."""
 
     def __init__(self, root: Path) -> None:
         self.top, self.near = root / "repository", root / "repository" / "pkg"

@@ -1,4 +1,4 @@
-"""A run to be killed: `python killed_run.py DIRECTORY SESSION|- SCRIPT` says what happens, a line each, on stdout."""
+"""A run for a test to kill: `python killed_run.py DIRECTORY SESSION|- SCRIPT` prints what happens, one event a line."""
 
 import asyncio
 import os

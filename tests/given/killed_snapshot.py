@@ -1,6 +1,6 @@
-"""Work on files to be cut short: `python killed_snapshot.py TMP restore|tool|command|both|look|beside [N]` dies by itself.
+"""Snapshot operations that kill their own process: `python killed_snapshot.py TMP restore|tool|command|both|look|beside [N]`.
 
-`beside` lives: it watches and takes, N times, next to others that do the same.
+`beside` does not die: it watches and takes snapshots N times, next to other processes that do the same.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ def die() -> None:
 
 
 class KillingDirectory(SafeDirectory):
-    """Dies at one change: before it, or right after it."""
+    """Kills the process at one change: before or right after it."""
 
     def __init__(self, root: str, at: int) -> None:
         super().__init__(root)
@@ -54,7 +54,7 @@ class KillingDirectory(SafeDirectory):
 
 
 def restore(tmp: Path, at: int) -> None:
-    """Prints `done` if death did not come."""
+    """Restore, and print `done` if the process was not killed."""
     plan = msgspec.json.decode((tmp / "plan.json").read_bytes(), type=RestorePlan)
     works = FileTracker(snapshot_site(tmp), os.environ, SMALL_LIMITS, "doomed")
     restorer = Restorer(

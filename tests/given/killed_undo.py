@@ -1,7 +1,7 @@
-"""Work on files that is cut short, through the whole of weft: `python killed_undo.py ROOT HOW [SESSION PROMPT]`.
+"""Runs and undos that kill their own process, through the whole engine: `python killed_undo.py ROOT HOW [SESSION PROMPT]`.
 
-`tool`, `command` and `child` die while a call changes files, `before` and `after` a taking back is stored; `slow` takes back and
-lives, if it is let.
+`tool`, `command` and `child` die while a call changes files; `before` and `after` die around storing an undo; `slow` undoes
+without dying, so that the test can kill it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ def die() -> None:
 
 
 class KillingJournal(Journal):
-    """Dies when a session is changed: before that is stored, or right after."""
+    """Kills the process when a session is changed: before that is stored, or right after."""
 
     def __init__(self, store: Store, *, before: bool) -> None:
         super().__init__(store, Bus(), directory="/")

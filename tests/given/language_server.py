@@ -1,8 +1,7 @@
-"""A language server small enough to be understood, run as a program: `python language_server.py <manner> <log>`.
+"""A minimal language server, run as a program: `python language_server.py <manner> <log>`.
 
-It finds fault with every line that has `wrong` in it. Its manners: `good`; `silent` says nothing of files; `deaf`
-never answers; `dying` ends when it is greeted; `noisy` says what is no message. All it is told goes to the log, a line
-each.
+It reports a problem in every line that contains `wrong`. Its manners: `good`; `silent` reports nothing; `deaf` never
+answers; `dying` exits at `initialize`; `noisy` writes text that is not a message. It logs each message that it receives.
 """
 
 import json

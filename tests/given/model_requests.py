@@ -1,4 +1,4 @@
-"""Models of OpenAI and Google to test their adapters with, and requests of them."""
+"""Models of OpenAI and Google, and requests to them, for tests of their adapters."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ GEMINI_3 = model("gemini-3-pro-preview", "google", reasoning=True)
 
 
 def request(model: Model, *messages: ModelMessage, **more: Any) -> ModelRequest:
-    """A request of a model; without messages it says hello. `options` and the like go to the parameters."""
+    """Make a request. Without messages it says hello. `options` and the like go to the parameters."""
     names = Parameters.__struct_fields__
     parameters = Parameters(**{name: value for name, value in more.items() if name in names})
     rest = {name: value for name, value in more.items() if name not in names}

@@ -1,4 +1,4 @@
-"""Models to test with, one of each kind."""
+"""Models for tests, one of each kind."""
 
 from weft.model.catalog import Capabilities, Limit, Modalities, Model, ModelApi
 

@@ -1,4 +1,4 @@
-"""A tree of many small sessions as OpenCode writes it, to import from."""
+"""Write a tree of many small sessions, as OpenCode stores them, to import from."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from weft.model.wire import encode_pretty
 
 
 def write_tree(root: Path, count: int) -> Path:
-    """So many sessions of two messages and three parts each; gives the storage directory."""
+    """Write so many sessions of two messages and three parts each, and return the storage directory."""
     storage = root / "opencode" / "storage"
     for number in range(1, count + 1):
         write_session(storage, export(number))

@@ -1,4 +1,4 @@
-"""A project with plugins in it, trusted, and weft opened over it with a scripted model."""
+"""A trusted project with plugins, opened with a scripted model."""
 
 import json
 import os
@@ -24,7 +24,7 @@ MODEL = ModelRef(provider_id="scripted", model_id="test")
 
 
 class Project:
-    """`said` is all that a person was told, `provider` the model that was asked last."""
+    """`warnings` are all that were shown to the user, `provider` is the one that was used last."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -67,12 +67,12 @@ class Project:
             yield local
 
     def list_warnings(self) -> list[str]:
-        """What a person was told, without the way to the project."""
+        """Return the warnings, with paths relative to the project."""
         return [str(each).replace(f"{self.root}/", "") for each in self.warnings]
 
 
 async def prompt(local: LocalApi, words: str = "go") -> list[MessageWithParts]:
-    """A whole turn, title aside, and the session that came of it."""
+    """Run a turn in a new session, and return its messages."""
     session = await local.create_session(SessionInput(title="Given"))
     await local.prompt(session.id, PromptInput(model=MODEL, parts=(TextInput(text=words),)))
     return await local.list_messages(session.id)
@@ -83,7 +83,7 @@ def words_of(messages: list[MessageWithParts]) -> str:
 
 
 def calls_of(messages: list[MessageWithParts]) -> list[tuple[str, str]]:
-    """Each call, and what the model read of it."""
+    """Return each call with the result that the model read."""
     states = [
         (part.tool, part.state) for each in messages for part in each.parts if isinstance(part, ToolPart)
     ]

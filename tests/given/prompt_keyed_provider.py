@@ -1,4 +1,4 @@
-"""A model that plays many parts: for each conversation a script of its own, chosen by the words that began it."""
+"""A scripted provider with one script for each conversation, chosen by its first prompt."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
@@ -7,13 +7,13 @@ from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest, TextContent, UserTurn
 from weft.provider.scripted import AnyMove, ScriptedProvider
 
-# What is answered may depend on what was asked: on the name of a session, which no script can know.
+# A move may depend on the request, for example on the id of a session, which a script cannot know.
 Moves = Sequence[AnyMove] | Callable[[ModelRequest], Sequence[AnyMove]]
 Script = Sequence[Moves]
 
 
 class PromptKeyedProvider:
-    """Whichever conversation asks first, each gets the answers that were written for it."""
+    """Gives each conversation the answers of its own script, whatever the order of requests."""
 
     def __init__(self, scripts: Mapping[str, Script], clock: Clock) -> None:
         self._scripts = scripts
@@ -31,7 +31,7 @@ class PromptKeyedProvider:
         return self._parts[words].stream(request)
 
     def requests_for(self, words: str) -> list[ModelRequest]:
-        """The requests of one conversation."""
+        """Return the requests of one conversation."""
         return self._parts[words].requests
 
     def _beginning(self, request: ModelRequest) -> str:

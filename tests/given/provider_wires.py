@@ -1,4 +1,4 @@
-"""How each API is spoken, by us and by its server, and whether that server would take the next request of a history."""
+"""For each model API: our adapter, a fake of its server, and a check whether the server accepts the next request."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from fake.converse import ConverseDialect
 from fake.gemini import GeminiDialect
 from fake.openai import OpenAIChatDialect
 from fake.responses import ResponsesDialect
-from given.engine import open_engine, say
+from given.engine import open_engine, text_prompt
 from given.model_requests import GEMINI_3, GPT_5
 from given.models import CLAUDE, GPT, ON_BEDROCK
 from weft.context.system import Briefing, Environment
@@ -44,7 +44,7 @@ BASIS = Briefing(environment=Environment(directory="/nowhere", git=False, platfo
 
 
 class Wire(Struct, frozen=True, kw_only=True):
-    """How one API is spoken: by us, by its server, and with which model."""
+    """One model API: our adapter, its fake server, and a model."""
 
     dialect: Callable[[], Dialect]
     make: MakeProvider
@@ -76,7 +76,7 @@ WIRES = {
 def next_requests(
     runtime: Runtime, history: Sequence[MessageWithParts], model: Model
 ) -> Iterator[tuple[str, ModelRequest]]:
-    """What may be asked of a model next: the next step, the last one, which has no tools, or a summary."""
+    """Yield every possible next request: the next step, the last step, which has no tools, or a summary."""
     prompt = find_newest_prompt(history)
     assert prompt is not None
     yield "step", build_request(runtime, history, ModelStep(prompt), model, BASIS)
@@ -91,7 +91,7 @@ def next_requests(
 
 
 class RequestChecker:
-    """A server that is only asked whether it would take a request; what it was asked before it is not asked again."""
+    """A server that only checks whether it would accept a request. It checks equal requests once."""
 
     def __init__(self, wire: Wire, dialect: Dialect, like: ReceivedRequest) -> None:
         self._wire = wire
@@ -108,12 +108,12 @@ class RequestChecker:
 
 
 async def capture_request(wire: Wire) -> ReceivedRequest:
-    """A request as the adapter sends it, for its address and headers."""
+    """Return a request as the adapter sends it, for its address and headers."""
     async with (
         open_stand(wire.dialect(), wire.make, wire.model) as stand,
         open_engine(model=wire.model, provider=stand.provider) as engine,
     ):
         stand.play([Say(text="hello")])
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        await engine.api.prompt(session, say("hello"))
+        await engine.api.prompt(session, text_prompt("hello"))
         return stand.server.requests[0]

@@ -1,4 +1,4 @@
-"""Check that a request begins with the bytes of the one before it: only then does a provider's cache work."""
+"""Check that a request begins with the bytes of the one before it, as a provider's cache requires."""
 
 from typing import Final
 

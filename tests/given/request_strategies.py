@@ -1,4 +1,4 @@
-"""Requests made up from an OpenAPI document: mostly what it describes, sometimes anything at all."""
+"""Hypothesis strategies for HTTP requests, from an OpenAPI document: mostly valid, sometimes arbitrary."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ DEEPEST = 4
 
 
 class GeneratedRequest(Struct, frozen=True, kw_only=True):
-    """One request; `names` are for the places in its path."""
+    """One request; `names` are the values of its path parameters."""
 
     method: str
     path: str
@@ -28,7 +28,7 @@ class GeneratedRequest(Struct, frozen=True, kw_only=True):
 
 
 def values(schema: Schema, components: dict[str, Schema], depth: int = 0) -> st.SearchStrategy[Any]:
-    """Values that a schema describes."""
+    """Generate values of a schema."""
     if "$ref" in schema:
         return st.deferred(
             lambda: values(components[schema["$ref"].rpartition("/")[2]], components, depth + 1)
@@ -98,7 +98,7 @@ def operations(document: Schema, leave_out: set[str]) -> list[tuple[str, str, Sc
 def requests(
     draw: st.DrawFn, document: Schema, leave_out: set[str], real: dict[str, list[str]]
 ) -> GeneratedRequest:
-    """A request to any operation; a name in its path is one of the `real` ones, one that could be, or nonsense."""
+    """Generate a request to any operation. A path parameter is one of the `real` values, a valid one, or nonsense."""
     method, path, operation = draw(st.sampled_from(operations(document, leave_out)))
     components = document["components"]["schemas"]
     names: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""Runs with tools on files, by processes that are killed at it, or two at once on one session. Run as a script.
+"""Stress test of runs with tools: processes that are killed, or two processes on one session. Run as a script.
 
-It forks, so it stays clear of threads: whatever opens a store does so in a child. A child answers by one JSON line, and
-what it has seen before it is killed it has written to a log, a line at a time.
+It forks, so it starts no threads: only children open a store. A child answers with one JSON line. What it observes before
+it is killed, it writes to a log, one line at a time.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ PACE = 0.004
 KILLS_A_SESSION = 8
 BUSY = 0.01
 MODEL = make_scripted_model("storm")
-# Told more than this before the kill, text is on disk: a quarter of a second, and what a busy machine adds to it.
+# Text published earlier than this before the kill is on disk: the flush interval, plus the delay of a busy machine.
 LATE_MS = 2_000
 
 
 class StressModel:
-    """A model that talks a while, or runs a command that leaves a mark, and is done after a few steps."""
+    """A model that answers with text, or runs a command that leaves a mark, and stops after a few steps."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -70,7 +70,7 @@ class StressModel:
 
 
 class MarkingModel:
-    """A model that says a word for each prompt, some after a command that leaves a mark."""
+    """A model that answers each prompt in one sentence, sometimes after a command that leaves a mark."""
 
     def __init__(self, who: int) -> None:
         self._who = who
@@ -102,11 +102,11 @@ async def begin(directory: str) -> str:
         return (await api.create_session(SessionInput(title="storm"))).id
 
 
-# --- being killed ---
+# --- killed processes ---
 
 
 class Log:
-    """What was seen, as it was seen: what the kernel has of it outlives a kill."""
+    """A log of what was observed. What was written to it survives a kill."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -148,7 +148,7 @@ async def work_forever(directory: str, session: str, seed: int, seen: str) -> No
 async def inspect_directory(
     directory: str, session: str, seen: list[list[str]], killed: float
 ) -> dict[str, Any]:
-    """Open the place again: what is missing, what is open, and whether the next prompt is answered once."""
+    """Open the directory again: report what is missing, what is unfinished, and whether the next prompt is answered once."""
     model, began = StressModel(-1), time.perf_counter()
     model._moves = lambda: [Say(text="Here again.")]  # type: ignore[method-assign]
     async with open_stress_engine(directory, model) as api:
@@ -174,7 +174,7 @@ async def inspect_directory(
 
 
 def lost(seen: list[list[str]], parts: dict[Any, Any]) -> list[float]:
-    """When each piece of text was told that is not there any more. What ends a text is trimmed off it."""
+    """Return when each lost piece of text was published. White space at the end of a text is trimmed and does not count."""
     return [
         float(grown_at)
         for _, id, length, grown_at in (line for line in seen if line[0] == "grew")
@@ -183,7 +183,7 @@ def lost(seen: list[list[str]], parts: dict[Any, Any]) -> list[float]:
 
 
 def is_whole(new: list[MessageWithParts], answer: MessageWithParts, asked: int) -> bool:
-    """A prompt and one answer to it, for which the model was asked once."""
+    """Return True for a prompt and one answer to it, for which the model was asked once."""
     kinds = [type(message.info) for message in new]
     return kinds == [UserMessage, AssistantMessage] and new[1] == answer and asked == 1
 
@@ -241,7 +241,7 @@ def made_twice(directory: str) -> list[str]:
 
 
 def still_running(directory: str) -> list[str]:
-    """Commands that still work in a directory; those that look at it are not among them."""
+    """Return the commands that still run in a directory, without those that only inspect it."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -252,11 +252,11 @@ def still_running(directory: str) -> list[str]:
     return [each for each in found if "sleep" in each]
 
 
-# --- two at once ---
+# --- concurrent processes ---
 
 
 async def prompt_concurrently(directory: str, session: str, who: int, times: int) -> dict[str, Any]:
-    """So many prompts, each sent again while the other one has the session."""
+    """Send so many prompts, each again while another process runs the session."""
     random, refused = Random(who), 0
     async with open_stress_engine(directory, MarkingModel(who)) as api:
         for number in range(times):

@@ -1,4 +1,4 @@
-"""A home with a secret, a project in it, a place outside: what a sandbox has to tell apart, and a bash behind its wall."""
+"""A home with a secret, a project in it and a directory outside, to test the sandbox with; and bash inside the sandbox."""
 
 import os
 import subprocess
@@ -48,7 +48,7 @@ class SandboxTree(Struct, frozen=True, kw_only=True):
         )
 
     def link(self) -> Path:
-        """Another checkout of the project, beside it."""
+        """Add another worktree of the project, and return its path."""
         linked = self.home / "linked"
         for words in (
             ("add", "-A"),
@@ -65,7 +65,7 @@ class SandboxTree(Struct, frozen=True, kw_only=True):
 
 
 async def run(bench: Bench, command: str) -> tuple[int, str]:
-    """How a command ended, and what it said."""
+    """Return the exit code and the output of a command."""
     result = await bench.call(BASH, command=command, description="Try")
     return result.metadata["exit"], result.metadata["output"]
 

@@ -1,4 +1,4 @@
-"""`weft serve` as a process of its own: what it printed, and how it ended."""
+"""`weft serve` as a process: what it printed, and how it exited."""
 
 import json
 import os
@@ -16,7 +16,7 @@ DEMO = {"providerID": "scripted", "modelID": "demo"}
 
 
 class ServeProcess:
-    """A server that runs, what it printed, and a client for it."""
+    """A running server, and what it printed."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -36,7 +36,7 @@ class ServeProcess:
     def _find_url(self) -> str:
         for _ in range(6000):
             start_serve = next((line for line in self.noted if '"serving"' in line), None)
-            if start_serve:  # told to programs, as a line of the log
+            if start_serve:  # printed for programs, as a line of the log
                 return str(json.loads(start_serve)["url"])
             found = re.search(r"http://\S+", " ".join(self.printed))
             if found and "" in self.printed[2:]:
@@ -64,7 +64,7 @@ class ServeProcess:
 def start_serve(
     project: Path, *arguments: str, under: Sequence[str] = (), **env: str
 ) -> Iterator[ServeProcess]:
-    """`under` is a command that the server is started by, its own command line being the rest of it."""
+    """Start a server. `under` is a command that starts it, with its command line as the last arguments."""
     process = subprocess.Popen(
         [*under, WEFT, "serve", "--port", "0", *arguments],
         cwd=project,

@@ -1,4 +1,4 @@
-"""A house served over real HTTP on this machine, in the loop of the test, and a client of ours for it."""
+"""An in-memory engine served over real HTTP in the event loop of the test, and a client for it."""
 
 import asyncio
 import socket
@@ -24,7 +24,7 @@ OpenDirectory = Callable[[str], AbstractAsyncContextManager[Api]]
 
 
 class ServedEngine(Struct, frozen=True, kw_only=True):
-    """A house at an address, and somebody who asks it over HTTP."""
+    """An engine, the URL that serves it, and a client."""
 
     url: str
     engine: Engine
@@ -35,7 +35,7 @@ class ServedEngine(Struct, frozen=True, kw_only=True):
 async def open_server(
     open: OpenDirectory, *, name: str = "boot", port: int = 0, access: AccessPolicy | None = None
 ) -> AsyncIterator[str]:
-    """A server until the end of the block; gives its address."""
+    """Run a server until the end of the block, and yield its URL."""
     setup = ServerSetup(
         open=open,
         here="/nowhere",
@@ -61,7 +61,7 @@ async def open_server(
 
 
 def always_open(engine: Engine) -> OpenDirectory:
-    """The same house for whoever opens the directory: it is not closed with it."""
+    """Return an opener that yields the same engine for every directory, and does not close it."""
 
     @asynccontextmanager
     async def opened(_: str) -> AsyncIterator[Api]:

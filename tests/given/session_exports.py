@@ -1,4 +1,4 @@
-"""Sessions to move about: small, whole, with the ids OpenCode would give them."""
+"""Small complete sessions to export and import, with ids as OpenCode generates them."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -37,7 +37,7 @@ def session_id(number: int = 1) -> SessionID:
 def export(
     number: int = 1, *, turns: int = 1, directory: str = "/there/project", **more: Any
 ) -> SessionExport:
-    """A session of so many turns: a prompt, and an answer with a tool call."""
+    """Make a session of so many turns: each a prompt, and an answer with a tool call."""
     session = session_id(number)
     messages: list[MessageWithParts] = []
     for turn in range(turns):
@@ -107,7 +107,7 @@ def text(message: UserMessage | AssistantMessage, number: int, words: str) -> Te
 
 
 def with_text(export: SessionExport, words: str) -> SessionExport:
-    """The same session, its first prompt in other words."""
+    """Return the session with another text in its first prompt."""
     first, *rest = export.messages
     [part] = first.parts
     assert isinstance(part, TextPart)
@@ -115,7 +115,7 @@ def with_text(export: SessionExport, words: str) -> SessionExport:
 
 
 def with_parts(export: SessionExport, *parts: AnyPart) -> SessionExport:
-    """The same session, with more parts in its first prompt."""
+    """Return the session with more parts in its first prompt."""
     first, *rest = export.messages
     return replace(export, messages=(replace(first, parts=(*first.parts, *parts)), *rest))
 

@@ -1,6 +1,6 @@
-"""A long session that is forked and removed by processes that are killed at it. Run as a script.
+"""Stress test of a long session: processes that fork and remove it are killed. Run as a script.
 
-It forks, so it stays clear of threads: whatever opens a store does so in a child. A child answers by one JSON line.
+It forks, so it starts no threads: only children open a store. A child answers with one JSON line.
 """
 
 import json
@@ -31,7 +31,7 @@ CHILD = SessionID("ses_1e10b972bffdAbCdEfGhIjKlMn")
 
 
 async def create_sessions(store: Store, messages: int) -> None:
-    """A session of so many messages with a part each, and a child with one."""
+    """Create a session of so many messages with one part each, and a child with one message."""
     mint = seeded_mint(lambda: NOW)
     for id, many in ((SOURCE, messages), (CHILD, 1)):
         info = session(id, project="global")
@@ -54,7 +54,7 @@ async def create_store(root: str, messages: int) -> None:
 
 
 async def change_forever(root: str) -> None:
-    """Fork the session, then throw it away with its child and bring both back, over and over."""
+    """Fork the session, then remove it with its child and restore both, again and again."""
     async with open_sessions(root) as offline:
         while True:
             await run_round(offline)
@@ -69,7 +69,7 @@ async def run_round(offline: OfflineSessions) -> None:
 
 
 async def inspect_store(root: str, messages: int) -> dict[str, Any]:
-    """What is wrong with what is there now: a session with other than all its messages, or half a family."""
+    """Report what is wrong: a session without all its messages, or a parent without its child."""
     wrong: list[str] = []
     async with open_sessions(root) as offline:
         store = offline.store

@@ -1,4 +1,4 @@
-"""Sessions written into a tree as OpenCode writes them: over what is there, without a lock, one file after the other."""
+"""Write sessions into a tree as OpenCode does: in place, without a lock, one file after the other."""
 
 import os
 from decimal import Decimal
@@ -28,7 +28,7 @@ LONG_AGO = 1_700_000_000
 
 
 class SessionWriter:
-    """A tree in the making. Every file is old enough that its stamp can be relied on."""
+    """Writes a tree in which every file is old enough for its stamp to be trusted."""
 
     def __init__(self, root: Path) -> None:
         self.storage = root / "storage"

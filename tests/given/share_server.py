@@ -1,4 +1,4 @@
-"""A share server on loopback that takes nothing but what OpenCode's takes: strict about paths, bodies and secrets."""
+"""A share server on loopback that accepts only what OpenCode's accepts: strict about paths, bodies and secrets."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ TYPES = {"session", "message", "part", "session_diff", "model"}
 
 
 class HostedShare(Struct):
-    """One share there: its secret, and the last value of each item."""
+    """One share: its secret, and the last value of each item."""
 
     session: str
     secret: str
@@ -24,8 +24,8 @@ class HostedShare(Struct):
 
 
 class ShareServer(Struct):
-    """`trouble` are statuses to answer with before anything else, `sync_trouble` where something is sent,
-    `drop_trouble` where it is taken back; `made` counts what was ever made."""
+    """`next_statuses` are statuses to answer with before anything else, `next_sync_statuses` to updates,
+    `next_delete_statuses` to revocations; `created` counts all shares ever created."""
 
     url: str
     shares: dict[str, HostedShare] = {}
@@ -40,7 +40,7 @@ class ShareServer(Struct):
     pages: str = "/share/"
 
     async def wait_for_batches(self, id: str, count: int) -> None:
-        """Until so many were sent to a share."""
+        """Wait until so many batches were sent to a share."""
         await asyncio.to_thread(self._wait, id, count)
 
     def _wait(self, id: str, count: int) -> None:
@@ -48,7 +48,7 @@ class ShareServer(Struct):
             assert self.arrived.wait_for(lambda: len(self.shares[id].batches) >= count, timeout=60)
 
     def all_text(self) -> str:
-        """All that ever left, as one text."""
+        """Return all bodies ever received, as one text."""
         return "\n".join(self.bodies)
 
 
@@ -132,7 +132,7 @@ def open_share_server() -> Iterator[ShareServer]:
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(raw)))
             self.end_headers()
-            with suppress(ConnectionError):  # who asked may be gone
+            with suppress(ConnectionError):  # the client may be gone
                 self.wfile.write(raw)
 
         do_GET = do_POST = do_DELETE = answer  # noqa: N815

@@ -1,4 +1,4 @@
-"""A project to judge shell commands in, and rules to judge them by. Nothing of it is ever run."""
+"""A project in which shell commands are judged, and the rules for it. No command is run."""
 
 import os
 import tomllib
@@ -16,7 +16,7 @@ from weft.tool.shell.places import CommandLocation, locate_command
 
 CORPUS = Path(__file__).parents[1] / "golden" / "bypass"
 
-# The rules of a person, beside those that everybody has.
+# Rules of a user, in addition to the defaults.
 PERSONS: dict[str, dict[str, object]] = {
     "default": {},
     "plan": {},
@@ -56,7 +56,7 @@ PERSONS: dict[str, dict[str, object]] = {
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """Commands of one kind: by whose rules they are judged, the verdict, and the permission that gives it."""
+    """Commands of one kind: the rules they are judged by, the verdict, and the permission that decides it."""
 
     about: str
     rules: str = "default"
@@ -71,20 +71,20 @@ class Chapter(Struct, frozen=True, kw_only=True):
 
 
 def read_corpus() -> dict[str, Chapter]:
-    """Every chapter by the name of its file."""
+    """Return every chapter by the name of its file."""
     return {
         path.stem: convert(tomllib.loads(path.read_text()), Chapter) for path in sorted(CORPUS.glob("*.toml"))
     }
 
 
 def list_groups() -> Iterator[tuple[str, Group]]:
-    """Every group, with a name that says what it is."""
+    """Yield every group with a readable name."""
     for name, chapter in read_corpus().items():
         yield from ((f"{name}: {group.about}", group) for group in chapter.group)
 
 
 class ShellTree(Struct, frozen=True, kw_only=True):
-    """A project with a secret, links that lead out of it, and what lies outside."""
+    """A project with a secret, links that lead out of it, and files outside."""
 
     top: Path
 

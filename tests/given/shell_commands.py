@@ -1,4 +1,4 @@
-"""Shell commands made up from a grammar, from mutations of the corpus, and from the options that programs say they have."""
+"""Generate shell commands from a grammar, from mutations of the corpus, and from the options in the help of programs."""
 
 import random
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from given.shell import list_groups
 
-# Each does something that one or another of the rules forbids.
+# Each does something that some of the rules forbid.
 HARMS = (
     "touch MARK",
     "touch ../outside/MARK",
@@ -124,12 +124,12 @@ FILES = (
 PIECES = ("'", '"', "\\", "`", "$", "$(", ")", "${", "}", "{", "(", "\n", ";", "&", "|", "<", ">", "#", " ", "\t", "=", "[", "]", "*", "?", "~", "!", "-", "$'", '$"', "<<", "<<<", "<(", ">(", "((", "))", "[[", "]]", "E", "\\\n", ",", "..", "@", ":-", "%", "^", "/", "2>", "&>", ";;", "x=", "--", "0", "é", "E\n")  # fmt: skip
 
 
-# They take long, or for ever, and what they do is not judged.
+# These run for long or forever, and their effect is not judged.
 SLOW = re.compile(r"\b(?:yes|top|watch|sleep|npm|npx|pnpm|yarn|node|vim|man|curl|perf)\b|tail -[fF]")
 
 
 class CommandGenerator:
-    """Makes one command after the other; the same seed makes the same ones on the same machine."""
+    """Generates commands; the same seed gives the same ones on the same machine."""
 
     def __init__(self, seed: int) -> None:
         self._dice = random.Random(seed)
@@ -208,7 +208,7 @@ class CommandGenerator:
                 return self._disguise(text)
 
     def _disguise(self, text: str) -> str:
-        """Words with quotes in them."""
+        """Return the words with quotes inserted."""
         dice = self._dice
         places = [found.start() for found in re.finditer(r"[\w./-]", text)]
         for place in sorted(dice.sample(places, min(len(places), dice.randint(1, 3))), reverse=True):
@@ -218,7 +218,7 @@ class CommandGenerator:
         return text
 
     def _optioned(self) -> str:
-        """A program with options that it says it has, written in full or cut short."""
+        """Return a program with options from its help, in full or abbreviated."""
         dice = self._dice
         program = dice.choice(PROGRAMS)
         known = options_of(program)
@@ -247,7 +247,7 @@ class CommandGenerator:
         return dice.choice((f"-{letters}", f"-{letters}{value}", f"-{letters} {value}", f"+{letters}"))
 
     def _configured(self) -> str:
-        """A variable that a program looks for, set to something."""
+        """Return a command with a variable set that the program reads."""
         dice = self._dice
         program = dice.choice(("git", "git", "bash", "less", "man", "sort", "grep", "tar", "perl", "python3", "node", "mawk", "file", "ls", "gzip", "openssl", "rg", "diff", "make", "xz", "jq", "curl"))  # fmt: skip
         names = variables_of(program)
@@ -281,7 +281,7 @@ class CommandGenerator:
 
 @cache
 def options_of(program: str) -> tuple[str, ...]:
-    """The long options that a program names when asked for help."""
+    """Return the long options in the help of a program."""
     words = program.split()
     if shutil.which(words[0]) is None or words[0] in ("ed", "script", "vim", "node"):
         return ()
@@ -310,7 +310,7 @@ def options_of(program: str) -> tuple[str, ...]:
 
 @cache
 def variables_of(program: str) -> tuple[str, ...]:
-    """Names of variables that stand in a program's file."""
+    """Return the names of variables in a program's file."""
     path = shutil.which(program)
     if path is None:
         return ()

@@ -1,4 +1,4 @@
-"""The judgement of shell commands beside what a real shell does with them."""
+"""Compare the judgement of shell commands with what a real shell does with them."""
 
 import tempfile
 from itertools import islice
@@ -13,15 +13,15 @@ from weft.local.permissions import judge_parts
 from weft.tool.shell.judgement import judge_command
 
 RULES = ("default", "plan", "no-rm", "listed")
-# Changed by looking: the index when git looks at files. The plan agent may write its plans.
+# Reading commands may change these: git updates its index, and the plan agent may write plans.
 _CHANGED_BY_LOOKING = ("project/.git/index", "project/.opencode/plans")
-# Programs keep what was typed in them.
+# History files of programs.
 _KEPT = ("home/.lesshst", "home/.npm")
 _GUARDED = ("outside", "home", "project/.git/hooks", "project/opencode.json", "project/.opencode/agent")
 
 
 class Hole(Struct, frozen=True, kw_only=True):
-    """A command that some rules allow, and what of it they forbid."""
+    """A command that some rules allow although they forbid its effects."""
 
     command: str
     rules: str
@@ -46,10 +46,10 @@ def fuzz(seed: int, count: int) -> Found:
 
 
 def _try(command: str, tree: ShellTree, trial: Trial) -> list[Hole] | None:
-    """The holes of a command; None if no rules allow it, so that it is not run."""
+    """Return the holes of a command; None if no rules allow it, so that it is not run."""
     parts = judge_command(command, tree.where()).in_order
     allowing = [rules for rules in RULES if judge_parts(parts, tree.limits(rules)).verdict == "allow"]
-    # Of a program that nobody knows, and that is allowed all the same, nothing was said.
+    # If an unknown program is allowed, no promise is made about its effects.
     if any(part.may_write for part in parts):
         allowing = [rules for rules in allowing if rules == "plan"]
     if not allowing:
@@ -60,7 +60,7 @@ def _try(command: str, tree: ShellTree, trial: Trial) -> list[Hole] | None:
 
 
 def find_holes(deeds: Effects) -> tuple[str, ...]:
-    """The rules that forbid some of what was done."""
+    """Return the names of the rules that forbid some of the effects."""
     changed = [path for path in deeds.changed if not _is_below(path, _KEPT)]
     if deeds.read or any(_is_below(path, _GUARDED) for path in changed):
         return RULES

@@ -1,7 +1,7 @@
-"""Run shell commands in a sandbox and tell what they did: which files they changed, which secrets they read, what ran.
+"""Run shell commands in a sandbox and report which files they changed, which secrets they read, and which programs ran.
 
-The judge looks at one copy of a project; the commands run on another at the same path, in a file system in memory that only
-the sandbox sees. They have no network, and can write nowhere else.
+The judge sees one copy of a project; the commands run on another at the same path, in a file system in memory inside the
+sandbox. They have no network, and can write nowhere else.
 """
 
 import json
@@ -23,7 +23,7 @@ from given.shell import ShellTree, make_shell_tree
 SECONDS = 2.0
 # A megabyte in a file, three seconds of processor time, two gigabytes of memory.
 LIMITED = 'ulimit -f 1024 -t 3 -v 2097152; exec bash -c "$1"'
-# Programs that note that they ran. The rules of the trial allow none of them by name.
+# Programs that log that they ran. The rules of the trial allow none of them by name.
 NOTED = ("touch", "rm", "mkdir", "cp", "mv", "ln", "tee", "sed", "mawk", "id", "sha1sum")
 SECRETS = (
     "project/.env",
@@ -43,7 +43,7 @@ MORE = {
 
 
 class Effects(Struct, frozen=True, kw_only=True):
-    """What a command did: paths from the top of the grounds, and names of programs."""
+    """What a command did: paths relative to the top of the tree, and names of programs."""
 
     changed: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Effects(Struct, frozen=True, kw_only=True):
 
 
 def make_trial_tree(top: Path) -> ShellTree:
-    """The project that commands are judged in, with a repository in it."""
+    """Make the project in which commands are judged, with a repository in it."""
     tree = make_shell_tree(top)
     for path, text in MORE.items():
         (tree.top / path).write_text(text)
@@ -68,7 +68,7 @@ def make_trial_tree(top: Path) -> ShellTree:
 
 
 def is_possible() -> bool:
-    """Whether commands can be run behind a wall here."""
+    """Return True if commands can be run in a sandbox here."""
     bwrap = shutil.which("bwrap")
     words = ("--unshare-all", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "true")
     return (
@@ -78,7 +78,7 @@ def is_possible() -> bool:
 
 
 class Trial:
-    """A sandbox in which commands run one after the other, each in the project as it was laid out."""
+    """A sandbox in which commands run one after the other, each in the original project."""
 
     def __init__(self, to: IO[str], said: IO[str]) -> None:
         self._to = to
@@ -118,11 +118,11 @@ def open_trial(tree: ShellTree) -> Iterator[Trial]:
             process.stdin.close()
 
 
-# --- within the sandbox ---
+# --- inside the sandbox ---
 
 
 def serve(top: Path) -> None:
-    """Answer each command that comes in with what it did."""
+    """Answer each command from stdin with its effects."""
     kept = Path("/run/kept")
     make_trial_tree(kept)
     _renew(top, kept)
@@ -134,7 +134,7 @@ def serve(top: Path) -> None:
         ran = log.read_text().split() if log.exists() else []
         log.unlink(missing_ok=True)
         changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
-        # Who changes a file by `touch` changes when it was read.
+        # `touch` changes the access time, too.
         read = [path for path in SECRETS if path not in changed and _is_read(top / path)]
         print(json.dumps({"changed": changed, "read": read, "ran": ran}), flush=True)
         if changed or read:
@@ -200,7 +200,7 @@ def _run(command: str, top: Path) -> None:
 
 
 def _end_others() -> None:
-    """What went on in the background: given a moment, then ended. Here all processes but this one are of the command."""
+    """Give background processes a moment, then kill them. All other processes in here belong to the command."""
     for patience in (0.02, 0.1, 0):
         others = [
             int(name)

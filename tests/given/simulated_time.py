@@ -1,7 +1,6 @@
-"""Simulated time: it passes only when nothing else can happen, and then at once to the next thing that will.
+"""An event loop with simulated time, which jumps to the next timer when nothing else can run.
 
-Hours of waiting take no time, the same seed is the same story, and where everybody waits for something that nobody
-will do, that is an error and not a test that hangs.
+Hours of waiting take no real time, the same seed gives the same run, and a deadlock raises an error instead of hanging.
 """
 
 import asyncio
@@ -14,11 +13,11 @@ T = TypeVar("T")
 
 
 class StuckError(Exception):
-    """Nothing is left that could ever happen, and somebody still waits."""
+    """A deadlock: a task waits, and no timer or task is left that could wake it."""
 
 
 class _AdvancingSelector(selectors.DefaultSelector):
-    """Where an event loop would wait, time leaps."""
+    """A selector that advances the time instead of waiting."""
 
     def __init__(self, leap: Callable[[float], None]) -> None:
         super().__init__()
@@ -35,7 +34,7 @@ class _AdvancingSelector(selectors.DefaultSelector):
 
 
 class _InlineExecutor(ThreadPoolExecutor):
-    """Work for threads, done on the spot: threads take time that nobody can foresee."""
+    """An executor that runs work immediately: the duration of real threads is not reproducible."""
 
     def submit(self, work: Callable[..., T], /, *given: Any, **named: Any) -> Future[T]:
         done: Future[T] = Future()

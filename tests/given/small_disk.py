@@ -1,4 +1,4 @@
-"""A disk with so much room and no more."""
+"""A disk with a limited capacity."""
 
 import errno
 
@@ -6,7 +6,7 @@ from weft.host.files import Disk
 
 
 class SmallDisk(Disk):
-    """Counts the bytes of what it wrote and has not removed. What does not fit in its `room` is refused."""
+    """Counts the bytes that it wrote and has not removed, and refuses what exceeds its `capacity`."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity

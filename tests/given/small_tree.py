@@ -1,4 +1,4 @@
-"""A small tree with one of everything in it, and what can be read of a tree."""
+"""A small file store that contains one document of every kind, and functions that list its documents."""
 
 import os
 from decimal import Decimal
@@ -35,7 +35,7 @@ async def open_file_store(root: Path) -> FileStore:
 
 
 async def fill(store: Store) -> None:
-    """Two sessions, a child of the first, two messages each with two parts each, a diff and todos, a project."""
+    """Store three sessions, one a child of the first, each with two messages of two parts, a diff and todos; and a project."""
     project = Project(id=PROJECT, worktree="/work", vcs="git", time=ProjectTime(created=NOW, updated=NOW))
     await store.apply(ProjectUpdated(info=project))
     for number, id in enumerate((FIRST, CHILD, OTHER)):
@@ -82,7 +82,7 @@ async def put_session(
 
 
 def documents(root: Path) -> list[str]:
-    """Every document, by its path below the root."""
+    """Return every document, by its path below the root."""
     found = (path.relative_to(root).as_posix() for path in root.rglob("*.json") if path.is_file())
     return sorted(path for path in found if not path.startswith(".weft/"))
 
@@ -92,13 +92,13 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 def make_old(root: Path) -> None:
-    """Make every file as old as one that cannot be half written."""
+    """Make every file old enough not to be half written."""
     for path in root.rglob("*"):
         os.utime(path, (1, 1))
 
 
 async def list_readable(root: Path, ids: tuple[str, ...] = (FIRST, CHILD, OTHER)) -> set[str]:
-    """The documents that a store gives back, by their path below the root."""
+    """Return the documents that a store can read, by their path below the root."""
     store = await open_file_store(root)
     found = {f"project/{project.id}.json" for project in await store.list_projects()}
     for each in await store.list_sessions():

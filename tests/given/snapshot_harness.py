@@ -1,4 +1,4 @@
-"""A directory with files, an agent that changes them under watch, and a person who changes them without."""
+"""A directory with files, an agent whose changes are snapshotted, and a person whose changes are not."""
 
 import asyncio
 import hashlib
@@ -51,7 +51,7 @@ def snapshot_site(tmp_path: Path) -> SnapshotSite:
 
 
 class SnapshotHarness:
-    """The agent's hands on one directory, and what is known of it."""
+    """Changes files of one directory as an agent does, and takes snapshots."""
 
     def __init__(self, root: Path, snapshots: Snapshots, session: SessionID = SESSION) -> None:
         self.root = root
@@ -60,18 +60,18 @@ class SnapshotHarness:
         self.patches: list[Patch] = []
 
     def for_session(self, session: SessionID) -> "SnapshotHarness":
-        """The same directory, another session."""
+        """Return a harness for another session in the same directory."""
         return SnapshotHarness(self.root, self.snapshots, session)
 
     async def write_file(self, name: str, text: str | bytes) -> None:
-        """By a tool that says which file."""
+        """Write a file with a tool that announces it."""
         path = self.root / name
         async with self.snapshots.watch(self.session, [str(path)]):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(text if isinstance(text, bytes) else text.encode())
 
     async def run_command(self, act: Callable[[], object] | str) -> None:
-        """By a command, which may do anything."""
+        """Run a command, which may change anything."""
         async with self.snapshots.watch(self.session):
             if isinstance(act, str):
                 await asyncio.to_thread(run_shell, act, self.root)
@@ -90,7 +90,7 @@ class SnapshotHarness:
         return RestorePlan(session=self.session, patches=tuple(self.patches), files=named)
 
     async def undo(self, *files: str) -> Restoration:
-        """Preview and deed say the same."""
+        """Undo, and check that the preview reports the same."""
         plan = await self.plan(*files)
         preview = await self.snapshots.preview(plan)
         done = await self.snapshots.restore(plan)
@@ -126,7 +126,7 @@ def write(path: Path, text: str | bytes) -> None:
 
 
 def init_repository(root: Path) -> Path:
-    """With all that is in it committed."""
+    """Make a repository, with all files committed."""
     root.mkdir(exist_ok=True)
     git(root, "init", "-q", "-b", "main")
     git(root, "add", "-A")
@@ -135,7 +135,7 @@ def init_repository(root: Path) -> Path:
 
 
 def read_tree(root: Path, *, without: str = ".git") -> dict[bytes, tuple[str, bytes]]:
-    """Everything that is there: kind and permissions, and content."""
+    """Return the kind, permissions and content of every file below the root."""
     found: dict[bytes, tuple[str, bytes]] = {}
     top = os.fsencode(root)
     for where, dirs, names in os.walk(top):
@@ -157,7 +157,7 @@ def read_tree(root: Path, *, without: str = ".git") -> dict[bytes, tuple[str, by
 
 
 def fingerprint(directory: Path) -> dict[str, tuple[int, int, str]]:
-    """Every file below, with its time, its mode and a digest of its bytes."""
+    """Return the time, mode and digest of every file below."""
     found = {}
     for path in sorted(directory.rglob("*")):
         seen = path.lstat()
@@ -167,7 +167,7 @@ def fingerprint(directory: Path) -> dict[str, tuple[int, int, str]]:
 
 
 def delete_objects(tmp_path: Path) -> None:
-    """Lose every object there is."""
+    """Delete every stored object."""
     for objects in (tmp_path / "data").rglob("objects"):
         shutil.rmtree(objects)
         objects.mkdir()

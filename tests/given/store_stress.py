@@ -1,6 +1,6 @@
-"""A storm over one store: writers that are killed, writers beside writers, readers between them. Run as a script.
+"""Stress test of one store: writers that are killed, concurrent writers and readers. Run as a script.
 
-It forks, so it stays clear of threads: whatever opens a store does so in a child. A child answers by one JSON line.
+It forks, so it starts no threads: only children open a store. A child answers with one JSON line.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ LONGEST = 0.03
 
 
 def fork_child(work: Callable[[], Coroutine[Any, Any, Any]]) -> tuple[int, int]:
-    """Fork one that does this and answers by what it gives. Its process id, and where to read the answer."""
+    """Fork a child that runs `work` and writes its result. Return its process id, and the pipe to read from."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid:
@@ -66,11 +66,11 @@ def wait_for_answer(pid: int, reading: int) -> Any:
     return json.loads(said)
 
 
-# --- being killed ---
+# --- killed writers ---
 
 
 def batch(seed: int, number: int) -> list[Durable]:
-    """The batch of that number: always the same, and of few documents, so that they are written over and over."""
+    """Return the batch of a number: always the same, and of few documents, so that they are overwritten again and again."""
     random = Random(seed * 1_000_003 + number)
     ids = [f"msg_{(number - back) % MESSAGES:02}" for back in range(4)]
     new = answer(ids[0], created=number)
@@ -116,7 +116,7 @@ async def write_forever(root: str, seed: int, first: int, acknowledged: str) -> 
 
 
 async def check(root: str, seed: int, last: int, *, anew: bool) -> dict[str, Any]:
-    """Which of the two states that may be there is there: with the batch that was under way, or without it."""
+    """Report which of the two valid states is stored: with the interrupted batch, or without it."""
     reference, store = MemoryStore(), FileStore(root)
     noted = len(_names(f"{root}/.weft/redo"))
     if anew:
@@ -167,11 +167,11 @@ def last_acknowledged(path: str, known: int) -> int:
     return int(lines[-1]) if lines else known
 
 
-# --- beside one another ---
+# --- concurrent processes ---
 
 
 async def write_concurrently(root: str, who: int, times: int) -> int:
-    """Write to a session of one's own and to the one that all write to."""
+    """Write to this writer's own session and to the shared one."""
     store = FileStore(root)
     own = session(f"ses_own{who}")
     await store.apply(SessionCreated(info=own))
@@ -191,7 +191,7 @@ def touch_session(known: Session) -> Session:
 
 
 async def read_concurrently(root: str, stop: str) -> dict[str, int]:
-    """Read until told to stop; count what should never be seen."""
+    """Read until the stop file exists, and count inconsistent reads."""
     store, reads, halves, fewer, seen = FileStore(root), 0, 0, 0, 0
     while not await asyncio.to_thread(os.path.exists, stop):
         messages = await store.list_messages(SESSION)

@@ -1,4 +1,4 @@
-"""A stage for children: agents to send, a model that plays every part, and what came of it in few words."""
+"""An engine for tests of child sessions: agents, a provider with a script for each session, and functions to read results."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping

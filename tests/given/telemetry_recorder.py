@@ -1,4 +1,4 @@
-"""Runs as OpenTelemetry's own exporters see them, kept in memory."""
+"""Record the spans and metrics of runs in memory, with OpenTelemetry's own exporters."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -49,14 +49,14 @@ class RecordedTelemetry:
         return sorted(found, key=lambda each: (each.start_time or 0, each.name))
 
     def tree(self, span: ReadableSpan | None = None) -> Any:
-        """Spans by name, with those below them; of all roots if none is named."""
+        """Return spans by name with their children; all roots without an argument."""
         if span is None:
             return [self.tree(each) for each in self.spans if each.parent is None]
         below = [self.tree(each) for each in self.children(span)]
         return (span.name, below) if below else span.name
 
     def sum_metric(self, name: str, **about: str) -> float:
-        """The sum of a counter or a histogram, of the points about this."""
+        """Return the sum of a counter or histogram over the points with these attributes."""
         wanted = {key.replace("__", "."): value for key, value in about.items()}
         points = [
             point
@@ -66,18 +66,18 @@ class RecordedTelemetry:
         return sum(point.sum if hasattr(point, "sum") else point.value for point in points)
 
     def all_text(self) -> str:
-        """All that leaves the process, as one text."""
+        """Return everything that was exported, as one text."""
         return "\n".join([*(span.to_json() for span in self.spans), repr(self._points)])
 
 
 @asynccontextmanager
 async def record_telemetry(bus: Bus, *, content: bool = False) -> AsyncIterator[RecordedTelemetry]:
-    """What happens on a bus meanwhile is there to be looked at afterwards."""
+    """Record the telemetry of a bus until the end of the block."""
     seen = RecordedTelemetry()
     emitter = TelemetryEmitter(seen.exporters)
 
     class Kept:
-        """The figures are read before the SDK is shut down."""
+        """Reads the metrics before the SDK is shut down."""
 
         take = staticmethod(emitter.take)
 

@@ -1,6 +1,6 @@
-"""The undo matrix, row by row: what an agent did, what a person did, and what becomes of each file.
+"""The undo matrix: for each row what an agent did, what a person did, and the resulting fate of each file.
 
-`python tests/given/undo_cases.py` prints the rows as they stand in `docs/reference/undo-cases.md`.
+`python tests/given/undo_cases.py` prints the rows of `docs/reference/undo-cases.md`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -39,9 +39,9 @@ UNTRACKED: dict[str, bytes] = {"notes.txt": b"mine\n", "kept.log": b"ignored\n",
 
 
 class Case(Struct, frozen=True, kw_only=True):
-    """A row. `undo` and `redo` are what is said of each file; `mine` is what the person's files hold after the undo, and
-    `left` what stays as the agent made it. All other files are as they were before. `redone` is where a redo does not
-    lead back to just what was there before the undo."""
+    """A row. `undo` and `redo` are the fates of the files; `mine` is the content of the person's files after the undo, and
+    `left` are files that stay as the agent made them. All other files are as they were before. `redone` lists files that a
+    redo does not restore exactly."""
 
     name: str
     play: Play
@@ -69,7 +69,7 @@ def case(name: str, **more: Any) -> Callable[[Play], Play]:
 
 
 def lay_out(root: Path, case: Case) -> None:
-    """The files as the person has them before anything happens."""
+    """Write the person's files, before anything happens."""
     for name, content in START.items():
         write(root / name, content)
     (root / "run.sh").chmod(0o755)
@@ -323,7 +323,7 @@ async def commits(harness: UndoHarness) -> MessageID:
     )
 
 
-# --- the person beside it ---
+# --- the agent and a person ---
 
 
 @case(
@@ -439,7 +439,7 @@ async def staged(harness: UndoHarness) -> MessageID:
     return await harness.run_step(call_bash("echo agent > a.txt"))
 
 
-# --- what cannot be taken back, and is said to be ---
+# --- changes that cannot be undone, and are reported ---
 
 
 def _add_submodule(root: Path) -> None:

@@ -1,4 +1,4 @@
-"""A loom: a directory with files, an agent that works on them through the whole of weft, and a person beside it."""
+"""A directory with files, an agent that changes them through a whole engine, and undo and redo of its work."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from given.engine import say
+from given.engine import text_prompt
 from weft.local.api import LocalApi
 from weft.local.open import OpenOptions, open_directory
 from weft.model.diff import FileFate
@@ -25,11 +25,11 @@ from weft.provider.contract import ModelRequest
 from weft.provider.registry import ServedModel
 
 MODEL = make_scripted_model("loom")
-PATCHING_MODEL = make_scripted_model("gpt-loom")  # offered patches, as OpenAI's models are
+PATCHING_MODEL = make_scripted_model("gpt-loom")  # gets the patch tool, like OpenAI's models
 
 
 class ToolUse(Struct, frozen=True, kw_only=True):
-    """The agent calls a tool."""
+    """A tool call of the agent."""
 
     tool: str
     input: dict[str, Any]
@@ -56,8 +56,8 @@ def call_edit(path: Path | str, old: str, new: str) -> ToolUse:
 
 
 class ActionProvider:
-    """A model that does what it is told: one answer for each list of deeds. A function among them is what somebody
-    else does while the model is thinking."""
+    """A model that gives one answer for each list of actions. A function among them is an action of a person while the
+    model thinks."""
 
     def __init__(self) -> None:
         self.answers: list[Sequence[Action]] = []
@@ -85,7 +85,7 @@ class ActionProvider:
 
 
 class UndoHarness:
-    """The agent's and the person's way to the files in `root`."""
+    """An agent and a person who change the files in `root`, with undo and redo."""
 
     def __init__(self, root: Path, api: LocalApi, provider: ActionProvider) -> None:
         self.root = root
@@ -98,17 +98,17 @@ class UndoHarness:
         return self.session
 
     async def run_turn(self, *answers: Sequence[Action]) -> MessageID:
-        """The agent is prompted, and answers so; gives the prompt. Then it says that it is done."""
+        """Prompt the agent, which gives these answers and then says that it is done. Return the id of the prompt."""
         if not self.session:
             await self.create_session()
         self._puppet.answers = [*answers, ()]
-        answer = await self.api.prompt(self.session, say("Weave."))
+        answer = await self.api.prompt(self.session, text_prompt("Weave."))
         prompts = [each.info for each in await self.history() if isinstance(each.info, UserMessage)]
         assert getattr(answer.info, "error", None) is None, answer
         return prompts[-1].id
 
     async def run_step(self, *actions: Action) -> MessageID:
-        """All in one answer."""
+        """Run a turn with all actions in one answer."""
         return await self.run_turn(actions)
 
     async def history(self) -> list[MessageWithParts]:
@@ -120,7 +120,7 @@ class UndoHarness:
         ]
 
     async def undo(self, to: MessageID) -> dict[str, str]:
-        """What was said of each file. Asked first, it says the same and changes nothing."""
+        """Return the fate of each file. A dry run before it reports the same and changes nothing."""
         preview = await self.api.revert(self.session, to, dry_run=True)
         done = await self.api.revert(self.session, to)
         assert preview.files == done.files

@@ -1,4 +1,4 @@
-"""What has no end in a session that is at rest, where everything should have one."""
+"""Find parts and messages without an end in a session that does not run."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from weft.session.settle import to_settling_events
 
 
 def list_unfinished(history: Sequence[MessageWithParts]) -> list[str]:
-    """In words, one for each."""
+    """Describe each message, part or run that has no end."""
     unended = [
         f"{message.info.id} has no end"
         for message in history

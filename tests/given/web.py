@@ -1,4 +1,4 @@
-"""A web server on loopback that answers with what a test puts there, and keeps what it was asked."""
+"""A web server on loopback that serves the pages of a test and records the requests."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ class Web(NamedTuple):
 
 @contextmanager
 def open_web(pages: Mapping[str, Answer]) -> Iterator[Web]:
-    """Serves `pages` by path, whatever the method; any other path is a 404."""
+    """Serve `pages` by path, for every method; any other path is a 404."""
     requests: list[WebRequest] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -43,7 +43,7 @@ def open_web(pages: Mapping[str, Answer]) -> Iterator[Web]:
                 self.send_header(name, value)
             self.send_header("content-length", str(len(page.body)))
             self.end_headers()
-            with suppress(ConnectionError):  # who asked may have heard enough
+            with suppress(ConnectionError):  # the client may have closed the connection
                 self.wfile.write(page.body)
 
         do_GET = do_POST = answer  # noqa: N815

@@ -1,4 +1,4 @@
-"""`weft acp` as an editor meets it: sessions, prompts, calls, questions, modes, over a real pipe with the official SDK."""
+"""`weft acp` with an editor: sessions, prompts, calls, questions and modes, over a real pipe with the official SDK."""
 
 import asyncio
 import sys

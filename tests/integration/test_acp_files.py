@@ -1,4 +1,4 @@
-"""What an editor has open and did not save is what tools of `weft acp` see; undo gives it back, and nothing of it is lost."""
+"""The tools of `weft acp` see unsaved text of the editor; undo restores it, and none of it is lost."""
 
 import os
 from pathlib import Path

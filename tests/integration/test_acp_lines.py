@@ -1,4 +1,4 @@
-"""The pipe itself: whatever comes down it, the conversation goes on."""
+"""Invalid input on the pipe of `weft acp` does not end the conversation."""
 
 import asyncio
 import json
@@ -85,7 +85,7 @@ async def test_a_line_that_is_too_long_is_read_past() -> None:
 
 
 class _Sink:
-    """A writer that keeps what is written."""
+    """A writer that records what is written."""
 
     def __init__(self, sent: list[bytes]) -> None:
         self._sent = sent

@@ -1,4 +1,4 @@
-"""Commands run in terminals of the editor where it offers them; they are bounded and ended as always."""
+"""Commands run in terminals of the editor if it offers them, with the same limits and the same cleanup."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ def bash(command: str, **more: Any) -> UseTool:
 
 
 async def output_of(connection: Any, session: str) -> list[str]:
-    """The output of every call as the editor shows it when the session is loaded again."""
+    """Return the output of every call, as the editor shows it after loading the session again."""
     loaded = await connection.agent.load_session(
         cwd=str(connection.project), session_id=session, mcp_servers=[]
     )

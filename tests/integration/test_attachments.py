@@ -1,4 +1,4 @@
-"""What a prompt brings along: each piece is stored as the model will read it, and what cannot be read says so."""
+"""Files of a prompt: each is stored as the model will read it, and a file that cannot be read says so."""
 
 import base64
 from pathlib import Path
@@ -32,7 +32,7 @@ def project(tmp_path: Path) -> Path:
 
 
 async def attached(project: Path, *parts: AnyPartInput, **more: Any) -> MessageWithParts:
-    """The prompt as it was stored. It was answered, whatever it brought along."""
+    """Return the stored prompt. It was answered, whatever its attachments."""
     place = replace(PLACE, directory=str(project), worktree=str(project))
     async with open_engine(
         [Say(text="ok")], place=place, tools=(READ, LIST), agents=(GENERAL,), **more

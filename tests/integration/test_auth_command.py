@@ -168,7 +168,7 @@ def test_at_a_terminal_the_key_is_asked_for_and_not_echoed(auth_file: Path) -> N
 
 
 def read_until(screen: int, words: bytes | None) -> bytes:
-    """What comes until these words have, or until nothing more will."""
+    """Read until this text arrives, or the end."""
     said = b""
     while words is None or words not in said:
         try:

@@ -1,4 +1,4 @@
-"""Budgets as they are configured: whose word counts, and what is told of them."""
+"""Configured budgets: which source takes precedence, and what is reported."""
 
 import json
 import os

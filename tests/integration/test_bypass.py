@@ -1,4 +1,4 @@
-"""Every attempt of the corpus comes to its verdict, and everyday work stays unasked. Nothing is run: all of it is judged."""
+"""Every command of the bypass corpus gets its verdict, and everyday commands need no permission. No command is run."""
 
 from pathlib import Path
 
@@ -12,11 +12,11 @@ GROUPS = dict(list_groups())
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> ShellTree:
-    return make_shell_tree(tmp_path_factory.mktemp("grounds"))
+    return make_shell_tree(tmp_path_factory.mktemp("tree"))
 
 
-def came_to(tree: ShellTree, command: str, group: Group) -> tuple[str, bool]:
-    """The verdict, and whether the permission in question has a part in it."""
+def judge_group(tree: ShellTree, command: str, group: Group) -> tuple[str, bool]:
+    """Return the verdict, and whether the expected permission contributed to it."""
     explanation = tree.explain(command, group.rules)
     giving = {each.part.permission for each in explanation.parts if each.rule.action == explanation.verdict}
     return explanation.verdict, group.permission in giving
@@ -26,7 +26,7 @@ def came_to(tree: ShellTree, command: str, group: Group) -> tuple[str, bool]:
 def test_every_attempt_comes_to_its_verdict(tree: ShellTree, name: str) -> None:
     group = GROUPS[name]
     expected = dict.fromkeys(group.commands, (group.verdict, True))
-    assert {command: came_to(tree, command, group) for command in group.commands} == expected
+    assert {command: judge_group(tree, command, group) for command in group.commands} == expected
 
 
 def test_the_corpus_has_enough_commands() -> None:

@@ -12,7 +12,7 @@ from types import FrameType
 import httpx2
 
 import weft
-from given.engine import open_engine, say
+from given.engine import open_engine, text_prompt
 from given.models import CLAUDE
 from weft.model.input import SessionInput
 from weft.provider.anthropic.adapter import AnthropicMessages
@@ -84,7 +84,7 @@ async def test_a_prompt_reaches_its_provider_through_few_frames() -> None:
     provider = Watcher()
     async with open_engine(provider=provider) as engine:
         session = await engine.api.create_session(SessionInput())
-        await engine.api.prompt(session.id, say("Hello?"))
+        await engine.api.prompt(session.id, text_prompt("Hello?"))
     assert any(name.endswith(":take_step") for name in provider.frames)
     assert len(provider.frames) <= TO_PROVIDER, "\n".join(provider.frames)
 
@@ -97,6 +97,6 @@ async def test_a_prompt_reaches_the_socket_through_few_frames() -> None:
         )
         async with open_engine(model=CLAUDE, provider=provider) as engine:
             session = await engine.api.create_session(SessionInput(title="t"))
-            await engine.api.prompt(session.id, say("Hello?"))
+            await engine.api.prompt(session.id, text_prompt("Hello?"))
     assert any(name.endswith(":take_step") for name in transport.frames)
     assert len(transport.frames) <= TO_SOCKET, "\n".join(transport.frames)

@@ -1,11 +1,11 @@
-"""Nested files of instructions that change during a session: what was sent stays the beginning of what is sent."""
+"""Nested instruction files that change during a session: each request still begins with the previous one."""
 
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from given.engine import open_engine, say
+from given.engine import open_engine, text_prompt
 from given.instruction_repository import Repository
 from given.provider_wires import WIRES
 from given.request_prefix import find_prefix_change
@@ -16,8 +16,8 @@ from weft.testing.provider_stand import open_stand
 CALL = [Think(text="hm"), Say(text="I call."), UseTool(tool="echo", input={"words": "x"})]
 
 
-async def sent_while_they_change(name: str, repository: Repository) -> list[bytes]:
-    """The requests of a session as they were sent, while the nearer file changes, then the farther one, and is gone."""
+async def send_with_changing_files(name: str, repository: Repository) -> list[bytes]:
+    """Return the requests of a session in which the nearer file changes, then the farther one, which is then removed."""
     wire = WIRES[name]
     async with (
         open_stand(wire.dialect(), wire.make, wire.model) as stand,
@@ -27,19 +27,19 @@ async def sent_while_they_change(name: str, repository: Repository) -> list[byte
     ):
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         stand.play(CALL, [Say(text="one")], CALL, [Say(text="two")], [Say(text="three")], [Say(text="four")])
-        await engine.api.prompt(session, say("first"))
+        await engine.api.prompt(session, text_prompt("first"))
         (repository.near / "AGENTS.md").write_text("Nearer.")
-        await engine.api.prompt(session, say("second"))
+        await engine.api.prompt(session, text_prompt("second"))
         (repository.top / "AGENTS.md").write_text("Farther.")
-        await engine.api.prompt(session, say("third"))
+        await engine.api.prompt(session, text_prompt("third"))
         (repository.top / "AGENTS.md").unlink()
-        await engine.api.prompt(session, say("fourth"))
+        await engine.api.prompt(session, text_prompt("fourth"))
         return [request.raw for request in stand.server.requests]
 
 
 @pytest.mark.parametrize("name", WIRES)
 async def test_what_changed_is_told_at_the_end_and_the_beginning_stays(name: str, tmp_path: Path) -> None:
-    sent = await sent_while_they_change(name, Repository(tmp_path))
+    sent = await send_with_changing_files(name, Repository(tmp_path))
 
     assert [change for pair in pairwise(sent) if (change := find_prefix_change(*pair)) is not None] == []
     assert len(sent) == 6

@@ -1,6 +1,6 @@
-"""Chaos: whatever a model and its API do, every run ends, nothing stays open, what is asked next is valid, sums add up.
+"""Chaos tests: whatever a model and its API do, every run ends, nothing stays open, the next request is valid, and sums add up.
 
-Time is simulated, and the same seed is the same story. All that goes wrong is in `given/chaos.py`, all that must hold in
+Time is simulated, and the same seed gives the same run. The failures are in `given/chaos.py`, the invariants in
 `given/chaos_world.py`.
 """
 

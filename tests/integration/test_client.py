@@ -1,4 +1,4 @@
-"""A client of ours and a server over real HTTP: cancelled, started anew, gone for good, from a version that knows more."""
+"""Our client against our server over real HTTP: cancelled, restarted, gone, or of a newer version."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ from weft.client.blocking import blocking
 
 from given.canned_server import CannedServer, open_canned_server
 from given.cutting_proxy import open_cutting_proxy
-from given.engine import open_engine, say
+from given.engine import open_engine, text_prompt
 from given.served_engine import always_open, open_served_engine, open_server
 from weft.api import Api
 from weft.client.api import connect, open_remote
@@ -163,10 +163,10 @@ async def test_a_client_reconnects_to_a_restarted_server_and_misses_nothing() ->
             staying = client.pop_all()
             session, port = await api.create_session(SessionInput()), int(url.rpartition(":")[2])
             listening, heard = api.events(), Transcript()
-            await api.prompt(session.id, say("one"))
+            await api.prompt(session.id, text_prompt("one"))
             published = await anext(listening)
             heard.feed(published.event)
-        await engine.api.prompt(session.id, say("two"))  # while there is no server
+        await engine.api.prompt(session.id, text_prompt("two"))  # while there is no server
         await engine.api.rename_session(session.id, "Another name")
         there = await engine.api.list_messages(session.id)
         async with open_server(always_open(engine), name="two", port=port):
@@ -178,7 +178,7 @@ async def test_a_client_reconnects_to_a_restarted_server_and_misses_nothing() ->
                     events.append((await anext(listening)).event)
                     heard.feed(*events[-1:])
             assert any(isinstance(each, UnknownEvent) and each.named == RESYNC for each in events)
-            await api.prompt(session.id, say("three"))
+            await api.prompt(session.id, text_prompt("three"))
             with pytest.raises(CursorLostError):
                 await anext(api.events(after=published.cursor))
             await staying.aclose()
@@ -195,7 +195,7 @@ async def test_a_gap_in_a_run_is_told_once() -> None:
     ):
         session = await api.create_session(SessionInput())
         listening = api.events()
-        prompting = asyncio.ensure_future(api.prompt(session.id, say("one")))
+        prompting = asyncio.ensure_future(api.prompt(session.id, text_prompt("one")))
         while not isinstance((event := (await anext(listening)).event), PartUpdated) or not event.delta:
             pass
         await proxy.redirect(two)
@@ -218,7 +218,7 @@ async def test_a_server_that_is_gone_for_good_is_not_waited_for_for_ever() -> No
         api = served.api
         session = await api.create_session(SessionInput())
         listening = api.events()
-        prompting = asyncio.ensure_future(api.prompt(session.id, say("hello")))
+        prompting = asyncio.ensure_future(api.prompt(session.id, text_prompt("hello")))
         await anext(listening)
         api._connection.client.base_url = "http://127.0.0.1:9"
         with pytest.raises(UnreachableError):
@@ -231,7 +231,7 @@ async def test_a_server_that_says_nothing_any_more_is_left(canned: CannedServer)
     async with open_remote(canned.url, ConnectionOptions(patience=0.1, pulse=0.05), env={}) as api:
         canned.silent = True  # it takes requests, and no more
         with pytest.raises(UnreachableError):
-            await api.prompt(SessionID("ses_1e10b972bffeAbCdEfGhIjKlMn"), say("hello"))
+            await api.prompt(SessionID("ses_1e10b972bffeAbCdEfGhIjKlMn"), text_prompt("hello"))
 
 
 @pytest.fixture
@@ -324,7 +324,7 @@ async def test_a_run_joined_by_two_is_heard_by_both() -> None:
     async with open_served_engine(ANSWER, ANSWER) as served, open_remote(served.url, env={}) as other:
         session = await served.api.create_session(SessionInput())
         mine, theirs = served.api.events(), other.events()
-        await served.api.prompt(session.id, say("hello"))
+        await served.api.prompt(session.id, text_prompt("hello"))
         for listening in (mine, theirs):
             heard = Transcript()
             async for published in listening:

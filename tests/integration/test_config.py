@@ -1,4 +1,4 @@
-"""`weft config`: what is in force, where from, what is wrong."""
+"""`weft config`: the effective configuration, its sources, and its problems."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A configured model, from `opencode.json` to the wire and back: the package picks the language."""
+"""A configured model, from `opencode.json` to the request and back: its package selects the API."""
 
 import json
 import os
@@ -195,7 +195,7 @@ def test_an_unknown_model_is_an_error_and_nothing_is_asked(
 
 
 def listed(tmp_path: Path, capsys: pytest.CaptureFixture[str], *command: str) -> list[str]:
-    """The titles of the sessions that are there, or in the trash."""
+    """Return the titles of all sessions, including the trash."""
     run_command([*command, "--format", "json", "--dir", str(tmp_path), "--store", str(tmp_path / "store")])
     return [each["title"] for each in json.loads(capsys.readouterr().out)]
 

@@ -37,7 +37,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def talk(words: str, *, session: SessionID | None = None) -> tuple[SessionID, ModelRequest]:
-    """Say something here; gives the session and the request that was made for it."""
+    """Run a prompt here, and return the session and the request."""
     provider = ScriptedProvider([[Say(text="So be it.")]], SystemClock())
     async with open_directory(OpenOptions(models=(ServedModel(DEMO, provider),))) as api:
         session = session or (await api.create_session(SessionInput(title="Talk"))).id

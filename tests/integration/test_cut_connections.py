@@ -1,4 +1,4 @@
-"""A hundred cut connections: what a client of ours holds in the end is what the server holds."""
+"""After a hundred cut connections, our client holds the same state as the server."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a dead run leaves behind keeps nobody from working, whatever became of its session or of the disk."""
+"""What a dead run leaves behind blocks nobody, whatever happened to its session or to the disk."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def die_holding(root: Path, session: str) -> None:
 
 
 def make_sessions(tmp_path: Path) -> tuple[Path, str, str]:
-    """A store with two sessions that were each prompted once; gives its root and their ids."""
+    """Make a store with two sessions of one prompt each. Return its root and their ids."""
     with serve_project(tmp_path) as server:
         ids = [server.post("/session", {"title": title})["id"] for title in ("Doomed", "Sound")]
         for id in ids:
@@ -48,7 +48,7 @@ def document_of(root: Path, session: str) -> Path:
 
 
 def delete_like_opencode(root: Path, session: str) -> None:
-    """OpenCode removes documents one by one and knows nothing of our leases."""
+    """Remove documents one by one, without regard to our leases, as OpenCode does."""
     for message in (root / "message" / session).glob("*.json"):
         for part in (root / "part" / message.stem).glob("*.json"):
             part.unlink()
@@ -65,7 +65,7 @@ def doctor(root: Path, *arguments: str) -> dict[str, Any]:
     return report
 
 
-def told_of_runs(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
+def list_run_findings(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
     return [
         (each["what"], [item["where"] for item in each["items"]])
         for each in report["findings"]
@@ -74,7 +74,7 @@ def told_of_runs(report: dict[str, Any]) -> list[tuple[str, list[str]]]:
 
 
 def works(tmp_path: Path, other_session: str) -> list[str]:
-    """Other sessions are listed, read and prompted; gives the titles that are listed."""
+    """Check that other sessions can be listed, read and prompted. Return the listed titles."""
     with serve_project(tmp_path, project=tmp_path / "project") as server:
         titles = sorted(each["title"] for each in server.get("/session"))
         assert len(server.get(f"/session/{other_session}/message")) == 2
@@ -134,7 +134,7 @@ def test_the_doctor_names_a_dead_run_whose_session_is_gone_and_removes_what_is_l
     die_holding(root, other_session)
     lease = str(root / ".weft/run" / dead_session)
 
-    assert told_of_runs(doctor(root)) == [
+    assert list_run_findings(doctor(root)) == [
         ("runs that were interrupted: 1", [other_session]),
         ("interrupted runs of sessions that no longer exist: 1", [lease]),
     ]
@@ -142,7 +142,7 @@ def test_the_doctor_names_a_dead_run_whose_session_is_gone_and_removes_what_is_l
     assert [each for each in fixed["fixed"] if each["where"] == lease] == [
         {"where": lease, "done": "removed", "failed": ""}
     ]
-    assert told_of_runs(fixed) == [("runs that were interrupted: 1", [other_session])]
+    assert list_run_findings(fixed) == [("runs that were interrupted: 1", [other_session])]
     assert sorted(os.listdir(root / ".weft/run")) == [other_session, f"{other_session}.owner"]
 
 

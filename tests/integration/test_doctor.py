@@ -1,4 +1,4 @@
-"""The doctor: whatever is broken is named, everything else loads, and what can be put right is, with a backup."""
+"""`weft doctor`: names every broken document, loads the rest, and repairs what it can, with a backup."""
 
 import os
 import subprocess

@@ -20,7 +20,7 @@ from weft.tool.shell.jobs import remove_record, write_record
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShellTree:
-    made = make_shell_tree(tmp_path / "grounds")
+    made = make_shell_tree(tmp_path / "tree")
     monkeypatch.chdir(made.project)
     return made
 

@@ -1,4 +1,4 @@
-"""Servers that misbehave, over every wire: the failure is on the message, and the session stays usable."""
+"""Model servers that misbehave, for every API: the message records the failure, and the session stays usable."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -14,7 +14,7 @@ from fake.converse import ConverseDialect
 from fake.gemini import GeminiDialect
 from fake.openai import OpenAIChatDialect
 from fake.responses import ResponsesDialect
-from given.engine import Engine, open_engine, say
+from given.engine import Engine, open_engine, text_prompt
 from given.model_requests import GEMINI_3, GPT_5
 from given.models import CLAUDE, GPT, ON_BEDROCK
 from weft.model.catalog import Model
@@ -115,17 +115,17 @@ FAULTS = (html, half_a_line, wrong_json, no_finish, a_call_without_a_name, nothi
 
 
 async def fail_and_go_on(name: str, fault: Callable[[FakeServer], None]) -> str:
-    """What is on the message in the end. Whether it is tried again is another matter: it fails each time."""
+    """Return the failure on the message. Retries do not matter here, because each of them fails."""
     async with open_session(name) as (engine, stand):
         for _ in range(6):
             fault(stand.server)
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        failed = (await engine.api.prompt(session, say("go"))).info
+        failed = (await engine.api.prompt(session, text_prompt("go"))).info
         assert isinstance(failed, AssistantMessage)
         assert isinstance(failed.error, ApiFailure), failed.error
         stand.server.forget()
         stand.play([Say(text="fine")])
-        answer = await engine.api.prompt(session, say("again"))
+        answer = await engine.api.prompt(session, text_prompt("again"))
         assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["fine"]
         return failed.error.data.message
 
@@ -143,7 +143,7 @@ async def test_a_failure_names_the_address_that_was_asked_and_nothing_secret_in_
     async with open_session(name) as (engine, stand):
         stand.server.refuse(400, "no")
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        failed = (await engine.api.prompt(session, say("go"))).info
+        failed = (await engine.api.prompt(session, text_prompt("go"))).info
         assert isinstance(failed, AssistantMessage)
         assert isinstance(failed.error, ApiFailure)
         asked = stand.server.requests[-1].path.partition("?")[0]
@@ -160,7 +160,7 @@ async def test_two_ends_are_one(name: str) -> None:
         frames = stand.server.dialect.frames([Say(text="one two")])
         stand.server.send(*frames, *frames)
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        answer = await engine.api.prompt(session, say("go"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
         assert isinstance(answer.info, AssistantMessage)
         assert (answer.info.error, answer.info.finish) == (None, "stop")
         assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["one two"]
@@ -178,6 +178,6 @@ async def test_b32_silence_has_an_end(name: str) -> None:
         for _ in range(6):
             silence(stand.server)
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        failed = (await engine.api.prompt(session, say("go"))).info
+        failed = (await engine.api.prompt(session, text_prompt("go"))).info
         assert isinstance(failed, AssistantMessage)
         assert isinstance(failed.error, ApiFailure)

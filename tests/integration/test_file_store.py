@@ -1,4 +1,4 @@
-"""The file store on a real tree: where things lie, what a stranger does to them, what is promised."""
+"""The file store on a real directory: its layout, changes by other programs, and its guarantees."""
 
 import asyncio
 import json
@@ -273,7 +273,7 @@ async def test_growth_cut_off_in_the_middle_of_a_piece_counts_up_to_there(
 
 
 class WatchedDisk(Disk):
-    """Tells what was flushed."""
+    """Records which files were flushed."""
 
     def __init__(self) -> None:
         self.flushed: set[str] = set()

@@ -1,4 +1,4 @@
-"""What the file store remembers of a session, and everybody whose writing makes it look again."""
+"""The cache of the file store, and that it notices every change by other writers."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def store(root: Path) -> FileStore:
-    """A session of some length, all of it old enough that its stamps tell of every change."""
+    """A store with a session whose files are all old enough for their stamps to be trusted."""
     store = await open_file_store(root)
     await store.apply(SessionCreated(info=session()))
     for number in range(MANY):
@@ -57,14 +57,14 @@ def said(messages: list[MessageWithParts]) -> list[str]:
     return [part.text for message in messages for part in message.parts if isinstance(part, TextPart)]
 
 
-def write_over(root: Path, number: int, words: str) -> None:
-    """As OpenCode does it: in place, without a lock."""
+def overwrite(root: Path, number: int, words: str) -> None:
+    """Overwrite a file in place and without a lock, as OpenCode does."""
     path = root / "part" / name(number) / f"prt_{number:03}.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "text": words}))
 
 
 class Reading:
-    """The memory by itself, with a clock that is turned by hand."""
+    """The cache by itself, with a manual clock."""
 
     def __init__(self, root: Path) -> None:
         tree = Tree(str(root))
@@ -155,24 +155,24 @@ async def test_what_another_process_wrote_is_seen_at_once(store: FileStore, root
 async def test_what_opencode_wrote_over_the_newest_is_seen_at_once(store: FileStore, root: Path) -> None:
     read = Reading(root)
     read()
-    write_over(root, MANY - 1, "weft")
+    overwrite(root, MANY - 1, "weft")
     assert said(read())[-1] == "weft"
 
 
 async def test_where_opencode_has_been_everything_is_looked_at(store: FileStore, root: Path) -> None:
     read = Reading(root)
     read()
-    write_over(root, MANY - 1, "weft")
-    write_over(root, 0, "weft")
+    overwrite(root, MANY - 1, "weft")
+    overwrite(root, 0, "weft")
     assert said(read())[0] == "weft"
-    write_over(root, 1, "weft")  # and for a while after, for it may not be done
+    overwrite(root, 1, "weft")  # and for a while after, for it may not be done
     assert said(read())[1] == "weft"
 
 
 async def test_what_opencode_wrote_far_back_is_seen_within_a_minute(store: FileStore, root: Path) -> None:
     read = Reading(root)
     read()
-    write_over(root, 0, "weft")
+    overwrite(root, 0, "weft")
     read.now += FULL_CHECK_MS
     assert said(read())[0] == "weft"
 
@@ -183,7 +183,7 @@ async def test_without_a_mark_one_knows_nothing_is_taken_for_granted(
 ) -> None:
     read = Reading(root)
     read()
-    write_over(root, 0, "weft")
+    overwrite(root, 0, "weft")
     assert said(read(mark))[0] == "weft"
 
 

@@ -1,4 +1,4 @@
-"""The file store when its writers are killed, and when many write at once."""
+"""The file store when its writers are killed, and with many concurrent writers."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The file store when a file cannot be read: the rest is whole, and the file is named and left in place."""
+"""The file store with an unreadable file: it names the file, leaves it in place, and reads the rest."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The file store when the disk fails: nothing half done, reading goes on, and it works again without a restart."""
+"""The file store when the disk fails: nothing is half done, reads work, and writes work again without a restart."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The trash of the file store: byte for byte, whatever the disk does."""
+"""The trash of the file store: everything is restored byte for byte, also if the disk fails."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ from weft.testing.store_values import PROMPT, SESSION, growth, prompt, session, 
 
 
 def documents(root: Path) -> dict[str, bytes]:
-    """Every file that counts: those of OpenCode, and growth and trash of ours."""
+    """Return every relevant file: those of OpenCode, and our growth and trash."""
     files = [path for path in root.rglob("*") if path.is_file()]
     found = {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
     return {
@@ -51,7 +51,7 @@ async def test_a_bundle_comes_back_byte_for_byte_with_growth_and_strays(tmp_path
 async def test_a_disk_that_fails_leaves_all_or_nothing_of_a_discard_and_of_a_restore(
     tmp_path: Path, forever: bool
 ) -> None:
-    """At every call of the disk, one after the other: what is there after opening again is the one or the other."""
+    """Fail at every call of the disk in turn: after opening again, either state is complete."""
     seen = set()
     for at in range(1, 200):
         root = tmp_path / str(at)
@@ -68,7 +68,7 @@ async def test_a_disk_that_fails_leaves_all_or_nothing_of_a_discard_and_of_a_res
 
 
 async def tried(store: FileStore, root: Path, there: dict[str, bytes]) -> str:
-    """Discard and restore with a disk that fails; what has come of it, seen by a store that does not."""
+    """Discard and restore with a failing disk, and return the result as a working store reads it."""
     done = "there"
     try:
         await store.discard([SESSION, OTHER], at=AT)

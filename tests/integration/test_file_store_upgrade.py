@@ -1,4 +1,4 @@
-"""Older trees are brought up to date: nothing dropped, nothing marked done that is not, the originals kept."""
+"""Trees of older formats are upgraded: nothing is lost, nothing is marked as done too early, and the originals are kept."""
 
 import json
 import shutil
@@ -46,7 +46,7 @@ def put(path: Path, document: Any) -> bytes:
 
 
 def put_old(place: Path, session: str, worktree: str, created: int = 5) -> None:
-    """A session with one message and one part, as the first versions laid it."""
+    """Write a session with one message and one part in the layout of the first versions."""
     message, part, base = f"msg_of_{session}", f"prt_of_{session}", place / "storage/session"
     put(
         base / f"info/{session}.json",

@@ -1,4 +1,4 @@
-"""A disk that fills up in the middle of an answer: it is said, what fits is kept, and the rest is stored later."""
+"""A disk that fills up in the middle of an answer: the error is reported, what fits is stored, and the rest is stored later."""
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.engine import NOW, PLACE, Engine, open_engine, say
+from given.engine import NOW, PLACE, Engine, open_engine, text_prompt
 from given.small_disk import SmallDisk
 from weft.errors import StoreError
 from weft.journal import FLUSH_SECONDS
@@ -33,7 +33,7 @@ def text_of(message: MessageWithParts) -> str:
 
 
 async def stored_answer(root: Path, session: SessionID) -> MessageWithParts:
-    """What somebody finds who comes after the process was killed."""
+    """Return the stored answer, as another process reads it after a kill."""
     return (await FileStore(str(root)).list_messages(session))[1]
 
 
@@ -47,11 +47,11 @@ async def hear(engine: Engine, deltas: list[str]) -> None:
 
 
 async def ask(engine: Engine, session: SessionID) -> object:
-    return await outcome(engine.api.prompt(session, say("Speak.")))
+    return await outcome(engine.api.prompt(session, text_prompt("Speak.")))
 
 
 async def outcome(asked: Awaitable[MessageWithParts]) -> object:
-    """The failure that an answer ended with, or the error that was raised in its place."""
+    """Return the failure of an answer, or the error that was raised instead."""
     try:
         answer = await asked
     except StoreError as error:
@@ -83,8 +83,8 @@ async def test_an_answer_that_does_not_fit_fails_keeps_what_fits_and_is_whole_on
             assert WORDS.startswith(kept)
             assert len(kept) > ROOM // 2
             with pytest.raises(StoreError, match="No space left on device"):
-                await engine.api.prompt(session, say("Again."))
-        again = await engine.api.prompt(session, say("Again."))
+                await engine.api.prompt(session, text_prompt("Again."))
+        again = await engine.api.prompt(session, text_prompt("Again."))
         hearing.cancel()
 
     assert text_of(again) == "Here again."

@@ -1,4 +1,4 @@
-"""Git as installed, asked for what plain files do not tell."""
+"""Queries to the installed git, for facts that plain files do not contain."""
 
 import os
 import subprocess

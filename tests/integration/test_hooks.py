@@ -1,11 +1,11 @@
-"""Where plugins have a say in what is asked of a model: each hook through a real run."""
+"""Hooks that change the request to a model, each in a real run."""
 
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from given.engine import MODEL, NOW, Engine, open_engine, say
+from given.engine import MODEL, NOW, Engine, open_engine, text_prompt
 from given.fake_hooks import FakeHooks, block, leave
 from weft.errors import BlockedError, InvalidInputError, NotFoundError
 from weft.model.agent import Agent
@@ -71,7 +71,7 @@ async def test_a_prompt_is_stored_as_a_plugin_would_have_it() -> None:
     hooks = FakeHooks({"chat.message": put_before})
     async with open_engine([Say(text="ok")], hooks=hooks, agents=(HELPER,)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("Mend it."))
+        await engine.api.prompt(session, text_prompt("Mend it."))
         (stored,) = await prompts_of(engine, session)
 
         assert texts(stored) == ["First.", "Mend it.", "Last."]
@@ -104,7 +104,7 @@ async def test_a_blocked_prompt_is_refused_and_nothing_of_it_is_stored() -> None
     async with open_engine(hooks=FakeHooks({"chat.message": block("not on Sundays")})) as engine:
         session = await start(engine)
         with pytest.raises(BlockedError, match="not on Sundays"):
-            await engine.api.prompt(session, say("Mend it."))
+            await engine.api.prompt(session, text_prompt("Mend it."))
         assert await engine.api.list_messages(session) == []
         assert engine.provider.requests == []
 
@@ -135,7 +135,7 @@ async def test_what_makes_no_prompt_is_refused_before_it_is_stored(
     async with open_engine(hooks=FakeHooks({"chat.message": lambda _, now: change(now)})) as engine:
         session = await start(engine)
         with pytest.raises(error):
-            await engine.api.prompt(session, say("Mend it."))
+            await engine.api.prompt(session, text_prompt("Mend it."))
         assert await engine.api.list_messages(session) == []
 
 
@@ -165,7 +165,7 @@ async def test_every_call_of_a_model_is_made_as_plugins_would_have_it() -> None:
         *script, hooks=hooks, agents=(TITLER, SUMMARISER), small=served, skip_waits=True
     ) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        await engine.api.prompt(session, say("Mend it."))
+        await engine.api.prompt(session, text_prompt("Mend it."))
         await engine.api.compact(session)
         requests = [*engine.provider.requests, *small.requests]
 
@@ -188,7 +188,7 @@ async def test_a_model_is_never_told_nothing() -> None:
 
     hooks = FakeHooks({"experimental.chat.system.transform": nothing})
     async with open_engine([Say(text="ok")], hooks=hooks) as engine:
-        await engine.api.prompt(await start(engine), say("Mend it."))
+        await engine.api.prompt(await start(engine), text_prompt("Mend it."))
         assert engine.provider.requests[0].system
 
 
@@ -215,7 +215,7 @@ async def test_what_a_model_is_shown_goes_through_the_plugin_for_each_request() 
     hooks = FakeHooks({"experimental.chat.messages.transform": without_secret})
     async with open_engine([CALL], [Say(text="ok")], hooks=hooks) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("My word is hunter2."))
+        await engine.api.prompt(session, text_prompt("My word is hunter2."))
         (stored,) = await prompts_of(engine, session)
         first, second = engine.provider.requests
 
@@ -236,7 +236,7 @@ async def test_messages_that_are_left_out_leave_a_valid_request() -> None:
     for hook, turns in ((only_last, 2), (none, 3)):
         hooks = FakeHooks({"experimental.chat.messages.transform": hook})
         async with open_engine([CALL], [Say(text="ok")], hooks=hooks) as engine:
-            await engine.api.prompt(await start(engine), say("Mend it."))
+            await engine.api.prompt(await start(engine), text_prompt("Mend it."))
             last = engine.provider.requests[1].messages
             calls = sum(len(each.content) for each in last if isinstance(each, AssistantTurn))
             results = sum(len(each.content) for each in last if isinstance(each, ToolTurn))
@@ -257,7 +257,7 @@ async def test_a_summary_is_asked_for_with_more_to_keep_in_mind_or_in_other_word
             [Say(text="ok")], [Say(text="We did it.")], hooks=hooks, agents=(SUMMARISER,)
         ) as engine:
             session = await start(engine)
-            await engine.api.prompt(session, say("Mend it."))
+            await engine.api.prompt(session, text_prompt("Mend it."))
             await engine.api.compact(session)
             last = engine.provider.requests[1].messages[-1]
             assert isinstance(last, UserTurn)
@@ -278,7 +278,7 @@ async def test_a_finished_text_is_stored_and_told_as_the_plugin_would_have_it() 
     async with open_engine([Say(text="All done now.")], [Say(text="Yes.")], hooks=hooks) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        answer = await engine.api.prompt(session, say("Mend it."))
+        answer = await engine.api.prompt(session, text_prompt("Mend it."))
         told: dict[str, str] = {}
         async for each in listening:
             if isinstance(each.event, PartUpdated) and isinstance(each.event.part, TextPart):
@@ -292,7 +292,7 @@ async def test_a_finished_text_is_stored_and_told_as_the_plugin_would_have_it() 
         assert texts((await engine.api.list_messages(session))[-1]) == [said.text]
         assert (hooks.calls[0][1].part_id, hooks.calls[0][1].message_id) == (said.id, answer.info.id)
         # The model reads its words as they were stored.
-        await engine.api.prompt(session, say("Sure?"))
+        await engine.api.prompt(session, text_prompt("Sure?"))
         assert engine.provider.requests[1].messages[1] == AssistantTurn(
             content=(TextContent(text="All done now. -- weft"),)
         )
@@ -306,9 +306,9 @@ async def test_hooks_that_say_nothing_change_nothing() -> None:
         script = ([CALL], [Say(text="ok")], [Say(text="We did it.")], [Say(text="again")])
         async with open_engine(*script, agents=(SUMMARISER,), **more) as engine:
             session = await start(engine)
-            await engine.api.prompt(session, say("Mend it."))
+            await engine.api.prompt(session, text_prompt("Mend it."))
             await engine.api.compact(session)
-            await engine.api.prompt(session, say("And now?"))
+            await engine.api.prompt(session, text_prompt("And now?"))
             return await engine.api.list_messages(session), engine.provider.requests
 
     silent = FakeHooks(

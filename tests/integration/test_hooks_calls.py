@@ -1,4 +1,4 @@
-"""Where plugins have a say in what is done: calls of every kind, commands, permissions."""
+"""Hooks on tool calls of every kind, on slash commands and on permissions."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from given.engine import ECHO, Engine, open_engine, say
+from given.engine import ECHO, Engine, open_engine, text_prompt
 from given.fake_hooks import FakeHooks, block, leave
 from given.subtask_engine import AGENTS
 from weft.config.commands import build_commands
@@ -68,7 +68,7 @@ async def test_a_call_is_made_with_the_arguments_of_the_plugin_and_shown_with_th
     hooks = FakeHooks({"tool.execute.before": louder})
     async with open_engine([CALL], [Say(text="ok")], hooks=hooks) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         (call,) = await calls_of(engine, session)
         made, brought = engine.provider.requests[1].messages[1:]
 
@@ -93,7 +93,7 @@ async def test_rules_judge_what_is_done_and_not_what_was_written() -> None:
     hooks = FakeHooks({"tool.execute.before": louder})
     async with open_engine([CALL], [Say(text="ok")], hooks=hooks, rules=rules) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         (call,) = await calls_of(engine, session)
         assert isinstance(call.state, ErrorState)
 
@@ -102,7 +102,7 @@ async def test_arguments_that_the_tool_does_not_take_are_an_error_the_model_read
     hooks = FakeHooks({"tool.execute.before": lambda _, now: now.but(args={"word": 1})})
     async with open_engine([CALL], [Say(text="ok")], hooks=hooks) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         (call,) = await calls_of(engine, session)
         assert "invalid arguments" in short(call)
 
@@ -118,7 +118,7 @@ async def test_a_blocked_call_is_not_made_and_the_model_reads_why() -> None:
     hooks = FakeHooks({"tool.execute.before": block("no echoes here")})
     async with open_engine([CALL], [Say(text="ok")], hooks=hooks, tools=(tool,)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         result = engine.provider.requests[1].messages[-1]
 
         assert made == []
@@ -140,7 +140,7 @@ async def test_calls_of_a_batch_and_of_a_subtask_are_told_like_all_others() -> N
     agents = tuple(AGENTS.values()) if isinstance(AGENTS, dict) else AGENTS
     async with open_engine(*script, hooks=hooks, tools=(BATCH, ECHO, INVALID, TASK), agents=agents) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         subtask = SubtaskInput(prompt="look", description="Look", agent="general")
         await engine.api.prompt(session, PromptInput(parts=(subtask,)))
         calls = await calls_of(engine, session)
@@ -168,7 +168,7 @@ async def test_what_came_of_a_call_is_told_as_the_plugin_would_have_it() -> None
         [CALL], [Say(text="ok")], hooks=FakeHooks({"tool.execute.after": retold})
     ) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         (call,) = await calls_of(engine, session)
         assert isinstance(call.state, CompletedState)
         assert (call.state.title, call.state.output) == ("T", "<x>")
@@ -184,7 +184,7 @@ async def test_what_a_plugin_makes_of_an_output_is_bounded_too(own: dict[str, An
         [CALL], [Say(text="ok")], hooks=FakeHooks({"tool.execute.after": flood})
     ) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         (call,) = await calls_of(engine, session)
         assert isinstance(call.state, CompletedState)
         assert call.state.metadata["truncated"] is True
@@ -236,10 +236,10 @@ async def test_a_shell_command_in_a_template_is_a_call_that_can_be_blocked() -> 
 
 
 def answer(status: Any) -> Any:
-    def say(told: PermissionRequest, now: PermissionAnswer) -> PermissionAnswer:
+    def reply(told: PermissionRequest, now: PermissionAnswer) -> PermissionAnswer:
         return now.but(status=status)
 
-    return say
+    return reply
 
 
 def logged(directory: Path) -> list[dict[str, Any]]:
@@ -264,7 +264,7 @@ async def test_a_plugin_may_answer_in_a_persons_place(
         [CALL], [Say(text="ok")], hooks=hooks, rules=ASK, permissions=permitting
     ) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         assert [short(call) for call in await calls_of(engine, session)] == [result]
         assert hooks.calls[0][1].patterns == ("x",)
     assert [(each["what"], each["rule"]) for each in logged(tmp_path)] == [
@@ -275,7 +275,7 @@ async def test_a_plugin_may_answer_in_a_persons_place(
 async def test_a_hook_that_returns_nothing_leaves_the_question_to_the_user() -> None:
     async with open_engine([CALL], hooks=FakeHooks({"permission.ask": leave}), rules=ASK) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         assert "nobody" in short((await calls_of(engine, session))[0])
 
 
@@ -286,6 +286,6 @@ async def test_what_a_rule_denies_no_plugin_is_asked_about() -> None:
         [CALL], [Say(text="ok")], hooks=hooks, rules=rules, tools=(ECHO, INVALID)
     ) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         assert short((await calls_of(engine, session))[0]).startswith("! ")
         assert hooks.calls == []

@@ -1,4 +1,4 @@
-"""A repository that nobody vouched for: nothing that its configuration names is run when weft asks git about it."""
+"""An untrusted repository: weft asks git about it, and none of the programs in its configuration runs."""
 
 import os
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Sessions cut off at every event, as by a crash: every wire takes the next request all the same.
+"""Sessions that are cut off at every event, as by a crash: every API accepts the next request.
 
-Each session is held over one wire, by its real adapter, with a server that signs and encrypts as the real one does and
-knows its own again. What is left of it is then asked about over that wire and over every other one.
+Each session runs over one API, with its real adapter and a server that signs, encrypts and verifies as the real one does.
+The rest of the session is then sent over that API and over every other one.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from given.engine import ECHO, Engine, open_engine, say
+from given.engine import ECHO, Engine, open_engine, text_prompt
 from given.models import CLAUDE
 from given.provider_wires import SUMMARISER, WIRES, RequestChecker, capture_request, next_requests
 from weft.model.catalog import Limit, to_ref
@@ -60,14 +60,14 @@ TOOLS: tuple[AnyTool, ...] = (
 
 
 class Held(Struct, frozen=True, kw_only=True):
-    """A session at work over one wire."""
+    """A running session over one API."""
 
     engine: Engine
     stand: ServerStand
     session: SessionID
 
     async def events(self) -> list[Event]:
-        """All that was told, growth in as small pieces as it can have come."""
+        """Return all published events, with growth in the smallest possible pieces."""
         return [
             event
             for published in await self.engine.api.bus.listen(0).take()
@@ -76,13 +76,13 @@ class Held(Struct, frozen=True, kw_only=True):
 
     async def prompt(self, words: str, *answers: Sequence[AnyMove]) -> None:
         self.stand.play(*answers)
-        await self.engine.api.prompt(self.session, say(words))
+        await self.engine.api.prompt(self.session, text_prompt(words))
 
     async def abort_when(self, seen: Callable[[Event], bool], words: str) -> None:
-        """Ask, and break the answer off when something was seen."""
+        """Prompt, and abort the answer when a condition holds."""
         listening = self.engine.api.events()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.engine.api.prompt(self.session, say(words)))
+            tasks.create_task(self.engine.api.prompt(self.session, text_prompt(words)))
             async for published in listening:
                 if seen(published.event):
                     break
@@ -105,7 +105,7 @@ async def open_held(name: str) -> AsyncIterator[Held]:
 
 
 def _word_by_word(event: Event) -> Iterator[Event]:
-    """Growth that came in one piece, in pieces."""
+    """Split growth into pieces."""
     if not isinstance(event, PartGrew):
         yield event
         return
@@ -116,7 +116,7 @@ def _word_by_word(event: Event) -> Iterator[Event]:
 
 
 async def work(held: Held, name: str) -> None:
-    """Words, thoughts, calls at once, calls that fail, a second try, a call and an answer broken off."""
+    """Run a session with text, reasoning, parallel calls, failing calls, a retry, and an aborted call and answer."""
     # Gemini's arguments are an object by themselves: they cannot be broken.
     broken = (
         UseTool(tool="echo", input={"wrong": 1})
@@ -152,7 +152,7 @@ def _is_growing(event: Event) -> bool:
 
 
 async def compaction(held: Held, name: str) -> None:
-    """A conversation that is summed up in its midst, and goes on."""
+    """Run a conversation that is compacted and continues."""
     full = End(usage=Usage(input=95_000, output=100), reason="tool-calls")
     await held.prompt(
         "mend the loom",
@@ -173,7 +173,7 @@ SESSIONS = {
 
 
 def kinds(events: Sequence[Event]) -> set[str]:
-    """The kinds of parts and failures in a session."""
+    """Return the kinds of parts and failures in a session."""
     transcript = Transcript()
     transcript.feed(*events)
     history = transcript.messages()
@@ -191,7 +191,7 @@ def shape(part: AnyPart) -> str:
 
 
 def histories(events: Sequence[Event]) -> Iterator[list[MessageWithParts]]:
-    """All that was left at each event: as it was, settled, and settled with a new prompt behind it."""
+    """Return the history at each event: as it was, settled, and settled with a new prompt."""
     transcript = Transcript()
     before: list[MessageWithParts] = []
     for event in events:

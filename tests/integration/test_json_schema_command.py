@@ -1,4 +1,4 @@
-"""`weft run --json-schema`: only the value on stdout, also if the model is slow or fails."""
+"""`weft run --json-schema`: stdout contains only the value, also if the model is slow or fails."""
 
 import json
 import sys
@@ -52,7 +52,7 @@ def weft(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 
 
 def configure(monkeypatch: pytest.MonkeyPatch, webs: dict[str, Web], **more: Any) -> None:
-    """A provider for each server, all with a model `m`."""
+    """Configure a provider for each server, all with a model `m`."""
     model = {"limit": {"context": 100_000, "output": 1_000}, "cost": {"input": 1, "output": 10}}
     providers = {
         name: {

@@ -1,4 +1,4 @@
-"""`weft run --json-schema` on APIs with a format for answers: by the format, and by a forced call where that fails."""
+"""`weft run --json-schema` on APIs with an output format: by the format, and by a forced tool call if that fails."""
 
 import json
 import sys
@@ -60,7 +60,7 @@ def in_gemini(text: str) -> Answer:
 
 
 class Turns(Mapping[str, Answer]):
-    """One answer after the other, whatever is asked for; the last one again and again."""
+    """Answers in order, for any request; the last one repeats."""
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = list(answers)

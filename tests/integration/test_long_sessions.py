@@ -1,4 +1,4 @@
-"""Long sessions, forked and removed: every message is counted, and a kill half-way leaves nothing half done."""
+"""Forking and removing long sessions: no message is lost, and a kill in between leaves nothing half done."""
 
 import json
 import os
@@ -18,7 +18,7 @@ KILLS = 40
 
 
 def count(root: Path) -> Counter[str]:
-    """How many documents lie on each shelf."""
+    """Return the number of documents of each kind."""
     shelves = ("session", "message", "part", "todo", "session_diff")
     return Counter(shelf for shelf in shelves for path in (root / shelf).rglob("*.json") if path.is_file())
 

@@ -134,7 +134,7 @@ def test_logging_in_waits_for_the_browser(weft: Run, tmp_path: Path, monkeypatch
 
 
 class Screen(io.StringIO):
-    """A screen on which an address may turn up."""
+    """A screen that waits for a URL."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -361,7 +361,7 @@ def free_port() -> int:
 
 
 async def follow(address: str) -> httpx2.Response:
-    """As a browser would: to the server's page, and back to ours."""
+    """Act as a browser: open the server's page, and follow the redirect to ours."""
     return await asyncio.to_thread(httpx2.get, address, follow_redirects=True)
 
 

@@ -10,7 +10,7 @@ import pytest
 from mcp.server.mcpserver import Context, MCPServer
 from msgspec.structs import replace
 
-from given.engine import ALLOW, PLACE, Engine, open_engine, say
+from given.engine import ALLOW, PLACE, Engine, open_engine, text_prompt
 from given.mcp_servers.remote import serve_app
 from weft.config.provider_schema import McpLocalConfig, McpRemoteConfig, McpServerConfig
 from weft.errors import InvalidInputError, NotFoundError
@@ -89,7 +89,7 @@ async def test_a_run_is_offered_the_tools_and_calls_them(tmp_path: Path) -> None
     script = [UseTool(tool="near_echo", input={"words": "hi"})], [Say(text="done")]
     async with at(tmp_path, *script, servers={"near": raw(tmp_path, "plain")}) as engine:
         assert not (tmp_path / "plain.log").exists()
-        messages = await ask(engine, say("go"))
+        messages = await ask(engine, text_prompt("go"))
         assert results(messages) == [("near_echo", "completed", '{"words": "hi"}')]
         assert names(engine, 0) == names(engine, 1) == ["echo", "near_echo"]
         [spec] = [tool for tool in engine.provider.requests[0].tools if tool.name == "near_echo"]
@@ -107,7 +107,7 @@ async def test_rules_go_by_the_tools_name(tmp_path: Path) -> None:
     async with at(
         tmp_path, [Say(text="ok")], servers={"near": raw(tmp_path, "plain")}, rules=rules
     ) as engine:
-        await ask(engine, say("go"))
+        await ask(engine, text_prompt("go"))
         assert names(engine, 0) == ["echo"]
 
 
@@ -117,18 +117,18 @@ async def test_the_tools_of_a_slow_server_are_added_later_and_none_is_removed(tm
     async with at(tmp_path, *script, servers=servers, wait=0) as engine:
         pool = engine.api.mcp.pool  # type: ignore[attr-defined]
         await pool.settled([pool.get("near")])
-        await ask(engine, say("go"))
+        await ask(engine, text_prompt("go"))
         assert names(engine, 0) == names(engine, 1) == ["echo", "near_echo"]
         (tmp_path / "slowly.log.go").touch()
         await pool.settled()
-        await ask(engine, say("go"))
+        await ask(engine, text_prompt("go"))
         assert names(engine, 2) == ["echo", "late_echo", "near_echo"]
 
 
 async def test_a_tool_that_a_server_adds_in_a_call_is_there_in_the_next_step(tmp_path: Path) -> None:
     script = [UseTool(tool="near_echo")], [UseTool(tool="near_new")], [Say(text="done")]
     async with at(tmp_path, *script, servers={"near": raw(tmp_path, "grows")}) as engine:
-        messages = await ask(engine, say("go"))
+        messages = await ask(engine, text_prompt("go"))
         assert names(engine, 0) == ["echo", "near_echo"]
         assert names(engine, 1) == names(engine, 2) == ["echo", "near_echo", "near_new"]
         assert results(messages) == [("near_echo", "completed", "{}"), ("near_new", "completed", "{}")]
@@ -139,7 +139,7 @@ async def test_a_tool_that_a_remote_server_adds_in_a_call_is_there_in_the_next_s
     with serve_app(lambda _: growing().streamable_http_app()) as url:
         servers = {"far": McpRemoteConfig(url=f"{url}/mcp")}
         async with at(tmp_path, *script, servers=servers) as engine:
-            messages = await ask(engine, say("go"))
+            messages = await ask(engine, text_prompt("go"))
             assert (names(engine, 0), names(engine, 1)) == (
                 ["echo", "far_grow"],
                 ["echo", "far_grow", "far_grown"],
@@ -168,14 +168,14 @@ def growing() -> MCPServer:
 async def test_a_server_that_says_all_the_time_that_it_changed_holds_no_step(tmp_path: Path) -> None:
     script = [UseTool(tool="near_echo")], [Say(text="done")]
     async with at(tmp_path, *script, servers={"near": raw(tmp_path, "restless")}) as engine:
-        messages = await ask(engine, say("go"))
+        messages = await ask(engine, text_prompt("go"))
         assert results(messages) == [("near_echo", "completed", "{}")]
 
 
 async def test_a_server_that_dies_costs_one_call_and_no_run(tmp_path: Path) -> None:
     script = [UseTool(tool="near_echo")], [Say(text="it died")]
     async with at(tmp_path, *script, servers={"near": raw(tmp_path, "dies")}) as engine:
-        messages = await ask(engine, say("go"))
+        messages = await ask(engine, text_prompt("go"))
         [(_, status, error)] = results(messages)
         assert status == "error"
         assert "out of memory" in error
@@ -186,7 +186,7 @@ async def test_a_server_that_dies_costs_one_call_and_no_run(tmp_path: Path) -> N
 async def test_servers_that_cannot_be_used_do_not_keep_a_run_from_going_on(tmp_path: Path) -> None:
     servers = {name: raw(tmp_path, name) for name in ("exits", "babble")}
     async with at(tmp_path, [Say(text="fine")], servers=servers) as engine:
-        await ask(engine, say("go"))
+        await ask(engine, text_prompt("go"))
         assert names(engine, 0) == ["echo"]
         found = await engine.api.workspace.list_mcp()
         assert {name: status.__struct_config__.tag for name, status in found.items()} == {
@@ -196,9 +196,9 @@ async def test_servers_that_cannot_be_used_do_not_keep_a_run_from_going_on(tmp_p
 
 
 async def warned(engine: Engine) -> list[str]:
-    """What a run warns of."""
+    """Return the warnings of a run."""
     listening = engine.api.events()
-    await ask(engine, say("go"))
+    await ask(engine, text_prompt("go"))
     warnings: list[str] = []
     async for each in listening:
         match each.event:
@@ -248,7 +248,7 @@ async def test_a_one_shot_run_waits_for_a_server_that_is_starting_and_says_so(tm
                     (tmp_path / "slowly.log.go").touch()
 
         following = asyncio.ensure_future(follow())
-        await ask(engine, say("go"))
+        await ask(engine, text_prompt("go"))
         following.cancel()
         assert warnings == ["waiting for the MCP server late, which is still starting"]
         assert names(engine, 0) == ["echo", "late_echo"]
@@ -258,7 +258,7 @@ async def test_a_run_does_not_wait_for_a_server_whose_tools_its_agent_may_not_us
     rules = (*ALLOW, Rule(permission="late_*", pattern="*", action="deny"))
     servers = {"late": raw(tmp_path, "slowly"), "near": raw(tmp_path, "plain")}
     async with at(tmp_path, [Say(text="a")], servers=servers, wait=None, rules=rules) as engine:
-        await ask(engine, say("go"))
+        await ask(engine, text_prompt("go"))
         assert names(engine, 0) == ["echo", "near_echo"]
         assert engine.api.mcp.pool.get("late").is_connecting  # type: ignore[attr-defined]
 
@@ -273,7 +273,7 @@ async def test_a_failure_to_add_a_server_is_returned_and_not_warned_about(tmp_pa
 async def test_a_long_answer_is_cut_and_kept_whole(tmp_path: Path) -> None:
     script = [UseTool(tool="near_echo", input={"words": "x" * 100_000})], [Say(text="long")]
     async with at(tmp_path, *script, servers={"near": raw(tmp_path, "plain")}) as engine:
-        [(_, status, output)] = results(await ask(engine, say("go")))
+        [(_, status, output)] = results(await ask(engine, text_prompt("go")))
         assert status == "completed"
         assert len(output) < 60_000
         assert "Full output saved to" in output

@@ -20,7 +20,7 @@ Ask = Callable[..., str]
 
 @pytest.fixture
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
-    """Types words in a directory with some files; gives what the model was told."""
+    """Run a prompt in a directory with some files, and return the request text."""
     here = tmp_path / "here"
     (here / "pkg").mkdir(parents=True)
     (here / "pkg" / "one.py").write_text("first\nsecond\nthird\n")

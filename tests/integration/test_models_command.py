@@ -54,7 +54,7 @@ def weft(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the catalogue of this test lies, fetched long ago."""
+    """The path of the cached catalogue, fetched long ago."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = tmp_path / "cache" / "opencode" / "models.json"
     path.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Where OpenCode 1.1.34 goes wrong and a run of ours must not: each test bears the number of the weakness it shows."""
+"""Weaknesses of OpenCode 1.1.34 that our runs must not have: each test has the number of its weakness."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from given.chaos_world import SlowStore
-from given.engine import ECHO, MODEL, NOW, EchoInput, Engine, open_engine, say
+from given.engine import ECHO, MODEL, NOW, EchoInput, Engine, open_engine, text_prompt
 from given.provider_wires import SUMMARISER
 from given.simulated_time import SimulatedClock, simulate
 from given.unfinished import list_unfinished
@@ -61,10 +61,10 @@ async def test_b6_a_prompt_sent_while_an_aborted_run_is_dying_is_answered_and_no
     async with asyncio.timeout(PATIENCE), open_engine(*script, tools=(tool,)) as engine:
         session = await start(engine)
         async with asyncio.TaskGroup() as tasks:
-            first = tasks.create_task(engine.api.prompt(session, say("one")))
+            first = tasks.create_task(engine.api.prompt(session, text_prompt("one")))
             await begun.wait()
             aborting = tasks.create_task(engine.api.abort(session))
-            second = tasks.create_task(engine.api.prompt(session, say("two")))
+            second = tasks.create_task(engine.api.prompt(session, text_prompt("two")))
             more_models = tasks.create_task(engine.api.abort(session))
             for _ in range(20):
                 await asyncio.sleep(0)
@@ -79,7 +79,7 @@ async def test_b6_a_prompt_sent_while_an_aborted_run_is_dying_is_answered_and_no
 
 
 class Talking:
-    """A model that calls a tool, and is done with the next word."""
+    """A model that calls a tool, and then answers with text."""
 
     def __init__(self) -> None:
         self._asked = 0
@@ -92,7 +92,7 @@ class Talking:
 
 
 async def prompted_at(number: int) -> bool:
-    """Send a second prompt when the first has led to so many events. Gives whether it came to that."""
+    """Send a second prompt after so many events of the first. Return False if there were fewer."""
     clock = SimulatedClock(NOW)
     store = SlowStore(Random(number), clock)
     sent: list[asyncio.Task[MessageWithParts]] = []
@@ -106,10 +106,10 @@ async def prompted_at(number: int) -> bool:
             nonlocal count
             count += 1
             if count == number:
-                sent.append(tasks.create_task(engine.api.prompt(session, say("two"))))
+                sent.append(tasks.create_task(engine.api.prompt(session, text_prompt("two"))))
 
         engine.api.bus.watch(see)
-        await engine.api.prompt(session, say("one"))
+        await engine.api.prompt(session, text_prompt("one"))
         for task in sent:
             answer = await task
             history = await store.list_messages(session)
@@ -171,7 +171,9 @@ async def test_b15_a_title_is_asked_for_once_and_what_a_person_changes_meanwhile
         open_engine(*script, tools=(tool,), agents=(TITLER,), small=small) as engine,
     ):
         session = await start(engine, title=None)
-        prompts = [engine.api.prompt(session, say(f"mend {number}", message_id=None)) for number in range(3)]
+        prompts = [
+            engine.api.prompt(session, text_prompt(f"mend {number}", message_id=None)) for number in range(3)
+        ]
         await asyncio.gather(*prompts)
         found = await engine.api.get_session(session)
         spending = await engine.api.get_spending(session)
@@ -191,7 +193,7 @@ async def test_b36_a_run_goes_on_from_results_and_ends_with_words_whatever_the_f
         [Say(text="so"), End(reason="unknown")],
     )
     async with open_engine(*script) as engine:
-        answer = await engine.api.prompt(await start(engine), say("go"))
+        answer = await engine.api.prompt(await start(engine), text_prompt("go"))
         assert (words(answer), info(answer).finish, len(engine.provider.requests)) == ("so", "unknown", 3)
 
 
@@ -201,9 +203,9 @@ async def test_b37_a_prompt_that_comes_while_the_last_step_is_taken_has_steps_of
     async with asyncio.timeout(PATIENCE), open_engine(*script, clock=clock, steps=1) as engine:
         session = await start(engine)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(engine.api.prompt(session, say("first")))
+            tasks.create_task(engine.api.prompt(session, text_prompt("first")))
             await clock.somebody_sleeps(1)
-            second = tasks.create_task(engine.api.prompt(session, say("second")))
+            second = tasks.create_task(engine.api.prompt(session, text_prompt("second")))
             while len(await engine.api.list_messages(session)) < 3:  # noqa: ASYNC110  a turn of the loop each
                 await asyncio.sleep(0)
             clock.turn(1000)
@@ -219,7 +221,7 @@ async def test_b38_a_model_that_is_gone_when_it_is_to_answer_is_a_failure_stored
         agents=(SUMMARISER,),
     ) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("note this", model=named, no_reply=True))
+        await engine.api.prompt(session, text_prompt("note this", model=named, no_reply=True))
     async with open_engine(store=store, agents=(SUMMARISER,), seed=2) as engine:
         listening = engine.api.events()
         answer = await engine.api.compact(session)
@@ -254,9 +256,9 @@ async def test_b38_a_provider_with_a_bug_ends_one_answer_and_not_the_prompt_behi
     async with asyncio.timeout(PATIENCE), open_engine(provider=Broken(), tools=(ECHO,)) as engine:
         session = await start(engine)
         async with asyncio.TaskGroup() as tasks:
-            first = tasks.create_task(engine.api.prompt(session, say("one")))
+            first = tasks.create_task(engine.api.prompt(session, text_prompt("one")))
             await waiting.wait()
-            second = tasks.create_task(engine.api.prompt(session, say("two")))
+            second = tasks.create_task(engine.api.prompt(session, text_prompt("two")))
             while sum(isinstance(m.info, UserMessage) for m in await engine.api.list_messages(session)) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             may_break.set()

@@ -1,4 +1,4 @@
-"""A question that outlives the process which asked it: listed, answered in between, and asked again by its name."""
+"""Permission requests and questions that outlive their process: listed, answered later, and asked again with the same id."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from given.engine import ECHO, Engine, open_engine, say
+from given.engine import ECHO, Engine, open_engine, text_prompt
 from given.gate_harness import make_caller, make_gate_harness, run_alongside
 from given.undo_harness import call_bash, open_undo_harness
 from weft.errors import ConflictError, RejectedError
@@ -35,7 +35,7 @@ ASKS = [UseTool(tool="question", input={"questions": [TEA]})]
 async def open_engine_in(
     directory: Path, *script: list[AnyMove], answered: bool = True, seed: int = 1, **terms: Any
 ) -> AsyncIterator[Engine]:
-    """Weft in one place, as by one process after the other."""
+    """Open an engine in a directory, as one process after another does."""
     said = AskPolicy(answered=answered, person="ada", **terms)
     permitting = PermissionSettings(terms=said, directory=str(directory / "permission"))
     async with (
@@ -48,7 +48,7 @@ async def open_engine_in(
 
 
 async def wait_for_events(engine: Engine, *kinds: type) -> list[Any]:
-    """The first event of each kind, once all have been told."""
+    """Wait until an event of each kind was published, and return the first of each."""
     found: dict[type, Any] = {}
     async for each in engine.api.events(after=0):
         if type(each.event) in kinds:
@@ -58,11 +58,11 @@ async def wait_for_events(engine: Engine, *kinds: type) -> list[Any]:
     return [found[kind] for kind in kinds]
 
 
-async def left_asking(directory: Path) -> tuple[SessionID, PermissionRequest]:
-    """A session whose run was waiting for an answer when its process ended."""
+async def leave_request_open(directory: Path) -> tuple[SessionID, PermissionRequest]:
+    """Return a session whose process ended while its run waited for an answer."""
     async with open_engine_in(directory, CALL, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        running = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         [asked] = await wait_for_events(engine, PermissionAsked)
         assert await engine.api.list_permissions() == [asked.request]
     await running
@@ -70,7 +70,7 @@ async def left_asking(directory: Path) -> tuple[SessionID, PermissionRequest]:
 
 
 async def call_of(engine: Engine, session: SessionID) -> CompletedState | ErrorState:
-    """What came of the last call."""
+    """Return the state of the last call."""
     parts = [part for message in await engine.api.list_messages(session) for part in message.parts]
     [*_, last] = [part.state for part in parts if isinstance(part, ToolPart)]
     assert isinstance(last, CompletedState | ErrorState)
@@ -78,16 +78,16 @@ async def call_of(engine: Engine, session: SessionID) -> CompletedState | ErrorS
 
 
 async def test_a_request_is_listed_after_a_restart_and_its_call_was_not_made(tmp_path: Path) -> None:
-    session, request = await left_asking(tmp_path)
+    session, request = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, seed=2) as engine:
         assert await engine.api.list_permissions() == [request]
         assert isinstance(await call_of(engine, session), ErrorState)
 
 
 async def test_a_request_is_asked_again_with_the_same_id_when_the_session_continues(tmp_path: Path) -> None:
-    session, request = await left_asking(tmp_path)
+    session, request = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, CALL, DONE, seed=2) as engine:
-        async with run_alongside(engine.api.prompt(session, say("go on"))) as [running]:
+        async with run_alongside(engine.api.prompt(session, text_prompt("go on"))) as [running]:
             [asked] = await wait_for_events(engine, PermissionAsked)
             assert asked.request.id == request.id
             assert asked.request.tool != request.tool
@@ -98,44 +98,44 @@ async def test_a_request_is_asked_again_with_the_same_id_when_the_session_contin
 
 
 async def test_an_answer_given_in_between_is_used_once(tmp_path: Path) -> None:
-    session, request = await left_asking(tmp_path)
+    session, request = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, seed=2, answered=False) as engine:
         await engine.api.reply_permission(request.id, "once")
         assert await engine.api.list_permissions() == []
         with pytest.raises(ConflictError):
             await engine.api.reply_permission(request.id, "reject")
     async with open_engine_in(tmp_path, CALL, CALL, DONE, seed=3, answered=False) as engine:
-        await engine.api.prompt(session, say("go on"))
+        await engine.api.prompt(session, text_prompt("go on"))
         parts = [part for message in await engine.api.list_messages(session) for part in message.parts]
         states = [type(part.state) for part in parts if isinstance(part, ToolPart)]
         assert states == [ErrorState, CompletedState, ErrorState]
 
 
 async def test_a_rejection_given_in_between_is_used_with_its_message(tmp_path: Path) -> None:
-    session, request = await left_asking(tmp_path)
+    session, request = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, seed=2) as engine:
         await engine.api.reply_permission(request.id, "reject", message="use ls")
     async with open_engine_in(tmp_path, CALL, DONE, seed=3, answered=False) as engine:
-        await engine.api.prompt(session, say("go on"))
+        await engine.api.prompt(session, text_prompt("go on"))
         state = await call_of(engine, session)
         assert isinstance(state, ErrorState)
         assert state.error.endswith("with the following feedback: use ls")
 
 
 async def test_an_answer_to_one_thing_is_not_used_for_another(tmp_path: Path) -> None:
-    session, request = await left_asking(tmp_path)
+    session, request = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, seed=2) as engine:
         await engine.api.reply_permission(request.id, "once")
     other = [UseTool(tool="echo", input={"words": "*"})]
     async with open_engine_in(tmp_path, other, DONE, seed=3, answered=False) as engine:
-        await engine.api.prompt(session, say("go on"))
+        await engine.api.prompt(session, text_prompt("go on"))
         assert isinstance(await call_of(engine, session), ErrorState)
 
 
 async def test_what_the_next_run_does_not_ask_again_is_asked_no_more(tmp_path: Path) -> None:
-    session, _ = await left_asking(tmp_path)
+    session, _ = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, DONE, seed=2) as engine:
-        await engine.api.prompt(session, say("never mind"))
+        await engine.api.prompt(session, text_prompt("never mind"))
         assert await engine.api.list_permissions() == []
 
 
@@ -144,7 +144,7 @@ async def test_a_request_refused_without_a_user_can_be_allowed_and_continued(
 ) -> None:
     async with open_engine_in(tmp_path, CALL, DONE, answered=False) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         [request] = await engine.api.list_permissions()
         state = await call_of(engine, session)
         assert isinstance(state, ErrorState)
@@ -152,7 +152,7 @@ async def test_a_request_refused_without_a_user_can_be_allowed_and_continued(
         assert len(engine.provider.requests) == 1
     async with open_engine_in(tmp_path, CALL, DONE, answered=False, seed=2) as engine:
         await engine.api.reply_permission(request.id, "once")
-        await engine.api.prompt(session, say("go on"))
+        await engine.api.prompt(session, text_prompt("go on"))
         assert isinstance(await call_of(engine, session), CompletedState)
     assert (
         find_break(open_decision_log(str(tmp_path / "permission"), engine.api.runtime.place.project.id))[1]
@@ -163,7 +163,7 @@ async def test_a_request_refused_without_a_user_can_be_allowed_and_continued(
 async def test_an_aborted_run_leaves_no_question(tmp_path: Path) -> None:
     async with open_engine_in(tmp_path, CALL, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        running = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         [asked] = await wait_for_events(engine, PermissionAsked)
         assert await engine.api.abort(session)
         await running
@@ -173,7 +173,7 @@ async def test_an_aborted_run_leaves_no_question(tmp_path: Path) -> None:
 
 
 async def test_a_removed_session_leaves_no_question(tmp_path: Path) -> None:
-    session, _ = await left_asking(tmp_path)
+    session, _ = await leave_request_open(tmp_path)
     async with open_engine_in(tmp_path, seed=2) as engine:
         await engine.api.remove_session(session)
         assert await engine.api.list_permissions() == []
@@ -216,7 +216,7 @@ async def test_a_grant_from_another_process_is_used_by_the_next_call(tmp_path: P
 async def test_a_question_is_asked_and_answered(tmp_path: Path) -> None:
     async with open_engine_in(tmp_path, ASKS, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        async with run_alongside(engine.api.prompt(session, say("go"))) as [running]:
+        async with run_alongside(engine.api.prompt(session, text_prompt("go"))) as [running]:
             [asked] = await wait_for_events(engine, QuestionAsked)
             assert await engine.api.list_questions() == [asked.request]
             await engine.api.reply_question(asked.request.id, (("Yes", "with milk"),))
@@ -234,7 +234,7 @@ async def test_a_question_is_asked_and_answered(tmp_path: Path) -> None:
 async def test_a_question_that_is_dismissed_ends_the_run(tmp_path: Path) -> None:
     async with open_engine_in(tmp_path, ASKS, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        async with run_alongside(engine.api.prompt(session, say("go"))) as [running]:
+        async with run_alongside(engine.api.prompt(session, text_prompt("go"))) as [running]:
             [asked] = await wait_for_events(engine, QuestionAsked)
             await engine.api.reject_question(asked.request.id)
             await running
@@ -249,13 +249,13 @@ async def test_a_question_that_is_dismissed_ends_the_run(tmp_path: Path) -> None
 async def test_a_question_outlives_its_process_and_its_answer_is_used(tmp_path: Path) -> None:
     async with open_engine_in(tmp_path, ASKS, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        running = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         [asked] = await wait_for_events(engine, QuestionAsked)
     await running
     async with open_engine_in(tmp_path, ASKS, DONE, seed=2) as engine:
         assert await engine.api.list_questions() == [asked.request]
         await engine.api.reply_question(asked.request.id, (("Yes",),))
-        await engine.api.prompt(session, say("go on"))
+        await engine.api.prompt(session, text_prompt("go on"))
         state = await call_of(engine, session)
         assert isinstance(state, CompletedState)
         assert state.metadata["answers"] == [["Yes"]]
@@ -265,7 +265,7 @@ async def test_a_question_outlives_its_process_and_its_answer_is_used(tmp_path: 
 async def test_a_question_that_nobody_can_answer_is_told_so_and_the_work_goes_on(tmp_path: Path) -> None:
     async with open_engine_in(tmp_path, ASKS, DONE, answered=False) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         state = await call_of(engine, session)
         assert isinstance(state, CompletedState)
         assert state.output == UNATTENDED
@@ -276,7 +276,7 @@ async def test_a_question_that_nobody_can_answer_is_told_so_and_the_work_goes_on
 async def test_a_question_of_an_aborted_run_is_withdrawn(tmp_path: Path) -> None:
     async with open_engine_in(tmp_path, ASKS, DONE) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        running = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         [asked] = await wait_for_events(engine, QuestionAsked)
         await engine.api.abort(session)
         await running

@@ -26,7 +26,7 @@ from weft.permission.requests import OpenRequest
 
 
 def here() -> ProjectID:
-    """The name of this directory in the books."""
+    """Return the project id of this directory."""
     return permission_project(SessionReader(".", os.environ).place())
 
 
@@ -41,7 +41,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def refused(
     directory: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None
 ) -> str:
-    """What a run with nobody there asked for in vain; the id it goes by."""
+    """Return the id of a permission request that a run without a user could not get answered."""
 
     async def ask() -> str:
         harness = make_gate_harness(directory, project=project or here(), answered=False, seed=str(patterns))
@@ -194,18 +194,18 @@ def test_every_decision_is_in_the_log_and_the_log_can_be_checked(
 
     assert run_command(["permission", "log", "--verify"]) == 0
     assert "5 records, and the chain holds" in capsys.readouterr().out
-    assert not _ailments(capsys)
+    assert not list_permission_findings(capsys)
     path = Path(open_decision_log(directory, here()).path)
     path.write_bytes(path.read_bytes().replace(b"git push", b"git pull", 1))
     assert run_command(["permission", "log", "--verify"]) == 1
     assert f"{path}:2: record 2 does not follow" in capsys.readouterr().err
     assert run_command(["permission", "log"]) == 0
     assert f"{path}:2: record 2 does not follow" in capsys.readouterr().err
-    assert [item["where"] for item in _ailments(capsys)] == [f"{path.name}:2"]
+    assert [item["where"] for item in list_permission_findings(capsys)] == [f"{path.name}:2"]
 
 
-def _ailments(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
-    """What the doctor finds wrong with permissions."""
+def list_permission_findings(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
+    """Return what doctor reports about permissions."""
     run_command(["doctor", "--format", "json"])
     findings = json.loads(capsys.readouterr().out)["findings"]
     return [item for found in findings if found["area"] == "permissions" for item in found["items"]]

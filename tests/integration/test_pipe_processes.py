@@ -1,4 +1,4 @@
-"""Processes that are talked with: heard, answered, and never left behind."""
+"""Processes that exchange lines with us over pipes: they are read, answered, and never left behind."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from weft.testing.tool_contract import processes_in
 
 
 class OutputRecorder:
-    """Keeps what is heard."""
+    """Records output."""
 
     def __init__(self) -> None:
         self.heard = b""

@@ -1,4 +1,4 @@
-"""Plugins found, loaded and asked: from every place they may come from, and what is said of those that cannot be."""
+"""Plugins: found in every source, loaded and called; and the messages about those that cannot be."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ def project(tmp_path: Path) -> Project:
 
 
 async def asked_by(project: Project, **more: Any) -> list[str]:
-    """Who had a say, in order."""
+    """Return the plugins that were called, in order."""
     async with asyncio.timeout(60), project.open(**more) as local:
         given = await local.runtime.hooks.ask(TOOL_BEFORE, TOLD, NOW)
     return list(given.args.get("by", ()))

@@ -1,4 +1,4 @@
-"""Plugins that raise, hang, talk nonsense and try to end the program: whatever they do, the turn goes on."""
+"""Plugins that raise, hang, return nonsense or try to exit the process: the turn continues."""
 
 import asyncio
 import threading
@@ -74,14 +74,14 @@ async def test_a_turn_with_a_plugin_that_raises_and_exits_comes_to_its_end(proje
 
 @pytest.fixture
 def release(tmp_path: Path) -> Iterator[Path]:
-    """As long as this file is not there, what hangs hangs."""
+    """The file that ends all hanging hooks."""
     path = tmp_path / "release"
     yield path
     path.touch()
 
 
-async def when_time_is_up(asking: asyncio.Future[CallOutcome], clock: HandClock) -> CallOutcome:
-    """What comes of it when all the time it may take is over, however soon it has begun."""
+async def wait_for_deadline(asking: asyncio.Future[CallOutcome], clock: HandClock) -> CallOutcome:
+    """Return the result once the deadline has passed, however early the call began."""
     while not asking.done():
         clock.turn(10_000)
         await asyncio.wait([asking], timeout=0.01)
@@ -116,7 +116,7 @@ async def test_a_hook_that_hangs_costs_its_deadline_once_and_no_turn(
     clock = HandClock()
     async with asyncio.timeout(60), project.open(clock=clock) as local:
         asking = asyncio.ensure_future(local.runtime.hooks.ask(TOOL_AFTER, TOLD, NOW))
-        assert await when_time_is_up(asking, clock) is NOW
+        assert await wait_for_deadline(asking, clock) is NOW
         let_go(release)
 
     assert project.list_warnings() == [
@@ -136,7 +136,7 @@ async def test_a_plugin_that_stays_stuck_is_left_alone_without_waiting_for_it_ag
     async with asyncio.timeout(60), project.open(clock=clock) as local:
         hooks = local.runtime.hooks
         asking = asyncio.ensure_future(hooks.ask(TOOL_AFTER, TOLD, NOW))
-        assert await when_time_is_up(asking, clock) is NOW
+        assert await wait_for_deadline(asking, clock) is NOW
         assert hooks.any(TOOL_AFTER)
         assert [await hooks.ask(TOOL_AFTER, TOLD, NOW) for _ in range(3)] == [NOW] * 3
         assert not hooks.any(TOOL_AFTER)
@@ -190,7 +190,7 @@ async def test_a_hook_that_awaits_is_cancelled_with_the_run() -> None:
         await begun.wait()
         asking.cancel()
         await ended.wait()
-        again = asyncio.ensure_future(chain.ask(TOOL_AFTER, TOLD, NOW))  # the room is as good as new
+        again = asyncio.ensure_future(chain.ask(TOOL_AFTER, TOLD, NOW))  # the worker can be used again
         begun.clear()
         await begun.wait()
         again.cancel()

@@ -1,4 +1,4 @@
-"""Custom tools in a run: named, judged, asked about, bounded, and none that can take the run down."""
+"""Custom tools in a run: names, permissions, limits; and none of them can break the run."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Child processes are heard, bounded, and never left behind."""
+"""Child processes: their output is read, they are limited, and none is left behind."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""From a directory to its project, on a real disk with real git: whatever happens to a repository, its sessions stay."""
+"""Identify the project of a directory, on a real disk with real git: sessions survive every change of a repository."""
 
 import os
 import shutil
@@ -60,7 +60,7 @@ class NoGit:
 
 
 class ProjectHarness:
-    """A store in three dictionaries, and the steps a caller takes around `resolve`."""
+    """A store in three dictionaries, and the steps of a caller of `resolve`."""
 
     def __init__(self) -> None:
         self.git: History = Git(os.environ)
@@ -100,7 +100,7 @@ class ProjectHarness:
                 self.sessions[session.id] = session
 
     def work(self, directory: Path | str, *titles: str) -> None:
-        """Sessions made in a directory, each with its title for an id."""
+        """Make sessions in a directory, each with its title as its id."""
         for title in titles:
             place = self.open(directory)
             self.record(place.project.id, title, place.directory)

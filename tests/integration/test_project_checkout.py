@@ -1,4 +1,4 @@
-"""Looking at directories on a real disk, made by git and by people who mean harm."""
+"""Inspect checkouts on a real disk: made by git, and made by an attacker."""
 
 import os
 import subprocess

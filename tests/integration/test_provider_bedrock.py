@@ -1,4 +1,4 @@
-"""Sessions over Bedrock, on a server that refuses what the real one refuses, and checks who asks."""
+"""Sessions over Bedrock, with a server that refuses what the real one refuses and verifies signatures."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fake.converse import REGION, SECRET, ConverseDialect
 from fake.converse_rules import signature_of
-from given.engine import Engine, open_engine, say
+from given.engine import Engine, open_engine, text_prompt
 from given.models import ON_BEDROCK
 from weft.errors import ProviderAuthError
 from weft.model.failure import AuthFailure
@@ -61,7 +61,7 @@ async def test_a_call_is_carried_out_and_its_result_sent_back_signed() -> None:
             [Say(text="It said hi."), End(usage=used)],
         )
         session = await engine.api.create_session(SessionInput(title="t"))
-        answer = await engine.api.prompt(session.id, say("go"))
+        answer = await engine.api.prompt(session.id, text_prompt("go"))
         assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["It said hi."]
         assert (info(answer).finish, info(answer).error) == ("stop", None)
         assert info(answer).tokens == Tokens(input=7, output=5, cache=CacheTokens(read=40, write=5))
@@ -76,7 +76,7 @@ async def test_wrong_keys_are_refused_and_the_session_goes_on() -> None:
     async with open_session(AwsKeys(id="AKIAOTHER", secret="wrong")) as (engine, stand):
         stand.play([Say(text="fine")])
         session = await engine.api.create_session(SessionInput(title="t"))
-        failed = info(await engine.api.prompt(session.id, say("go"))).error
+        failed = info(await engine.api.prompt(session.id, text_prompt("go"))).error
     assert failed is not None
     assert "signature we calculated does not match" in failed.data.message
 
@@ -85,6 +85,6 @@ async def test_keys_that_are_not_there_are_told() -> None:
     missing = ProviderAuthError("amazon-bedrock", "no keys in the profile 'work'")
     async with open_session(missing) as (engine, stand):
         session = await engine.api.create_session(SessionInput(title="t"))
-        failed = info(await engine.api.prompt(session.id, say("go"))).error
+        failed = info(await engine.api.prompt(session.id, text_prompt("go"))).error
     assert isinstance(failed, AuthFailure)
     assert (failed.data.message, stand.asked()) == ("no keys in the profile 'work'", 0)

@@ -1,11 +1,11 @@
-"""A session over Gemini, on a server that refuses what the real one refuses."""
+"""A session over Gemini, with a server that refuses what the real one refuses."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fake.gemini import GeminiDialect
-from given.engine import Engine, open_engine, say
+from given.engine import Engine, open_engine, text_prompt
 from given.model_requests import GEMINI_2, GEMINI_3
 from weft.model.catalog import Model
 from weft.model.failure import ApiFailure
@@ -48,7 +48,7 @@ async def test_calls_and_their_signature_go_back_as_they_came() -> None:
             [Say(text="Both."), End(usage=Usage(input=7, output=3, reasoning=2, cache_read=40))],
         )
         session = await engine.api.create_session(SessionInput())
-        answer = await engine.api.prompt(session.id, say("say hi"))
+        answer = await engine.api.prompt(session.id, text_prompt("say hi"))
     [asked, model_turn, answered] = sent(stand, 1)
     signature = model_turn["parts"][1]["thoughtSignature"]
     assert asked == HI
@@ -83,7 +83,7 @@ async def test_without_ids_calls_are_matched_by_name_and_order() -> None:
             [Say(text="Both.")],
         )
         session = await engine.api.create_session(SessionInput())
-        await engine.api.prompt(session.id, say("say hi"))
+        await engine.api.prompt(session.id, text_prompt("say hi"))
     assert sent(stand, 1)[-1]["parts"] == [
         {"functionResponse": {"name": "echo", "response": {"output": "hi"}}},
         {"functionResponse": {"name": "echo", "response": {"output": "ho"}}},
@@ -94,8 +94,8 @@ async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
     async with open_session() as (engine, stand):
         stand.play([Say(text="One"), Fail(message="boom")], [Say(text="Here I am.")])
         session = await engine.api.create_session(SessionInput())
-        broken = await engine.api.prompt(session.id, say("say hi"))
-        whole = await engine.api.prompt(session.id, say("again"))
+        broken = await engine.api.prompt(session.id, text_prompt("say hi"))
+        whole = await engine.api.prompt(session.id, text_prompt("again"))
     assert isinstance(broken.info, AssistantMessage)
     assert isinstance(broken.info.error, ApiFailure)
     assert (broken.info.error.data.message, broken.info.error.data.status_code) == ("boom", 400)
@@ -108,6 +108,6 @@ async def test_an_answer_that_is_filtered_says_so() -> None:
     async with open_session() as (engine, stand):
         stand.play([End(reason="content-filter", usage=Usage(input=1))])
         session = await engine.api.create_session(SessionInput())
-        answer = await engine.api.prompt(session.id, say("say hi"))
+        answer = await engine.api.prompt(session.id, text_prompt("say hi"))
     assert isinstance(answer.info, AssistantMessage)
     assert (answer.info.finish, answer.info.tokens) == ("content-filter", Tokens(input=1))

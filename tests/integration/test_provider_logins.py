@@ -1,4 +1,4 @@
-"""Logging in with a provider: ways that plugins declare, and our own, through the promise, HTTP and the command."""
+"""Logins at providers: methods of plugins and our own, through the API, HTTP and the command."""
 
 import asyncio
 import json
@@ -300,7 +300,7 @@ def test_the_command_names_the_address_and_takes_the_code(
 
 
 class Turns(dict[str, Answer]):
-    """Pages of which one is another each time, until only the last is left."""
+    """Pages, one of which changes at each request until the last remains."""
 
     def __init__(self, pages: Mapping[str, Answer], path: str, *turns: dict[str, Any]) -> None:
         super().__init__(pages)
@@ -329,7 +329,7 @@ def hub(*turns: dict[str, Any]) -> Turns:
 
 
 class Impatient(InstantClock):
-    """Always there already, but for deadlines, which are counted in pieces."""
+    """A clock that does not wait, except that deadlines are counted in pieces."""
 
     def __init__(self) -> None:
         super().__init__(NOW)

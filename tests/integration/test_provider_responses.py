@@ -1,11 +1,11 @@
-"""A session over OpenAI's Responses API, on a server that refuses what the real one refuses."""
+"""A session over OpenAI's Responses API, with a server that refuses what the real one refuses."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from fake.responses import ResponsesDialect
-from given.engine import ECHO, Engine, open_engine, say
+from given.engine import ECHO, Engine, open_engine, text_prompt
 from given.model_requests import GPT_5
 from weft.model.failure import ApiFailure
 from weft.model.input import SessionInput
@@ -32,7 +32,7 @@ async def open_session() -> AsyncIterator[tuple[Engine, ServerStand]]:
 
 
 def sent(stand: ServerStand, number: int) -> list[dict[str, Any]]:
-    """What was said in a request, without the system prompt."""
+    """Return the items of a request, without the system prompt."""
     items: list[dict[str, Any]] = stand.server.requests[number].body["input"]
     return [item for item in items if item.get("role") != "developer"]
 
@@ -48,7 +48,7 @@ async def test_a_thought_and_a_call_go_back_as_they_came() -> None:
             [Say(text="It said hi."), End(usage=Usage(input=7, output=3, reasoning=2, cache_read=40))],
         )
         session = await engine.api.create_session(SessionInput())
-        answer = await engine.api.prompt(session.id, say("say hi"))
+        answer = await engine.api.prompt(session.id, text_prompt("say hi"))
         [_, first, last] = await engine.api.list_messages(session.id)
     thought, call = _one(first.parts, ReasoningPart), _one(first.parts, ToolPart)
     assert thought.metadata is not None
@@ -83,8 +83,8 @@ async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
             [Say(text="Here I am.")],
         )
         session = await engine.api.create_session(SessionInput())
-        broken = await engine.api.prompt(session.id, say("say hi"))
-        whole = await engine.api.prompt(session.id, say("again"))
+        broken = await engine.api.prompt(session.id, text_prompt("say hi"))
+        whole = await engine.api.prompt(session.id, text_prompt("again"))
     assert isinstance(broken.info, AssistantMessage)
     assert isinstance(broken.info.error, ApiFailure)
     assert (broken.info.error.data.message, broken.info.error.data.status_code) == ("boom", 400)
@@ -97,7 +97,7 @@ async def test_arguments_that_are_not_json_come_back_as_a_result_and_not_as_a_br
     async with open_session() as (engine, stand):
         stand.play([UseTool(tool="echo", raw='{"words": "h')], [Say(text="I see.")])
         session = await engine.api.create_session(SessionInput())
-        answer = await engine.api.prompt(session.id, say("say hi"))
+        answer = await engine.api.prompt(session.id, text_prompt("say hi"))
     assert isinstance(answer.info, AssistantMessage)
     assert answer.info.error is None
     call, result = sent(stand, 1)[1:]
@@ -109,7 +109,7 @@ async def test_an_answer_cut_by_its_limit_is_kept() -> None:
     async with open_session() as (engine, stand):
         stand.play([Say(text="As far as"), End(reason="length", usage=Usage(input=1, output=2))])
         session = await engine.api.create_session(SessionInput())
-        answer = await engine.api.prompt(session.id, say("say hi"))
+        answer = await engine.api.prompt(session.id, text_prompt("say hi"))
     assert isinstance(answer.info, AssistantMessage)
     assert (answer.info.finish, answer.info.tokens) == ("length", Tokens(input=1, output=2))
 

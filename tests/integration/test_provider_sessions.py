@@ -1,4 +1,4 @@
-"""Sessions over Anthropic's and OpenAI's wires, on servers that refuse what the real ones refuse."""
+"""Sessions over Anthropic's and OpenAI's APIs, with servers that refuse what the real ones refuse."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ import pytest
 
 from fake.anthropic import AnthropicDialect, signature_of
 from fake.openai import OpenAIChatDialect
-from given.engine import Engine, open_engine, say
+from given.engine import Engine, open_engine, text_prompt
 from given.models import CLAUDE, GPT
 from weft.model.catalog import to_ref
 from weft.model.event import PartUpdated
@@ -68,7 +68,7 @@ async def test_a_call_is_carried_out_and_its_result_sent_back(wire: str) -> None
             ],
         )
         session = await engine.api.create_session(SessionInput(title="t"))
-        answer = await engine.api.prompt(session.id, say("go"))
+        answer = await engine.api.prompt(session.id, text_prompt("go"))
 
         assert (words(answer), info(answer).finish, info(answer).cost) == ("It said hi.", "stop", Decimal(0))
         assert info(answer).tokens == Tokens(
@@ -85,14 +85,14 @@ async def test_another_model_takes_the_conversation_over() -> None:
     async with open_session("anthropic", store) as (engine, stand):
         stand.play([Think(text="hm"), UseTool(tool="echo", input={"words": "hi"})], [Say(text="there")])
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
     async with open_session("openai", store) as (engine, stand):
         stand.play([Think(text="well"), UseTool(tool="echo", input={"words": "ho"})], [Say(text="and there")])
-        answer = await engine.api.prompt(session, say("and you?", model=to_ref(GPT)))
+        answer = await engine.api.prompt(session, text_prompt("and you?", model=to_ref(GPT)))
         assert (words(answer), info(answer).error) == ("and there", None)
     async with open_session("anthropic", store) as (engine, stand):
         stand.play([Say(text="back")])
-        answer = await engine.api.prompt(session, say("and now?", model=to_ref(CLAUDE)))
+        answer = await engine.api.prompt(session, text_prompt("and now?", model=to_ref(CLAUDE)))
         assert (words(answer), info(answer).error) == ("back", None)
         kinds = [block["type"] for message in sent(stand) for block in message["content"]]
         assert kinds.count("thinking") == 1
@@ -104,14 +104,14 @@ async def test_a_refusal_is_kept_and_the_session_goes_on(wire: str) -> None:
         stand.server.refuse(400, "no, because of this")
         stand.play([Say(text="fine")])
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        failed = info(await engine.api.prompt(session, say("go"))).error
+        failed = info(await engine.api.prompt(session, text_prompt("go"))).error
         assert isinstance(failed, ApiFailure)
         assert (failed.data.message, failed.data.status_code, failed.data.is_retryable) == (
             "no, because of this",
             400,
             False,
         )
-        assert words(await engine.api.prompt(session, say("again"))) == "fine"
+        assert words(await engine.api.prompt(session, text_prompt("again"))) == "fine"
 
 
 @pytest.mark.parametrize("wire", SPEAKING)
@@ -121,7 +121,7 @@ async def test_an_abort_closes_the_connection(wire: str) -> None:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         listening = engine.api.events()
         async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-            prompt = tasks.create_task(engine.api.prompt(session, say("go")))
+            prompt = tasks.create_task(engine.api.prompt(session, text_prompt("go")))
             async for published in listening:
                 if isinstance(published.event, PartUpdated) and published.event.delta == "one":
                     break

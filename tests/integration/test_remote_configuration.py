@@ -1,4 +1,4 @@
-"""Configuration and instructions from the network, in a real run: fetched, bounded, copied, and only where they may be."""
+"""Configuration and instructions from the network, in a real run: fetched if allowed, limited in time and size, and cached."""
 
 import json
 import os
@@ -22,8 +22,8 @@ from weft.provider.registry import ServedModel
 from weft.provider.scripted import Say, ScriptedProvider
 
 
-async def told_first(tmp_path: Path, project: Path) -> tuple[str, list[str]]:
-    """Return what a model is told first in a new session, and what the person is warned of."""
+async def read_system_prompt(tmp_path: Path, project: Path) -> tuple[str, list[str]]:
+    """Return the system prompt of a new session, and the warnings."""
     provider = ScriptedProvider([[Say(text="ok")]], SystemClock())
     warnings: list[ConfigError] = []
     opening = OpenOptions(
@@ -69,7 +69,7 @@ async def test_an_organisations_configuration_and_a_persons_addresses_reach_the_
             json.dumps({"config": {"instructions": [f"{web.url}/org.md"]}}).encode()
         )
         (project / "opencode.json").write_text(json.dumps({"instructions": [f"{web.url}/theirs.md"]}))
-        system_prompt, _ = await told_first(tmp_path, project)
+        system_prompt, _ = await read_system_prompt(tmp_path, project)
         assert sorted(asked.path for asked in web.requests) == [
             "/.well-known/opencode",
             "/mine.md",
@@ -80,7 +80,7 @@ async def test_an_organisations_configuration_and_a_persons_addresses_reach_the_
     assert "Speak of me." in system_prompt
     assert "Speak of them." not in system_prompt
     age_copies()
-    offline, warnings = await told_first(tmp_path, project)
+    offline, warnings = await read_system_prompt(tmp_path, project)
     assert "Speak of the organisation." in offline
     assert "Speak of me." in offline
     failed = "could not be fetched (no connection (ConnectError)); using an earlier copy"
@@ -92,7 +92,7 @@ async def test_an_organisation_that_was_never_reached_keeps_nobody_from_starting
     with open_web({}) as web:
         url = web.url
     configure(url)
-    system_prompt, warnings = await told_first(tmp_path, project)
+    system_prompt, warnings = await read_system_prompt(tmp_path, project)
     assert f"{url}/mine.md" in system_prompt
     assert "[not read: it could not be fetched (no connection (ConnectError))]" in system_prompt
     assert f"{url}/.well-known/opencode: could not be fetched (no connection (ConnectError))" in warnings
@@ -100,7 +100,7 @@ async def test_an_organisation_that_was_never_reached_keeps_nobody_from_starting
 
 @contextmanager
 def dripping() -> Iterator[str]:
-    """A server that sends its head a byte at a time, and never comes to the end of it."""
+    """A server that sends its headers one byte at a time, and never finishes."""
     over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
 

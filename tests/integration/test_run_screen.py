@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from given.conversation import SESSION, assistant_message, tool_part
-from given.engine import say
+from given.engine import text_prompt
 from given.subtask_engine import open_subtask_engine, start, task_call
 from weft.cli.exit import ExitCode
 from weft.cli.follow import follow
@@ -34,7 +34,7 @@ async def test_a_run_shows_a_line_for_each_call_of_a_child_and_not_its_words(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with open_subtask_engine(SCRIPTS) as engine:
-        code = await follow(engine.api, await start(engine), say("go"), TerminalScreen())
+        code = await follow(engine.api, await start(engine), text_prompt("go"), TerminalScreen())
     out, err = capsys.readouterr()
 
     assert code == ExitCode.DONE
@@ -80,7 +80,7 @@ async def test_json_lines_tell_of_a_child_in_the_call_of_its_parent_alone(
 ) -> None:
     async with open_subtask_engine(SCRIPTS) as engine:
         session = await start(engine)
-        await follow(engine.api, session, say("go"), JsonScreen(session, engine.clock))
+        await follow(engine.api, session, text_prompt("go"), JsonScreen(session, engine.clock))
     lines = capsys.readouterr().out.splitlines()
 
     assert sum('"type":"tool_use"' in line for line in lines) == 1
@@ -90,7 +90,7 @@ async def test_json_lines_tell_of_a_child_in_the_call_of_its_parent_alone(
 async def test_a_transcript_names_the_child_that_a_call_was_handed_to(tmp_path: Path) -> None:
     async with open_subtask_engine(SCRIPTS) as engine:
         session = await engine.api.get_session(await start(engine))
-        await engine.api.prompt(session.id, say("go"))
+        await engine.api.prompt(session.id, text_prompt("go"))
         (child,) = await engine.api.list_children(session.id)
         messages = await engine.api.list_messages(session.id)
         with (tmp_path / "plain").open("w") as plain:
@@ -103,7 +103,7 @@ STEERING = "\x1b[31m \x7f \x9b2J \x85 \u202e\u2066 \u200f\u061c \u2028\u2029 \uf
 
 
 def steers(text: str) -> list[str]:
-    """The characters in it that are neither shown nor the end of a line."""
+    """Return the control characters in a text, without line ends."""
     return [char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp") and char != "\n"]
 
 

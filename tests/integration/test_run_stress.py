@@ -1,4 +1,4 @@
-"""Runs with tools on files: killed at any moment, and two processes at one session. Nothing is lost, nothing done twice."""
+"""Runs with tools, killed at random moments, and two processes on one session: nothing is lost or done twice."""
 
 import json
 import os

@@ -37,7 +37,7 @@ def tree(tmp_path: Path) -> SandboxTree:
 
 @pytest.fixture(params=["landlock", "bubblewrap"])
 def state(request: pytest.FixtureRequest, tree: SandboxTree) -> SandboxState:
-    """Each kind of wall that can be put up on this machine."""
+    """Each kind of sandbox that works on this machine."""
     env = tree.env
     if request.param == "landlock":
         env["PATH"] = "/usr/bin:/bin" if not os.path.exists("/usr/bin/bwrap") else "/bin-without-bwrap"
@@ -258,7 +258,7 @@ async def test_a_timeout_ends_a_command_in_the_sandbox(sandboxed: Bench, tree: S
 
 
 def impossible(tree: SandboxTree) -> SandboxState:
-    """A home inside of the project cannot be both hidden and writable, on any kernel."""
+    """A home inside the project cannot be both hidden and writable, on any kernel."""
     env = {**tree.env, "HOME": str(tree.project / "home")}
     return tree.build_state(AUTO, env)
 

@@ -1,4 +1,4 @@
-"""The index of sessions: found by words, followed by stamps, and never worse than having none."""
+"""The search index of sessions: it finds words, notices changed files, and a broken index is no worse than none."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ def found(writer: SessionWriter, words: str, project: ProjectID | None = None) -
 
 
 def everything(writer: SessionWriter) -> list[object]:
-    """All that the index holds, but for the numbers it gave things."""
+    """Return the content of the index, without row numbers."""
     library = writer.library()
     with open_for_reading(*library.file) as database:
         sessions = database.rows("SELECT project, id, document FROM session ORDER BY 1, 2")

@@ -1,4 +1,4 @@
-"""Bad input: the right refusal with a typed body, and the server goes on as if nothing had been."""
+"""Invalid input: the server refuses it with the right status and a typed body, and continues to work."""
 
 import json
 import select
@@ -74,7 +74,7 @@ def test_too_much_is_refused(server: ProjectServer, session: str) -> None:
 def test_a_body_of_unknown_length_is_read_no_further_than_it_may_be(
     server: ProjectServer, session: str
 ) -> None:
-    """A hundred megabytes are begun with; the connection is closed long before they are sent."""
+    """The client starts to send a hundred megabytes; the connection is closed long before they are sent."""
     begun = b"POST /session/%s/message HTTP/1.1\r\nhost: 127.0.0.1\r\n" % session.encode()
     begun += b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
     piece = b"%x\r\n%s\r\n" % (1 << 20, b" " * (1 << 20))

@@ -1,4 +1,4 @@
-"""Configuration is changed over HTTP: checked, nothing lost, and only where it will be in force."""
+"""Changing the configuration over HTTP: it is validated, nothing is lost, and only effective settings are accepted."""
 
 import json
 import os
@@ -81,7 +81,9 @@ def test_a_file_that_cannot_be_read_is_left_alone(server: ProjectServer) -> None
     assert file.read_text() == '{"model": "scripted/test",, }'
 
 
-def test_settings_without_effect_are_not_written_to_an_untrusted_project(server: ProjectServer) -> None:
+def test_settings_without_effect_are_not_written_to_an_untrusted_project(
+    server: ProjectServer,
+) -> None:
     change = {"mcp": {"tool": {"type": "local", "command": ["true"]}}}
     answer = server.client.patch("/config", json=change)
     assert server.get_refusal(answer) == (403, "NotPermittedError")

@@ -1,4 +1,4 @@
-"""Which directories a caller may name, and worktrees made over HTTP."""
+"""Which directories a client may name, and worktrees created over HTTP."""
 
 import subprocess
 from collections.abc import Iterator
@@ -130,7 +130,7 @@ def test_where_there_is_no_repository_there_are_no_worktrees(tmp_path: Path) -> 
 
 
 def other_session(server: ProjectServer, other: Path) -> str:
-    """Make a session in another directory, which is then closed."""
+    """Create a session in another directory, which is then closed."""
     inside = {"directory": str(other)}
     session = server.post("/session", {}, params=inside)
     server.post("/instance/dispose", params=inside)

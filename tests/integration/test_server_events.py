@@ -1,4 +1,4 @@
-"""Streams over real HTTP: begun, heard, and ended when a directory is closed."""
+"""Event streams over real HTTP: opened, read, and ended when a directory is closed."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whatever is sent to any operation of our own document, the server answers, and never with a fault of its own."""
+"""Random requests to every operation of our OpenAPI document: the server answers, and never with an internal error."""
 
 import json
 from collections.abc import Iterator
@@ -88,5 +88,5 @@ def sent(asked: GeneratedRequest) -> dict[str, Any]:
 
 
 def is_unsupported(body: Any) -> bool:
-    """What is not built says so, with a status of its own."""
+    """Return True if the server says that it does not support the operation."""
     return bool(body["name"] == "UnsupportedError")

@@ -1,4 +1,4 @@
-"""For whoever looks after a server: whether it is ready, and its numbers."""
+"""Readiness and metrics of a server."""
 
 import json
 import os

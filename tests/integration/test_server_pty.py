@@ -1,4 +1,4 @@
-"""Terminals over real HTTP and a real socket: typed into, looked at, ended."""
+"""Terminals over real HTTP and a real WebSocket: input, output and end."""
 
 import base64
 import os
@@ -26,7 +26,7 @@ def server(tmp_path: Path) -> Iterator[ProjectServer]:
 
 
 class Socket:
-    """A client of a socket, as small as can be."""
+    """A minimal WebSocket client."""
 
     def __init__(self, url: str, path: str, headers: dict[str, str]) -> None:
         parts = urlsplit(url)
@@ -71,7 +71,7 @@ def connected(server: ProjectServer, path: str, **headers: str) -> Iterator[Sock
 
 
 def status_of(server: ProjectServer, path: str, **headers: str) -> int | None:
-    """With which status a connection is turned away; None if it is not."""
+    """Return the status that a connection is refused with, or None."""
     client = Socket(server.url, path, headers)
     try:
         event = client.next()

@@ -1,4 +1,4 @@
-"""What a server keeps to itself: the secrets of shares that OpenCode left in sessions, and files where it shows none."""
+"""What a server does not show: the share secrets that OpenCode left in sessions, and files if they are switched off."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def document(tmp_path: Path, session: str) -> Path:
 
 
 def shared(tmp_path: Path, server: ProjectServer) -> str:
-    """A session as OpenCode's auto-share leaves it."""
+    """Return a session as OpenCode's auto-share leaves it."""
     session = str(server.post("/session", {"title": "shown"})["id"])
     path = document(tmp_path, session)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"share": SHARE | {"secret": SECRET}}))

@@ -1,4 +1,4 @@
-"""Our own routes: what the promise has and OpenCode's wire does not."""
+"""The routes under `/weft`: operations of the API that OpenCode does not have."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,7 +156,7 @@ def test_undo_reports_the_fate_of_files_and_has_a_dry_run(tmp_path: Path) -> Non
 
 
 def wait_until_idle(server: ProjectServer, session: str) -> None:
-    """A prompt that is answered only when the run is over."""
+    """Wait until the run of a session has ended."""
     with server.client.stream("GET", "/event") as events:
         if server.get(f"/weft/session/{session}/status")["type"] == "idle":
             return

@@ -1,4 +1,4 @@
-"""What is around sessions, over real HTTP: configuration, models, project, files, tools; and no secret in any of it."""
+"""The workspace over real HTTP: configuration, models, project, files and tools, without any secret."""
 
 import json
 import os

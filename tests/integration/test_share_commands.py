@@ -39,7 +39,7 @@ def session(server: ProjectServer) -> str:
 
 
 class Shell:
-    """A person at a shell in the project."""
+    """A shell in the project."""
 
     def __init__(self, server: ProjectServer, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self._where = ["--dir", str(server.project), "--store", f"file:{store}"]

@@ -1,4 +1,4 @@
-"""Shared sessions as pages over real HTTP: who may look, what they see, and that it is gone when it is taken back."""
+"""Shared sessions as pages over real HTTP: who may see them, what they show, and that revoking removes them."""
 
 import json
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from given.engine import open_engine, say
+from given.engine import open_engine, text_prompt
 from given.http_server import ProjectServer, prompt, serve_project
 from weft.errors import SharingError
 from weft.model.input import SessionInput
@@ -38,7 +38,7 @@ def anybody(server: ProjectServer) -> Iterator[httpx2.Client]:
 
 
 def share(server: ProjectServer, **terms: Any) -> tuple[str, str]:
-    """A session that is shared, and the path of its page."""
+    """Share a session, and return it with the path of its page."""
     session = server.post("/session", {"title": "<b>warp</b>"})["id"]
     server.post(f"/session/{session}/message", prompt(f"use {KEY}"))
     address = f"/weft/session/{session}/share" if terms else f"/session/{session}/share"
@@ -140,7 +140,7 @@ def test_a_browser_is_told_so_by_a_page_that_says_nothing_else(
 
 
 def statuses_of_two(client: httpx2.Client, path: str) -> set[tuple[int, str]]:
-    """Of the routes that end."""
+    """Return the statuses of the routes that are not streams."""
     return {(client.get(path + end).status_code, end) for end in ("", "/data")}
 
 
@@ -239,7 +239,7 @@ async def test_another_engine_shares_here_and_revokes_it(
         shared = await afar.api.sharing.share(session.id)
         assert shared.share is not None
         path = shared.share.url.removeprefix(PAGES)
-        await afar.api.prompt(session.id, say(f"with {KEY}"))
+        await afar.api.prompt(session.id, text_prompt(f"with {KEY}"))
         await afar.api.sharing.catch_up()
         page = anybody.get(path).text
         assert ("from afar" in page, "elsewhere" in page, KEY in page) == (True, True, False)

@@ -1,4 +1,4 @@
-"""Following what is shared, beside all that happens."""
+"""Shared sessions are updated while other events happen."""
 
 import asyncio
 from pathlib import Path

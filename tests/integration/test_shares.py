@@ -1,4 +1,4 @@
-"""Sharing at another's share server: what leaves and what does not, trouble on the way, and taking it back."""
+"""Shares at a remote share server: what is sent and what is not, failures on the way, and revoking."""
 
 import asyncio
 import base64
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from given.engine import NOW, Engine, InstantClock, open_engine, say
+from given.engine import NOW, Engine, InstantClock, open_engine, text_prompt
 from given.share_server import ShareServer, open_share_server
 from weft.errors import (
     ConflictError,
@@ -53,7 +53,7 @@ async def shared(engine: Engine) -> Session:
     return await engine.api.sharing.share(session.id)
 
 
-async def everything_told(engine: Engine, after: int = 0) -> str:
+async def list_published_text(engine: Engine, after: int = 0) -> str:
     events = engine.api.events(after=after)
     published_events = [await anext(events) for _ in range(engine.api.bus.cursor - after)]
     return "\n".join(encode(each.event).decode() for each in published_events)
@@ -62,7 +62,7 @@ async def everything_told(engine: Engine, after: int = 0) -> str:
 async def test_a_session_is_there_whole_once_it_is_shared(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="an answer")]) as here:
         session = await here.api.create_session(SessionInput(title="warp"))
-        await here.api.prompt(session.id, say("a prompt"))
+        await here.api.prompt(session.id, text_prompt("a prompt"))
         session = await here.api.sharing.share(session.id)
         [hosted] = shares.shares.values()
         assert session.share == SessionShare(url=f"{shares.url}/share/shr1")
@@ -81,7 +81,7 @@ async def test_a_session_is_there_whole_once_it_is_shared(shares: ShareServer) -
 async def test_what_happens_later_is_sent_once_and_the_last_second_is_not_lost(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="one two three")], clock=HandClock(NOW)) as here:
         session = await shared(here)
-        await here.api.prompt(session.id, say("go"))
+        await here.api.prompt(session.id, text_prompt("go"))
         [hosted] = shares.shares.values()
         assert len(hosted.batches) == 1
     assert len(hosted.batches) == 2
@@ -94,13 +94,13 @@ async def test_while_a_session_runs_what_is_new_is_sent_a_second_later(shares: S
     async with engine(shares, [Say(text="first")], [Say(text="second")], clock=clock) as here:
         session = await shared(here)
         [hosted] = shares.shares.values()
-        await here.api.prompt(session.id, say("go"))
+        await here.api.prompt(session.id, text_prompt("go"))
         await clock.somebody_sleeps(1.0)
         clock.turn(1000)
         await shares.wait_for_batches("shr1", 2)
         assert "first" in json.dumps(hosted.items)
         sent = len(hosted.batches[1])
-        await here.api.prompt(session.id, say("on"))
+        await here.api.prompt(session.id, text_prompt("on"))
     again = {
         f"{item['type']}/{item['data'].get('id')}" for item in hosted.batches[2] if item["type"] == "part"
     }
@@ -114,7 +114,7 @@ async def test_secrets_are_redacted_before_anything_is_sent(shares: ShareServer)
     steps = [[UseTool(tool="echo", input={"words": f"TOKEN={KEY}"})], [Say(text=f"{KEY} as you see")]]
     async with engine(shares, *steps) as here:
         session = await shared(here)
-        await here.api.prompt(session.id, say(f"use {KEY}"))
+        await here.api.prompt(session.id, text_prompt(f"use {KEY}"))
     words = shares.all_text()
     assert "[redacted:anthropic-key:1]" in words
     assert KEY[:13] not in words
@@ -141,7 +141,7 @@ async def test_half_a_secret_is_not_sent_while_the_other_half_is_being_written(s
     clock = HandClock(NOW)
     async with engine(shares, clock=clock, provider=Halves(clock)) as here:
         session = await shared(here)
-        running = asyncio.ensure_future(here.api.prompt(session.id, say("go")))
+        running = asyncio.ensure_future(here.api.prompt(session.id, text_prompt("go")))
         await clock.somebody_sleeps(100)
         clock.turn(1000)
         await shares.wait_for_batches("shr1", 2)
@@ -155,7 +155,7 @@ async def test_half_a_secret_is_not_sent_while_the_other_half_is_being_written(s
 async def test_redaction_can_be_switched_off(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="ok")]) as here:
         session = await here.api.create_session(SessionInput())
-        await here.api.prompt(session.id, say(f"use {KEY}"))
+        await here.api.prompt(session.id, text_prompt(f"use {KEY}"))
         await here.api.sharing.share(session.id, ShareTerms(redact=False))
     assert KEY in shares.all_text()
 
@@ -163,7 +163,7 @@ async def test_redaction_can_be_switched_off(shares: ShareServer) -> None:
 async def test_a_preview_sends_nothing(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="ok")]) as here:
         session = await here.api.create_session(SessionInput())
-        await here.api.prompt(session.id, say(f"use {KEY}"))
+        await here.api.prompt(session.id, text_prompt(f"use {KEY}"))
         preview = await here.api.sharing.preview_share(session.id)
         assert preview.kinds == {"anthropic-key": 1}
         assert KEY not in encode(preview).decode()
@@ -173,9 +173,9 @@ async def test_a_preview_sends_nothing(shares: ShareServer) -> None:
 async def test_the_secret_is_in_no_session_no_event_and_no_export(shares: ShareServer) -> None:
     async with engine(shares, [Say(text="ok")]) as here:
         session = await shared(here)
-        await here.api.prompt(session.id, say("go"))
+        await here.api.prompt(session.id, text_prompt("go"))
         await here.api.sharing.catch_up()
-        published_events = await everything_told(here)
+        published_events = await list_published_text(here)
         exported = to_document(await here.api.export_session(session.id)).decode()
         listed = encode(await here.api.sharing.list_shares()).decode()
         stored = encode(await here.store.get_session(session.id)).decode()
@@ -238,7 +238,7 @@ async def test_auto_shares_a_session_once_and_never_a_child_a_fork_or_an_import(
         session = await here.api.create_session(SessionInput())
         again = await here.api.sharing.share(session.id)  # as `run --share` does
         await here.api.create_session(SessionInput(parent_id=session.id))
-        await here.api.prompt(session.id, say("go"))
+        await here.api.prompt(session.id, text_prompt("go"))
         fork = await here.api.fork_session(session.id)
         export = await here.api.export_session(session.id)
         await here.api.sharing.catch_up()
@@ -308,9 +308,9 @@ async def test_what_could_not_be_sent_is_sent_with_the_next_change(shares: Share
     async with engine(shares, [Say(text="first")], [Say(text="second")]) as here:
         session = await shared(here)
         shares.next_statuses += [503] * 4
-        await here.api.prompt(session.id, say("go"))
+        await here.api.prompt(session.id, text_prompt("go"))
         await here.api.sharing.catch_up()
-        await here.api.prompt(session.id, say("on"))
+        await here.api.prompt(session.id, text_prompt("on"))
         await here.api.sharing.catch_up()
         [hosted] = shares.shares.values()
         said = json.dumps(hosted.items)
@@ -322,11 +322,11 @@ async def test_a_share_that_is_gone_there_is_gone_here_and_that_is_told(shares: 
         session = await shared(here)
         before = here.api.bus.cursor
         shares.shares.clear()
-        await here.api.prompt(session.id, say("go"))
+        await here.api.prompt(session.id, text_prompt("go"))
         await here.api.sharing.catch_up()
         assert (await here.api.get_session(session.id)).share is None
         assert await here.api.sharing.list_shares() == []
-        assert "it is shared no more" in await everything_told(here, before)
+        assert "it is shared no more" in await list_published_text(here, before)
 
 
 # --- taking it back ---
@@ -440,7 +440,9 @@ async def test_the_password_is_sent_and_never_shown(shares: ShareServer) -> None
     assert set(shares.authorizations) == {f"Basic {base64.b64encode(b'ada:pass word').decode()}"}
 
 
-async def test_a_share_can_be_revoked_from_the_store_its_session_moved_to(shares: ShareServer) -> None:
+async def test_a_share_can_be_revoked_from_the_store_its_session_moved_to(
+    shares: ShareServer,
+) -> None:
     source, target = MemoryStore(), MemoryStore()
     async with engine(shares, store=source) as here:
         session = await shared(here)
@@ -458,7 +460,7 @@ async def test_unreadable_permission_records_end_no_run_and_are_reported_on_list
     await store.put_value(RECORDS_KEY, {"shares": "torn"})
     async with engine(shares, [Say(text="ok")], store=store) as here:
         session = await here.api.create_session(SessionInput())
-        await here.api.prompt(session.id, say("go"))
+        await here.api.prompt(session.id, text_prompt("go"))
         with pytest.raises(DocumentError, match=r"sharing/book\.json"):
             await here.api.sharing.list_shares()
         with pytest.raises(DocumentError):

@@ -1,4 +1,4 @@
-"""Commands, from a template to the prompt that comes of it."""
+"""Slash commands: from a template to the prompt."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ ANSWERS = [[Say(text="Done.")]] * 6
 
 
 class CommandProject:
-    """A project in a directory, with commands of the test's own."""
+    """A project in a directory, with commands of the test."""
 
     def __init__(self, engine: Engine, session: SessionID, directory: Path) -> None:
         self.api = engine.api
@@ -43,7 +43,7 @@ class CommandProject:
         return await self.api.command(self.session, CommandInput(command=name, arguments=arguments, **more))
 
     async def asked(self) -> MessageWithParts:
-        """The last prompt that was stored."""
+        """Return the last stored prompt."""
         messages = await self.api.list_messages(self.session)
         return next(each for each in reversed(messages) if isinstance(each.info, UserMessage))
 

@@ -1,4 +1,4 @@
-"""Killed in the middle: what was begun is finished or rolled back, and what was watched is not forgotten."""
+"""Snapshot operations whose process is killed: they are completed or rolled back, and watched changes are not lost."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ async def falls(session: SessionID, note: str) -> bool:
 
 
 def run_killed(tmp_path: Path, *given: object) -> str:
-    """What it said; "" if it died."""
+    """Return the output of the script; empty if it was killed."""
     ended = subprocess.run(
         [sys.executable, str(SCRIPT), str(tmp_path), *map(str, given)],
         env={**os.environ, "PYTHONPATH": str(TESTS)},

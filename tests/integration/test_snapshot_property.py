@@ -1,6 +1,6 @@
-"""Whatever agent and person do to files in turn: undoing loses nothing of the person's and leaves nothing of the agent's.
+"""Property test: after any changes by an agent and a person, undo keeps all of the person's and none of the agent's.
 
-Every text says who wrote it and is written once, so that afterwards it can be asked of every byte.
+Every text names its author and is written once, so that the author of every byte is known afterwards.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ State = dict[bytes, Found]
 
 
 class Act(Struct, frozen=True):
-    """Who does what to which file. A tool says which, a command does not; after it a step may end."""
+    """Who does what to which file. A tool announces the file, a command does not; a step may end afterwards."""
 
     who: Literal["tool", "command", "person"]
     what: Literal["write", "delete", "rename", "mode", "link"]
@@ -70,7 +70,7 @@ def look(root: Path) -> State:
 
 
 class Memory:
-    """What there was at each name: at first, from the agent's hand, and what a person last had."""
+    """The content at each path: at first, written by the agent, and last written by the person."""
 
     def __init__(self, root: Path) -> None:
         self.first = look(root)
@@ -138,8 +138,8 @@ def judge(memory: Memory, last: State, found: State) -> None:
 
 
 def is_excused(name: bytes, found: State, memory: Memory) -> bool:
-    """A file stands where its directory would be, or the other way round; or it is the last of a person's text; or a
-    command moved it here from where nobody looks."""
+    """Return True if a file and a directory exclude each other, if a text is the person's last, or if a command moved
+    the file here from an unwatched place."""
     blocked = any(name.startswith(other + b"/") or other.startswith(name + b"/") for other in found)
     here = found.get(name, ("", b""))[1]
     elsewhere = {each[1] for other, each in found.items() if other != name}

@@ -1,4 +1,4 @@
-"""What snapshots never do: touch the person's repository, run what it names, or restore what cannot be read."""
+"""What snapshots never do: write to the user's repository, run a program it names, or restore unreadable content."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ from weft.snapshot.tracker import SnapshotSite
 
 
 def hostile(root: Path, marker: Path) -> None:
-    """A repository that would run a program at every turn."""
+    """Make a repository that would run a program at every opportunity."""
     run = f"sh -c 'echo ran >> {marker}; cat'"
     for key in ("clean", "smudge", "process"):
         git(root, "config", f"filter.lfs.{key}", run)

@@ -1,4 +1,4 @@
-"""Trees, diffs and room: what is kept of files, how it is shown, and how it is swept away."""
+"""Stored trees, their diffs, and garbage collection of snapshots."""
 
 import os
 import shutil
@@ -157,11 +157,11 @@ async def test_many_patches_are_folded_into_one(tmp_path: Path) -> None:
     assert diffs == (FileDiff(file="a.txt", before="0\n", after="3\n", additions=1, deletions=1),)
 
 
-# --- room ---
+# --- garbage collection ---
 
 
 async def undone_work(harness: SnapshotHarness, session: SessionID) -> SnapshotHarness:
-    """A session that wrote something nobody else has."""
+    """Take snapshots of a file whose content no other session has."""
     own = harness.for_session(session)
     await own.write_file(f"{session}.bin", os.urandom(20_000))
     await own.end_step()

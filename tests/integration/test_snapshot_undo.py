@@ -1,4 +1,4 @@
-"""The undo matrix: what an agent did to files, what a person did, and what becomes of each of them."""
+"""The undo matrix at the level of snapshots: changes of an agent and of a person, and the fate of each file."""
 
 import os
 from collections.abc import AsyncIterator

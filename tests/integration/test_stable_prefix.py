@@ -1,4 +1,4 @@
-"""Thirty turns over every wire: each request begins with all of the one before it, except where the history is cut."""
+"""Thirty turns over every API: each request begins with the previous one, except where the history is cut."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from given.engine import ECHO, Engine, open_engine, say
+from given.engine import ECHO, Engine, open_engine, text_prompt
 from given.plugins import Project
 from given.plugins import prompt as ask_plugins
 from given.provider_wires import SUMMARISER, WIRES
@@ -23,15 +23,15 @@ PICTURE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAA
 
 
 def prompt(number: int) -> PromptInput:
-    """Words; with every seventh, a picture."""
+    """Return a text prompt; every seventh has a picture."""
     if number % 7:
-        return say(f"prompt {number} – naïve “quotes” \\ and\ttabs")
+        return text_prompt(f"prompt {number} – naïve “quotes” \\ and\ttabs")
     picture = FileInput(mime="image/png", filename=f"{number}.png", url=PICTURE)
     return PromptInput(parts=(TextInput(text=f"see {number}"), picture))
 
 
 def answers(number: int) -> Iterable[list[AnyMove]]:
-    """A thought and calls (one, two at once, one of a tool that is not there), then words."""
+    """Return reasoning and calls (one, two in parallel, one of an unknown tool), then text."""
     call = UseTool(tool="echo", input={"words": f"w{number}"})
     calls = {0: [call, call], 1: [UseTool(tool="nonesuch", input={})]}.get(number % 5, [call])
     yield [Think(text=f"thought {number}"), *calls]

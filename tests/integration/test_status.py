@@ -1,9 +1,9 @@
-"""What a session is doing: idle, busy, waiting for a person, trying again."""
+"""The status of a session: idle, busy, waiting for an answer, retrying."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
-from given.engine import ALLOW, NOW, open_engine, say
+from given.engine import ALLOW, NOW, open_engine, text_prompt
 from weft.host.tasks import open_tasks
 from weft.local.permissions import PermissionSettings
 from weft.model.event import PermissionAsked, PublishedEvent, SessionRested, StatusChanged
@@ -43,19 +43,19 @@ async def test_a_run_that_waits_for_an_answer_is_busy_and_says_for_what() -> Non
     ):
         session = (await engine.api.create_session(SessionInput(title="T"))).id
         listening, watching = engine.api.events(), engine.api.events()
-        tasks.create_task(engine.api.prompt(session, say("go")))
+        tasks.create_task(engine.api.prompt(session, text_prompt("go")))
         async for published in listening:
             if isinstance(published.event, PermissionAsked):
                 asked = published.event.request.id
                 break
         waiting, listed = await engine.api.get_status(session), await engine.api.list_status()
         await engine.api.reply_permission(asked, "once")
-        told_of = await statuses(session, watching)
+        observed = await statuses(session, watching)
         after = await engine.api.list_status()
 
     assert waiting == Busy(waiting_for=(asked,))
     assert listed == {session: waiting}
-    assert told_of == [Busy(), Busy(waiting_for=(asked,)), Busy(), Idle()]
+    assert observed == [Busy(), Busy(waiting_for=(asked,)), Busy(), Idle()]
     assert after == {}
 
 
@@ -67,7 +67,7 @@ async def test_an_aborted_run_waits_for_nothing_any_more() -> None:
     ):
         session = (await engine.api.create_session(SessionInput(title="T"))).id
         listening = engine.api.events()
-        tasks.create_task(engine.api.prompt(session, say("go")))
+        tasks.create_task(engine.api.prompt(session, text_prompt("go")))
         async for published in listening:
             if isinstance(published.event, PermissionAsked):
                 break
@@ -82,7 +82,7 @@ async def test_trying_again_is_a_status_and_then_it_is_busy_again() -> None:
     async with asyncio.timeout(60), open_engine(*script, clock=clock) as engine, open_tasks() as tasks:
         session = (await engine.api.create_session(SessionInput(title="T"))).id
         listening = engine.api.events()
-        tasks.create_task(engine.api.prompt(session, say("go")))
+        tasks.create_task(engine.api.prompt(session, text_prompt("go")))
         await clock.somebody_sleeps(2)
         trying = await engine.api.get_status(session)
         clock.turn(3_000)

@@ -1,4 +1,4 @@
-"""How a step asks, over real wires: servers that refuse, limit and hang, and what the next request carries."""
+"""The requests of a step over real connections: servers that refuse, limit and hang, and what the next request contains."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fake.anthropic import AnthropicDialect
 from fake.openai import OpenAIChatDialect
-from given.engine import ALLOW, NOW, Engine, InstantClock, open_engine, say
+from given.engine import ALLOW, NOW, Engine, InstantClock, open_engine, text_prompt
 from given.models import CLAUDE, GPT
 from weft.model.agent import Agent
 from weft.model.catalog import to_ref
@@ -35,7 +35,7 @@ LOOK = PromptInput(
 
 
 class TwoModels(Struct, frozen=True):
-    """An agent with Claude first and GPT to fall back on, each on a server of its own."""
+    """An agent with Claude first and GPT as its fallback, each on its own server."""
 
     engine: Engine
     store: MemoryStore
@@ -77,7 +77,7 @@ def words(answer: MessageWithParts) -> str:
 
 
 def setbacks(answer: MessageWithParts) -> list[dict[str, str] | None]:
-    """What is kept of each attempt that failed, but for the address, whose port is another every time."""
+    """Return what is stored of each failed attempt, without the address, whose port changes."""
     return [
         {key: value for key, value in (part.error.data.metadata or {}).items() if key != "url"}
         if isinstance(part.error, ApiFailure)
@@ -93,7 +93,7 @@ def sent(stand: ServerStand, number: int = -1) -> list[dict[str, Any]]:
 
 
 async def forge_signatures(two: TwoModels, session: SessionID) -> None:
-    """As when the server was given another key, or a history was made by another release of the model."""
+    """Replace signatures, as if the server had another key or another release of the model wrote the history."""
     for message in await two.store.list_messages(session):
         for part in message.parts:
             if isinstance(part, ReasoningPart):
@@ -109,10 +109,10 @@ async def test_a_thought_the_api_does_not_take_is_left_out_and_not_sent_again_ev
             [Think(text="again"), Say(text="two")],
             [Say(text="three")],
         )
-        await two.prompt(session, say("first"))
+        await two.prompt(session, text_prompt("first"))
         await forge_signatures(two, session)
-        mended = await two.prompt(session, say("second"))
-        after = await two.prompt(session, say("third"))
+        mended = await two.prompt(session, text_prompt("second"))
+        after = await two.prompt(session, text_prompt("third"))
 
         assert (words(mended), words(after)) == ("two", "three")
         assert setbacks(mended) == [
@@ -130,7 +130,7 @@ async def test_a_picture_the_api_does_not_take_is_named_instead_and_not_sent_aga
         two.claude.server.refuse(400, "messages.0.content.0.image.source.base64: Could not process image")
         two.claude.play([Say(text="I see no picture.")], [Say(text="Sorry.")])
         mended = await two.prompt(session, LOOK)
-        after = await two.prompt(session, say("and now?"))
+        after = await two.prompt(session, text_prompt("and now?"))
 
         assert (words(mended), words(after)) == ("I see no picture.", "Sorry.")
         assert [each["kind"] for each in setbacks(mended) if each] == ["media"]
@@ -160,8 +160,8 @@ async def test_a_limit_without_end_at_one_provider_is_answered_by_another() -> N
         for _ in range(9):
             two.claude.server.refuse(429, "Number of requests has exceeded your rate limit", retry_after="90")
         two.gpt.play([Say(text="Here.")], [Say(text="Here again.")])
-        first = await two.prompt(session, say("go"))
-        second = await two.prompt(session, say("go on"))
+        first = await two.prompt(session, text_prompt("go"))
+        second = await two.prompt(session, text_prompt("go on"))
 
         assert (words(first), words(second)) == ("Here.", "Here again.")
         assert (info(first).provider_id, info(second).provider_id) == ("openai", "openai")
@@ -173,7 +173,7 @@ async def test_a_key_that_is_refused_at_one_provider_is_answered_by_another() ->
     async with open_two_models() as two:
         two.claude.server.refuse(401, "invalid x-api-key")
         two.gpt.play([Say(text="Here.")])
-        answer = await two.prompt(await two.start(), say("go"))
+        answer = await two.prompt(await two.start(), text_prompt("go"))
 
         assert (words(answer), info(answer).error) == ("Here.", None)
 
@@ -183,7 +183,7 @@ async def test_a_server_that_never_answers_is_given_up_and_another_answers() -> 
         for _ in range(3):
             two.claude.server.hang()
         two.gpt.play([Say(text="Here.")])
-        answer = await two.prompt(await two.start(), say("go"))
+        answer = await two.prompt(await two.start(), text_prompt("go"))
 
         assert words(answer) == "Here."
         assert [each["kind"] for each in setbacks(answer) if each] == ["timeout"] * 3
@@ -194,8 +194,8 @@ async def test_a_server_that_falls_silent_halfway_is_asked_again_and_its_half_an
         session = await two.start()
         two.claude.server.hang(Say(text="half an answer"), pieces=4)
         two.claude.play([Say(text="whole")], [Say(text="more")])
-        answer = await two.prompt(session, say("go"))
-        await two.prompt(session, say("go on"))
+        answer = await two.prompt(session, text_prompt("go"))
+        await two.prompt(session, text_prompt("go on"))
 
         assert words(answer) == "whole"
         assert "half an" not in str(sent(two.claude))

@@ -75,8 +75,8 @@ async def test_gc_lets_go_of_the_snapshots_of_sessions_that_are_gone(
             await snapshots.take(whose)
             await snapshots.mark_stored(whose)
 
-    [told_of] = run_json(capsys, "storage", "gc", "--dry-run")["snapshots"]
-    assert told_of["released"] == [{"session": gone, "reason": "it is gone"}]
+    [observed] = run_json(capsys, "storage", "gc", "--dry-run")["snapshots"]
+    assert observed["released"] == [{"session": gone, "reason": "it is gone"}]
     assert "it is gone" in run_text(capsys, "storage", "gc")
     assert [each["released"] for each in run_json(capsys, "storage", "gc")["snapshots"]] == [[]]
     assert [row["kind"] for row in run_json(capsys, "storage", "du")["rows"]].count("undo") == 1
@@ -170,7 +170,7 @@ def test_doctor_ends_with_one_until_it_was_let_to_work(root: Path, capsys: Out) 
 
 
 async def repository(root: Path, path: Path) -> ProjectID:
-    """A project with a checkout, a session of it filed under `global`, and one under an id that drifted."""
+    """A project with a checkout, one of its sessions under `global`, and one under an outdated id."""
     store = await open_file_store(root)
     home = ProjectID("a" * 40)
     time = ProjectTime(created=NOW, updated=NOW)

@@ -1,4 +1,4 @@
-"""Sweeping a tree: what nothing leads to goes, what anything leads to stays, and what may be missed is laid aside."""
+"""Garbage collection of a tree: unreachable files are removed, reachable ones stay, and doubtful ones are set aside."""
 
 import asyncio
 import os
@@ -61,7 +61,7 @@ def swept(root: Path, leftovers: list[Leftover] | None = None) -> RemovedLeftove
 
 
 def orphan_everything_of(root: Path, id: str) -> set[str]:
-    """Remove a session's document, and say what nothing leads to then."""
+    """Remove a session's document, and return everything that becomes unreachable."""
     [path] = root.glob(f"session/*/{id}.json")
     path.unlink()
     short = id.removeprefix("ses_")
@@ -253,7 +253,7 @@ ALL = [*PARTS, *MESSAGES, *FLAT, "project/p1.json"]
 
 
 def reachable(root: Path) -> dict[str, bytes]:
-    """What something leads to, worked out by the plainest means."""
+    """Return what is reachable, by the simplest algorithm."""
     sessions = {path.stem for path in root.glob("session/*/*.json")}
     messages = {path.stem for path in root.glob("message/*/*.json") if path.parent.name in sessions}
     return {
@@ -268,7 +268,7 @@ def reachable(root: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One tree to copy from: writing a tree anew for every example would take most of the time."""
+    """A tree to copy from: writing a new one for every example would take most of the time."""
     root = tmp_path_factory.mktemp("template") / "storage"
 
     async def make() -> None:

@@ -1,8 +1,8 @@
-"""Children that are aborted, late or still at work, and what their parents do meanwhile."""
+"""Child sessions that are aborted, late or still running, and what their parents do meanwhile."""
 
 import asyncio
 
-from given.engine import ECHO, EchoInput, say
+from given.engine import ECHO, EchoInput, text_prompt
 from given.subtask_engine import (
     children_of,
     failed,
@@ -39,7 +39,7 @@ async def test_aborting_a_run_aborts_and_settles_its_children_at_every_depth() -
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         waiting = {"I wait", "So do I"}
         async for published in listening:
             text = getattr(getattr(published.event, "part", None), "text", "")
@@ -78,7 +78,7 @@ async def test_a_child_that_is_aborted_alone_is_a_failed_call_and_its_parent_goe
     }
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         await engine.clock.somebody_sleeps(9_000)
         (child,) = await children_of(engine, session)
         assert await engine.api.abort(child.id)
@@ -95,7 +95,7 @@ async def test_a_child_that_takes_too_long_is_ended_and_its_parent_goes_on() -> 
     }
     async with open_subtask_engine(scripts, subtasks=SubtaskLimits(seconds=60)) as engine:
         session = await start(engine)
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         await engine.clock.somebody_sleeps(9_000)
         while not asking.done():
             engine.clock.turn(1000)
@@ -123,7 +123,7 @@ async def test_a_session_is_never_idle_while_a_child_is_not() -> None:
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         busy: set[SessionID] = set()
         async for published in listening:
             match published.event:
@@ -155,7 +155,7 @@ async def test_how_a_child_is_getting_on_is_told_while_it_works() -> None:
     async with open_subtask_engine(scripts, tools=(ECHO, tool)) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         ticking = asyncio.ensure_future(tick(engine.clock))
         seen: list[list[str]] = []
         async for published in listening:
@@ -178,7 +178,7 @@ async def tick(clock: HandClock) -> None:
 
 
 def summary_in(part: AnyPart) -> list[list[str]]:
-    """The states of a child's calls, if a running call tells of them."""
+    """Return the states of a child's calls, if a running call reports them."""
     state = part.state if isinstance(part, ToolPart) else None
     if not isinstance(state, RunningState) or not state.metadata:
         return []

@@ -1,10 +1,10 @@
-"""Parts of a prompt that are work for child sessions."""
+"""Parts of a prompt that run in child sessions."""
 
 import asyncio
 
 import pytest
 
-from given.engine import say
+from given.engine import text_prompt
 from given.subtask_engine import (
     children_of,
     done,
@@ -108,7 +108,7 @@ async def test_a_subtask_that_was_aborted_ends_the_prompt_and_the_next_one_is_an
         await engine.clock.somebody_sleeps(9_000)
         await engine.api.abort(session)
         await asking
-        answer = await engine.api.prompt(session, say("are you there?"))
+        answer = await engine.api.prompt(session, text_prompt("are you there?"))
 
         assert [failed(part) for part in await tasks_of(engine, session)] == ["Tool execution aborted"]
         assert words(answer) == "Here."
@@ -158,7 +158,7 @@ async def test_what_changed_meanwhile_is_noted_in_a_prompt_whose_subtasks_have_r
     }
     async with open_subtask_engine(scripts, instructions=lambda _: tuple(rule)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("hello"))
+        await engine.api.prompt(session, text_prompt("hello"))
         rule[0] = Instruction(source="/nowhere/AGENTS.md", text="Be long.")
         await engine.api.prompt(session, PromptInput(parts=(subtask("one"),)))
         (asked,) = [each for each in await engine.api.list_messages(session) if "Be long." in words(each)]

@@ -1,8 +1,8 @@
-"""What a child session may do, and whom it asks."""
+"""What a child session may do, and which session its permission requests belong to."""
 
 import asyncio
 
-from given.engine import ALLOW, EchoInput, say
+from given.engine import ALLOW, EchoInput, text_prompt
 from given.subtask_engine import (
     AGENTS,
     calls_in,
@@ -37,7 +37,7 @@ async def test_what_the_parent_session_is_denied_is_denied_to_its_child() -> Non
     }
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine, permission=(deny("echo", "rm"),))
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         (child,) = await children_of(engine, session)
         (_, answer, _) = await engine.api.list_messages(child.id)
         (call,) = [part for part in answer.parts if isinstance(part, ToolPart)]
@@ -60,7 +60,7 @@ async def test_a_session_that_may_not_edit_cannot_edit_through_a_child() -> None
     scripts = {"go": [[task_call("fix")], [Say(text="ok")]], "fix": [both, [Say(text="so so")]]}
     async with open_subtask_engine(scripts, tools=(tool,), agents=(*AGENTS, plan)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go", agent="plan"))
+        await engine.api.prompt(session, text_prompt("go", agent="plan"))
         (child,) = await children_of(engine, session)
         (_, answer, _) = await engine.api.list_messages(child.id)
         code, notes = [part for part in answer.parts if isinstance(part, ToolPart)]
@@ -73,7 +73,7 @@ async def test_a_child_is_not_offered_its_parents_list_nor_the_task_tool() -> No
     scripts = {"go": [[task_call("look")], [Say(text="ok")]], "look": [[Say(text="hm")]]}
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         (child,) = await children_of(engine, session)
 
         assert child.permission == (deny("todowrite"), deny("todoread"), deny("task"))
@@ -88,7 +88,7 @@ async def test_tasks_are_handed_on_as_deep_as_configured_and_no_deeper() -> None
     }
     async with open_subtask_engine(scripts, subtasks=SubtaskLimits(depth=2)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         (first,) = await children_of(engine, session)
         (second,) = await children_of(engine, first.id)
         (refused,) = calls_in(await engine.api.list_messages(second.id))
@@ -116,7 +116,7 @@ async def test_a_question_of_a_child_is_asked_in_its_name_and_its_parent_stays_b
     async with open_subtask_engine(scripts, agents=(wary,), permissions=asked) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         async for published in listening:
             assert not isinstance(published.event, SessionRested)
             if isinstance(published.event, PermissionAsked):
@@ -170,7 +170,7 @@ async def test_a_prompt_to_a_child_cannot_switch_on_what_its_parent_is_denied() 
     ) as engine:
         parent = await start(engine, permission=(deny("echo"),))
         child = await start(engine, parent_id=parent)
-        await engine.api.prompt(child, say("go", tools={"echo": True, "task": False}))
+        await engine.api.prompt(child, text_prompt("go", tools={"echo": True, "task": False}))
 
         assert (await engine.api.get_session(child)).permission == (
             Rule(permission="echo", pattern="*", action="allow"),

@@ -1,10 +1,10 @@
-"""Tasks that a model hands to child sessions."""
+"""Tasks that a model delegates to child sessions."""
 
 import asyncio
 import re
 from decimal import Decimal
 
-from given.engine import ALLOW, EchoInput, say
+from given.engine import ALLOW, EchoInput, text_prompt
 from given.prompt_keyed_provider import Script
 from given.subtask_engine import (
     children_of,
@@ -39,7 +39,7 @@ async def test_a_task_is_done_by_a_child_and_its_last_words_come_back() -> None:
     }
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
-        answer = await engine.api.prompt(session, say("go"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
         (child,) = await children_of(engine, session)
         (part,) = await tasks_of(engine, session)
         (call,) = [
@@ -76,7 +76,7 @@ async def test_two_tasks_of_one_answer_are_done_at_the_same_time() -> None:
     }
     async with open_subtask_engine(scripts, tools=(tool,)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         parts = await tasks_of(engine, session)
 
         assert [done(part).output.partition("\n")[0] for part in parts] == ["first", "second"]
@@ -87,7 +87,7 @@ async def test_two_tasks_of_one_answer_are_done_at_the_same_time() -> None:
 
 
 def brought_by(request: ModelRequest) -> str:
-    """The session that the last result in a request names."""
+    """Return the session that the last result in a request names."""
     last = request.messages[-1]
     assert isinstance(last, ToolTurn)
     found = re.search(r"session_id: (ses_\w+)", last.content[-1].output)
@@ -106,7 +106,7 @@ async def test_a_child_session_is_continued_by_its_id() -> None:
     }
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         (child,) = await children_of(engine, session)
         _, part = await tasks_of(engine, session)
 
@@ -125,7 +125,7 @@ async def test_only_a_child_session_can_be_continued() -> None:
     async with open_subtask_engine(scripts) as engine:
         session, stranger = await start(engine), await start(engine)
         given += [session, stranger]
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         errors = [failed(part) for part in await tasks_of(engine, session)]
 
         assert errors == [
@@ -145,7 +145,7 @@ async def test_an_invalid_session_id_is_refused_and_a_blank_one_starts_a_new_ses
     }
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         wrong, fresh = await tasks_of(engine, session)
 
         assert failed(wrong) == (
@@ -158,7 +158,7 @@ async def test_an_unknown_or_a_primary_agent_is_refused_with_those_there_are() -
     scripts = {"go": [[task_call("x", "nobody"), task_call("x", "build")], [Say(text="oh")]]}
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         errors = [failed(part) for part in await tasks_of(engine, session)]
 
         assert errors == [
@@ -172,7 +172,7 @@ async def test_a_hidden_agent_is_not_offered_but_can_be_named() -> None:
     scripts = {"go": [[task_call("x", "secret")], [Say(text="ok")]], "x": [[Say(text="psst")]]}
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         (part,) = await tasks_of(engine, session)
         (offered,) = [tool for tool in engine.provider.requests_for("go")[0].tools if tool.name == "task"]
 
@@ -185,12 +185,12 @@ async def test_an_agent_is_told_of_those_it_may_use_and_of_no_tool_if_there_are_
     async with open_subtask_engine(
         {"go": [[Say(text="ok")]]}, rules=(*ALLOW, deny("task", "explore"))
     ) as engine:
-        await engine.api.prompt(await start(engine), say("go"))
+        await engine.api.prompt(await start(engine), text_prompt("go"))
         (offered,) = [tool for tool in engine.provider.requests_for("go")[0].tools if tool.name == "task"]
         assert "general" in offered.about
         assert "explore" not in offered.about
     async with open_subtask_engine({"go": [[Say(text="ok")]]}, agents=()) as engine:
-        await engine.api.prompt(await start(engine), say("go"))
+        await engine.api.prompt(await start(engine), text_prompt("go"))
         assert [tool.name for tool in engine.provider.requests_for("go")[0].tools] == ["echo"]
 
 
@@ -201,7 +201,7 @@ async def test_a_child_that_fails_is_an_error_its_parent_can_act_on() -> None:
     }
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
-        answer = await engine.api.prompt(session, say("go"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
         (child,) = await children_of(engine, session)
         (part,) = await tasks_of(engine, session)
 
@@ -223,7 +223,7 @@ async def test_the_cost_of_a_child_is_its_parents_too() -> None:
     }
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         (child,) = await children_of(engine, session)
         parent, below = await engine.api.get_spending(session), await engine.api.get_spending(child.id)
 
@@ -241,7 +241,7 @@ async def test_a_file_that_a_task_mentions_is_shown_to_the_child_if_it_may_read_
         }
     ) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         (child,) = await children_of(engine, session)
         (asked, _) = await engine.api.list_messages(child.id)
 

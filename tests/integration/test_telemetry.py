@@ -1,4 +1,4 @@
-"""Runs seen from outside, by OpenTelemetry's own SDK: spans, figures, and no word of what was said unless asked for."""
+"""Spans and metrics of runs, through OpenTelemetry's own SDK; no text of a conversation unless configured."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import StatusCode
 
-from given.engine import MODEL, open_engine, say
+from given.engine import MODEL, open_engine, text_prompt
 from given.subtask_engine import open_subtask_engine, start, task_call
 from given.telemetry_recorder import record_telemetry
 from weft.bus import Bus
@@ -49,7 +49,7 @@ async def test_a_run_is_a_tree_of_steps_model_calls_and_tools() -> None:
     async with open_engine(*script, skip_waits=True) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         async with record_telemetry(engine.api.bus) as seen:
-            await engine.api.prompt(session, say("go"))
+            await engine.api.prompt(session, text_prompt("go"))
     assert seen.tree() == [
         (
             "invoke_agent build",
@@ -98,7 +98,7 @@ async def test_a_child_runs_below_the_call_that_sent_it() -> None:
     async with open_subtask_engine(scripts) as engine:
         session = await start(engine)
         async with record_telemetry(engine.api.bus) as seen:
-            await engine.api.prompt(session, say("go"))
+            await engine.api.prompt(session, text_prompt("go"))
     child = ("invoke_agent general", [("step", ["chat test", "execute_tool echo"]), ("step", ["chat test"])])
     assert seen.tree() == [
         (
@@ -114,7 +114,7 @@ async def test_what_is_tried_again_is_counted_and_marked() -> None:
     async with open_engine(*script, skip_waits=True) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         async with record_telemetry(engine.api.bus) as seen:
-            await engine.api.prompt(session, say("go"))
+            await engine.api.prompt(session, text_prompt("go"))
     chat = seen.span("chat test")
     [mark] = chat.events
     assert (mark.name, dict(mark.attributes)) == ("weft.retry", {"weft.attempt": 1, "error.type": "529"})
@@ -126,7 +126,7 @@ async def test_what_fails_says_of_which_kind_the_failure_is_and_no_more() -> Non
     async with open_engine([Fail(message="no such hidden-words", status=400)], skip_waits=True) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         async with record_telemetry(engine.api.bus) as seen:
-            await engine.api.prompt(session, say("go"))
+            await engine.api.prompt(session, text_prompt("go"))
     for name in ("chat test", "step", "invoke_agent build"):
         span = seen.span(name)
         assert (span.status.status_code, span.attributes["error.type"]) == (StatusCode.ERROR, "400")
@@ -146,7 +146,7 @@ async def test_compaction_is_counted_and_its_call_is_labelled() -> None:
     async with open_engine(*script, model=small, agents=(summariser,)) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         async with record_telemetry(engine.api.bus) as seen:
-            await engine.api.prompt(session, say("go"))
+            await engine.api.prompt(session, text_prompt("go"))
     assert seen.sum_metric("weft.compactions") == 1
     summaries = [span for span in seen.spans_named("chat test") if span.attributes.get("weft.summary")]
     assert [span.attributes["gen_ai.agent.name"] for span in summaries] == ["compaction"]
@@ -158,7 +158,7 @@ async def test_with_content_what_was_said_is_in_the_form_of_the_conventions() ->
     async with open_engine(*script, skip_waits=True) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         async with record_telemetry(engine.api.bus, content=True) as seen:
-            await engine.api.prompt(session, say("go"))
+            await engine.api.prompt(session, text_prompt("go"))
     first, last = seen.spans_named("chat test")
     assert json.loads(first.attributes["gen_ai.input.messages"]) == [
         {"role": "user", "parts": [{"type": "text", "content": "go"}]}
@@ -220,8 +220,8 @@ async def test_without_content_no_word_of_a_conversation_gets_out(words: list[st
     async with open_subtask_engine(scripts, tools=(spilling, refusing)) as engine:
         session = await start(engine, title=words[1])
         async with record_telemetry(engine.api.bus) as seen:
-            await engine.api.prompt(session, say(words[0]))
-            await engine.api.prompt(session, say(words[0]))
+            await engine.api.prompt(session, text_prompt(words[0]))
+            await engine.api.prompt(session, text_prompt(words[0]))
     reported = seen.all_text()
     assert seen.spans_named("execute_tool spill")
     assert [word for word in words if word in reported] == []
@@ -275,7 +275,7 @@ class Broken(SpanExporter):
 
 
 class Stuck(SpanExporter):
-    """Does not come back before it is let go."""
+    """An exporter that hangs until it is released."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -294,7 +294,7 @@ async def test_an_exporter_in_trouble_neither_fails_nor_holds_up_a_run(exporter:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         async with open_follower(engine.api.bus, TelemetryFold(os.urandom), sink):
             for _ in range(2):
-                answer = await engine.api.prompt(session, say("go"))
+                answer = await engine.api.prompt(session, text_prompt("go"))
                 assert isinstance(answer.info, AssistantMessage)
                 assert answer.info.error is None
     if isinstance(exporter, Stuck):
@@ -309,7 +309,7 @@ async def test_a_run_that_is_cut_off_is_told_as_far_as_it_went() -> None:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         events = engine.api.events()
         async with record_telemetry(engine.api.bus) as seen:
-            await engine.api.submit(session, say("go"))
+            await engine.api.submit(session, text_prompt("go"))
             async for published in events:
                 if isinstance(published.event, PartUpdated) and published.event.delta == "Well.":
                     break

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from given.engine import ALLOW, ECHO, Engine, open_engine, say
+from given.engine import ALLOW, ECHO, Engine, open_engine, text_prompt
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.part import CompletedState, ErrorState, ToolPart
@@ -22,7 +22,7 @@ class NothingInput(Struct, frozen=True):
 
 
 def meeting(count: int) -> AnyTool:
-    """A tool that waits until so many calls of it are under way."""
+    """Return a tool that waits until so many calls of it are running."""
     there: list[str] = []
     complete = asyncio.Event()
 
@@ -69,7 +69,7 @@ async def test_every_call_has_a_part_and_a_result_of_its_own() -> None:
     script = ([batch(echo("a"), echo("b"))], [Say(text="done")])
     async with open_engine(*script, tools=(BATCH, ECHO, INVALID)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         found = await calls_of(engine, session)
         assert [short(part) for part in found] == [
             "batch=All 2 tools executed successfully.",
@@ -99,7 +99,7 @@ async def test_the_calls_run_side_by_side() -> None:
     script = ([batch(("meet", {}), ("meet", {}), ("meet", {}))], [Say(text="done")])
     async with open_engine(*script, tools=(BATCH, meeting(3), INVALID)) as engine, asyncio.timeout(60):
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         assert [short(part) for part in await calls_of(engine, session)][1:] == ["meet=3 met"] * 3
 
 
@@ -107,7 +107,7 @@ async def test_what_fails_is_told_and_stops_nothing_else() -> None:
     calls = (echo("a"), ("unknown", {}), ("batch", {"tool_calls": []}), ("echo", {"word": 1}))
     async with open_engine([batch(*calls)], [Say(text="done")], tools=(BATCH, ECHO, INVALID)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         first, *rest = [short(part) for part in await calls_of(engine, session)]
         assert first == "batch=Executed 1/4 tools successfully. 3 failed."
         assert rest[0] == "echo=a"
@@ -120,7 +120,7 @@ async def test_more_than_25_are_refused_one_by_one() -> None:
     calls = [echo(str(number)) for number in range(27)]
     async with open_engine([batch(*calls)], [Say(text="done")], tools=(BATCH, ECHO, INVALID)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         first, *rest = [short(part) for part in await calls_of(engine, session)]
         assert first == "batch=Executed 25/27 tools successfully. 2 failed."
         assert rest[:25] == [f"echo={number}" for number in range(25)]
@@ -132,7 +132,7 @@ async def test_each_call_is_held_against_the_rules() -> None:
     script = ([batch(echo("a"), echo("b"))], [Say(text="done")])
     async with open_engine(*script, tools=(BATCH, ECHO, INVALID), rules=rules) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         found = [short(part) for part in await calls_of(engine, session)]
         assert found[:2] == ["batch=Executed 1/2 tools successfully. 1 failed.", "echo=a"]
         assert found[2].startswith("echo!")
@@ -142,7 +142,7 @@ async def test_aborting_leaves_no_call_open() -> None:
     script = ([batch(("meet", {}), echo("a"))],)
     async with open_engine(*script, tools=(BATCH, ECHO, meeting(2), INVALID)) as engine:
         session = await start(engine)
-        prompt = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        prompt = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         while "echo=a" not in [short(part) for part in await calls_of(engine, session)]:  # noqa: ASYNC110
             await asyncio.sleep(0)
         await engine.api.abort(session)

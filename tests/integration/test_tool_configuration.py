@@ -1,4 +1,4 @@
-"""What configuration comes to for tools; and that a cloned repository names no programs to be run."""
+"""How configuration selects tools, formatters and language servers; and that a cloned repository names no programs to run."""
 
 import asyncio
 import json
@@ -157,7 +157,7 @@ def test_switches_say_which_tools_there_are(
 
 
 async def write(project: Path, *, trusted: bool) -> str:
-    """What stands in a file after it was written there."""
+    """Write a file with the tool, and return its content."""
     script = "tr a-z A-Z < $0 > $0.new; mv $0.new $0"
     command = {"command": ["sh", "-c", script, "$FILE"], "extensions": [".loud"]}
     (project / "opencode.json").write_text(json.dumps({"formatter": {"loud": command}}))

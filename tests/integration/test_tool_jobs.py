@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.engine import PLACE, open_engine, say
+from given.engine import PLACE, open_engine, text_prompt
 from weft.errors import NotFoundError, ToolError
 from weft.host.clock import SystemClock
 from weft.model.ids import SessionID
@@ -59,7 +59,7 @@ async def started(bench: Bench, command: str) -> Job:
 
 
 async def ended(jobs: BackgroundJobs, job: Job) -> Job:
-    """The job, once it has ended by itself."""
+    """Wait for a job to end, and return it."""
     async with asyncio.timeout(60):
         while True:
             (found,) = [each for each in jobs.list(job.session_id) if each.id == job.id]
@@ -74,14 +74,14 @@ def output_of(job: Job) -> str:
 
 
 async def said(job: Job, words: str) -> None:
-    """Wait until a job has said so."""
+    """Wait until a job has printed a text."""
     async with asyncio.timeout(60):
         while words not in output_of(job):  # noqa: ASYNC110  it is another process that says so
             await asyncio.sleep(0.01)
 
 
-async def somebody_in(directory: Path) -> None:
-    """Wait until a process is at work in a directory."""
+async def wait_for_process_in(directory: Path) -> None:
+    """Wait until a process runs in a directory."""
     async with asyncio.timeout(60):
         while not processes_in(directory):  # noqa: ASYNC110  it is another process that begins
             await asyncio.sleep(0.01)
@@ -189,12 +189,12 @@ async def test_aborting_or_removing_a_session_ends_its_jobs(tmp_path: Path) -> N
         tool_output=str(tmp_path / "out"),
     ) as engine:
         session = await engine.api.create_session(SessionInput())
-        await engine.api.prompt(session.id, say("go"))
-        await somebody_in(tmp_path)
+        await engine.api.prompt(session.id, text_prompt("go"))
+        await wait_for_process_in(tmp_path)
         assert await engine.api.abort(session.id) is False
         assert processes_in(tmp_path) == []
-        await engine.api.prompt(session.id, say("again"))
-        await somebody_in(tmp_path)
+        await engine.api.prompt(session.id, text_prompt("again"))
+        await wait_for_process_in(tmp_path)
         await engine.api.remove_session(session.id)
         assert processes_in(tmp_path) == []
         offered = [[tool.name for tool in request.tools] for request in engine.provider.requests]

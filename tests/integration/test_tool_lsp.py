@@ -159,7 +159,7 @@ async def test_a_program_that_is_not_there_is_no_server(project: Path) -> None:
 
 @pytest.mark.parametrize("manner", ["deaf", "silent"])
 async def test_a_server_that_says_nothing_holds_no_call_for_long(project: Path, manner: str) -> None:
-    """What a call waits for adds up to less than the patience of this test, and the deaf one is waited for once."""
+    """The waits of a call add up to less than the timeout of this test, and the unresponsive server is waited for once."""
     short = LspTimeouts(warm=0.1, look=0.1, silent=0.05)
     async with watched(project, fake(project, manner), patience=short) as bench, asyncio.timeout(60):
         for number in range(3):

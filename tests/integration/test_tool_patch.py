@@ -35,7 +35,7 @@ def bench(project: Path, tmp_path: Path) -> Bench:
 
 
 async def seen(bench: Bench, name: str, text: str) -> Path:
-    """A file that the session has read."""
+    """Write a file that the session has read."""
     path = bench.directory / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode())
@@ -237,7 +237,7 @@ async def test_what_is_denied_is_not_done(bench: Bench, project: Path) -> None:
 
 
 async def test_a_write_that_fails_takes_back_those_before_it(bench: Bench, project: Path) -> None:
-    """`b.txt/x` cannot be made: there is a file where a directory would have to be."""
+    """`b.txt/x` cannot be created, because `b.txt` is a file."""
     await seen(bench, "a.txt", "one\n")
     await seen(bench, "b.txt", "b\n")
     (project / "a.txt").chmod(0o640)
@@ -301,7 +301,7 @@ async def test_what_a_formatter_makes_of_it_is_what_is_shown(bench: Bench, proje
 
 
 class Worried(NoLanguageServers):
-    """Finds every file wrong."""
+    """Reports a problem in every file."""
 
     async def diagnose(self, *paths: str) -> Diagnostics:
         start = DiagnosticPosition(0, 3)

@@ -1,4 +1,4 @@
-"""Attempts to evade the rules for files: links out of the project, secrets found by searching, and files that act by themselves."""
+"""Attempts to evade the rules for files: links out of the project, secrets found by searching, and files that execute."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.engine import PLACE, open_engine, say
+from given.engine import PLACE, open_engine, text_prompt
 from given.gate_harness import rules
 from given.shell import ShellTree, make_shell_tree
 from weft.config.agents import PROTECTED_FILES
@@ -29,7 +29,7 @@ from weft.tool.write import WRITE
 
 @pytest.fixture
 def tree(tmp_path: Path) -> ShellTree:
-    return make_shell_tree(tmp_path / "grounds")
+    return make_shell_tree(tmp_path / "tree")
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ async def test_what_a_run_searches_keeps_to_its_rules(tree: ShellTree, tmp_path:
         tool_output=str(tmp_path / "out"),
     ) as engine:
         session = await engine.api.create_session(SessionInput())
-        await engine.api.prompt(session.id, say("find it"))
+        await engine.api.prompt(session.id, text_prompt("find it"))
         last_turn = engine.provider.requests[-1].messages[-1]
     assert "KEY=" not in str(last_turn)
     assert "may only be seen with the read tool" in str(last_turn)
@@ -126,8 +126,8 @@ ACTING = {
 }
 
 
-def is_asked_for(patterns: tuple[str, ...]) -> bool:
-    """Whether the usual rules ask before a change that is known by these patterns."""
+def needs_permission(patterns: tuple[str, ...]) -> bool:
+    """Return True if the default rules ask before a change with these patterns."""
     said = {
         pattern: [action for rule, action in PROTECTED_FILES.items() if matches(pattern, rule)]
         for pattern in patterns
@@ -149,7 +149,7 @@ async def test_what_runs_by_itself_is_asked_for_by_every_tool_that_writes(
         with pytest.raises(DeniedError):
             await bench.call(tool, **given)
         asked = bench.asked[-1]
-        assert (asked.permission, is_asked_for(asked.patterns)) == ("edit", acts)
+        assert (asked.permission, needs_permission(asked.patterns)) == ("edit", acts)
 
 
 async def test_a_lasting_yes_to_one_of_them_is_not_one_to_all(bench: Bench) -> None:

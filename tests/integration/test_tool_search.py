@@ -34,7 +34,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
 
 
 def put(path: Path, text: str, *, age: int = 0) -> str:
-    """A file, so many seconds old."""
+    """Write a file of a given age in seconds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     os.utime(path, (1_700_000_000 - age, 1_700_000_000 - age))

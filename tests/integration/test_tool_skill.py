@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from given.engine import ALLOW, open_engine, say
+from given.engine import ALLOW, open_engine, text_prompt
 from weft.errors import ConfigError, DeniedError, ToolError
 from weft.model.agent import Agent, Skill
 from weft.model.input import SessionInput
@@ -73,6 +73,6 @@ async def test_a_model_is_told_of_the_skills_that_neither_its_agent_nor_an_untru
     build = Agent(name="build", mode="primary", permission=ALLOW, limits=(kept,))
     async with open_engine([Say(text="Fine.")], tools=(LOADS,), agents=(build,)) as engine:
         session = await engine.api.create_session(SessionInput(title="x"))
-        await engine.api.prompt(session.id, say("go"))
+        await engine.api.prompt(session.id, text_prompt("go"))
         [spec] = engine.provider.requests[0].tools
     assert ("- weaving: For cloth." in spec.about, "- broken" in spec.about) == (True, False)

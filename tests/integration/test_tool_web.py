@@ -33,7 +33,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 async def look_up(host: str, port: int) -> tuple[str, ...]:
-    """A small world: in it 127.0.0.1 is out there, and 127.0.0.2 is next door."""
+    """Resolve names in a fake network: 127.0.0.1 is public, and 127.0.0.2 is private."""
     del port
     known = {
         "page.test": ("127.0.0.1",),

@@ -1,4 +1,4 @@
-"""Sessions moved between real stores: new, gone on, gone apart, and back again."""
+"""Sessions imported between real stores: new, continued, diverged, and back again."""
 
 import json
 import os
@@ -25,11 +25,11 @@ from weft.transfer.session_import import pack_session
 
 
 def nobody(done: int, of: int) -> None:
-    """Nobody watches how far it has come."""
+    """Ignore progress."""
 
 
 class Machine:
-    """A home with a store of its own, and a project that is no repository."""
+    """A home with its own store, and a project without a repository."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -85,8 +85,8 @@ def one(report: ImportReport) -> tuple[str, str]:
     return received.verdict, received.id
 
 
-def gone_on(given: SessionExport, turn: int, base: int) -> SessionExport:
-    """The session with a turn more, said in a place of its own."""
+def with_another_turn(given: SessionExport, turn: int, base: int) -> SessionExport:
+    """Return the session with one more turn."""
     messages = (*given.messages, *turn_of(given.info.id, base, turn, given.info.directory))
     time = replace(given.info.time, updated=AT + turn)
     return replace(given, info=replace(given.info, time=time), messages=messages)
@@ -144,7 +144,7 @@ async def test_a_round_trip_brings_everything_home(here: Machine, there: Machine
     await there.bring(bundle)
     theirs = await there.export(session_id())
     assert theirs.info.directory == str(here.project)  # both are one machine here, so it is there
-    later = gone_on(theirs, 5, 900)
+    later = with_another_turn(theirs, 5, 900)
     assert one(await here.take(later, tmp_path)) == ("updated", session_id())
     home = await here.export(session_id())
     assert words(home.messages) == [*words(mine.messages), "prompt 5", "answer 5"]
@@ -152,9 +152,9 @@ async def test_a_round_trip_brings_everything_home(here: Machine, there: Machine
 
 
 async def test_when_both_have_gone_on_both_are_kept(here: Machine, tmp_path: Path) -> None:
-    await here.take(gone_on(export(), 3, 300), tmp_path)
+    await here.take(with_another_turn(export(), 3, 300), tmp_path)
     mine = await here.export(session_id())
-    other = gone_on(export(), 4, 400)
+    other = with_another_turn(export(), 4, 400)
     verdict, copy = one(await here.take(other, tmp_path))
     assert verdict == "forked"
     assert await here.export(session_id()) == mine
@@ -171,9 +171,9 @@ async def test_when_both_have_gone_on_both_are_kept(here: Machine, tmp_path: Pat
     before = here.files()
     assert one(await here.take(other, tmp_path)) == ("same", copy)
     assert here.files() == before
-    assert one(await here.take(gone_on(other, 6, 600), tmp_path)) == ("updated", copy)
+    assert one(await here.take(with_another_turn(other, 6, 600), tmp_path)) == ("updated", copy)
     # A third way is a second copy.
-    verdict, second = one(await here.take(gone_on(export(), 7, 700), tmp_path))
+    verdict, second = one(await here.take(with_another_turn(export(), 7, 700), tmp_path))
     assert (verdict, second in (copy, session_id())) == ("forked", False)
 
 
@@ -264,12 +264,12 @@ async def test_a_bad_bundle_writes_nothing_of_its_good_sessions(here: Machine, t
 async def test_children_stay_with_their_parent_also_when_it_becomes_a_copy(
     here: Machine, tmp_path: Path
 ) -> None:
-    await here.take(gone_on(export(1), 3, 300), tmp_path)
+    await here.take(with_another_turn(export(1), 3, 300), tmp_path)
     child = export(2)
     child = replace(child, info=replace(child.info, parent_id=session_id(1)))
     path = tmp_path / "b.zip"
     with path.open("wb") as file:
-        write_bundle(file, [gone_on(export(1), 4, 400), child])
+        write_bundle(file, [with_another_turn(export(1), 4, 400), child])
     parent, kept = (await here.bring(path)).received
     assert (parent.verdict, kept.verdict) == ("forked", "new")
     assert (await here.export(session_id(2))).info.parent_id == parent.id

@@ -1,4 +1,4 @@
-"""Whole stores imported: one bad file costs one session, and what was cut short is finished by doing it again."""
+"""Imports of whole stores: a bad file costs one session, and repeating an interrupted import completes it."""
 
 import json
 import os
@@ -20,7 +20,7 @@ SHELVES = ("session", "message", "part", "todo", "session_diff")
 
 
 def nobody(done: int, of: int) -> None:
-    """Nobody watches how far it has come."""
+    """Ignore progress."""
 
 
 def command(storage: Path, source: Path, *more: str, kind: str = "opencode") -> list[str]:

@@ -24,7 +24,7 @@ def weft(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A directory with one session in its project; its prompt holds a key."""
+    """A directory with one session in its project; its prompt contains a key."""
     given = tmp_path / "given.json"
     given.write_bytes(to_document(with_text(export(), f"use {KEY} please")))
     imported = weft(tmp_path, "import", str(given))

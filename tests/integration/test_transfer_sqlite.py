@@ -1,4 +1,4 @@
-"""A database of OpenCode as its tables say it: every row comes across, a bad one is named, and nothing is written."""
+"""Import from OpenCode's SQLite database: every row is imported, a bad one is named, and nothing is written to it."""
 
 import json
 import os
@@ -123,7 +123,7 @@ def test_a_session_whose_row_is_broken_is_refused_and_the_other_is_not(database:
 
 
 def test_reading_writes_nothing_also_beside_a_log(database: Path) -> None:
-    """A database that is open elsewhere has a log, and what is in the log counts."""
+    """A database that is open elsewhere has a write-ahead log, whose content counts."""
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA journal_mode = wal")
         with connection:

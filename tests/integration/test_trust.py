@@ -1,4 +1,4 @@
-"""Trust: given once, for what a project brings along as it is, and gone when that changes."""
+"""Trust: given once for the current files of a project, and void when they change."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The rules of a cloned repository: they may withhold, and never allow more than the person does."""
+"""The rules of a cloned repository can restrict, but never allow more than the user does."""
 
 import json
 import os

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.engine import say
+from given.engine import text_prompt
 from given.failing_disk import limit_file_size
 from given.snapshot_harness import git, init_repository, read_tree, write
 from given.undo_harness import (
@@ -285,7 +285,8 @@ async def test_a_prompt_during_an_undo_waits_and_is_answered(root: Path) -> None
     async with open_undo_harness(root) as harness:
         prompt = await harness.run_step(call_bash("echo two > a.txt"))
         taken, answer = await asyncio.gather(
-            harness.api.revert(harness.session, prompt), harness.api.prompt(harness.session, say("And now?"))
+            harness.api.revert(harness.session, prompt),
+            harness.api.prompt(harness.session, text_prompt("And now?")),
         )
         assert taken.session.revert is not None
         assert text(root / "a.txt") == "one\n"
@@ -512,7 +513,7 @@ async def test_a_prompt_that_makes_no_sense_removes_nothing(root: Path) -> None:
         await harness.undo(prompt)
         before = await harness.history()
         with pytest.raises(NotFoundError):
-            await harness.api.prompt(harness.session, say("Go on.", agent="nobody"))
+            await harness.api.prompt(harness.session, text_prompt("Go on.", agent="nobody"))
         assert await harness.history() == before
         await harness.redo()
         assert text(root / "a.txt") == "two\n"

@@ -32,7 +32,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def work(root: Path) -> tuple[SessionID, list[MessageID]]:
-    """Two turns."""
+    """Run two turns."""
 
     async def weave() -> tuple[SessionID, list[MessageID]]:
         async with open_undo_harness(root) as harness:

@@ -1,4 +1,4 @@
-"""Killed in the middle, through the whole of weft: what was changed can be taken back, and a taking back is done or not."""
+"""Undo when the process is killed: changes of a killed run can be undone, and an undo is done or not done."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def start(root: Path, *given: str) -> "subprocess.Popen[str]":
 
 
 def run_killed(root: Path, *given: str) -> str:
-    """What it said before it was killed."""
+    """Return what the script printed before it was killed."""
     with start(root, *given) as child:
         said, complaint = child.communicate(timeout=60)
     assert (child.returncode, complaint) == (-signal.SIGKILL, "")

@@ -1,12 +1,13 @@
-"""A stranger's tool does not say what it changes: all that changes while it runs is its doing, but not what the person does
-while they are asked."""
+"""A custom tool does not announce its changes: everything that changes while it runs is attributed to it, except what a person
+changes while a permission request is open.
+"""
 
 import os
 from pathlib import Path
 
 from msgspec import Struct
 
-from given.engine import NOW, open_engine, say
+from given.engine import NOW, open_engine, text_prompt
 from given.snapshot_harness import write
 from weft.local.permissions import PermissionSettings
 from weft.local.undo import UndoSettings
@@ -59,7 +60,7 @@ async def test_changes_of_a_custom_tool_are_undone_and_those_of_a_person_during_
         api = engine.api
         session = (await api.create_session(SessionInput(title="t"))).id
         asked = api.events()
-        prompt = await api.submit(session, say("go"))
+        prompt = await api.submit(session, text_prompt("go"))
         async for published in asked:
             if published.event.type == "permission.asked":
                 write(root / "b.txt", "me\n")

@@ -1,5 +1,6 @@
-"""Undo, end to end: real files, real git, the whole of weft. What becomes of each file, and that nothing of the person's is
-lost. The rows are in `given/undo_cases.py`; `docs/reference/undo-cases.md` shows them."""
+"""The undo matrix, end to end: real files, real git, the whole engine. The fate of each file, and that nothing of the person's is
+lost. The rows are in `given/undo_cases.py`; `docs/reference/undo-cases.md` shows them.
+"""
 
 import hashlib
 from pathlib import Path
@@ -37,7 +38,7 @@ async def test_each_file_becomes_what_the_table_says(row: Case, tmp_path: Path) 
 
 
 def contents(files: Files) -> dict[bytes, bytes]:
-    """Names and contents; permissions where they are not what is usual, links, directories that are empty too."""
+    """Return names and contents, with unusual permissions, links and empty directories."""
     return {name: content + kind_of(kind) for name, (kind, content) in files.items()}
 
 
@@ -58,7 +59,7 @@ def with_changes(before: Files, changes: dict[str, bytes | None]) -> dict[bytes,
 
 
 def repository_of(root: Path) -> tuple[str, ...]:
-    """Where the person's repository stands: its HEAD, its branches, its index byte for byte."""
+    """Return the state of the person's repository: its HEAD, its branches, the bytes of its index."""
     if not (root / ".git").exists():
         return ()
     index = hashlib.sha256((root / ".git/index").read_bytes()).hexdigest()

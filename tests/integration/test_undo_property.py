@@ -1,4 +1,4 @@
-"""Whatever an agent and a person do to files, in any order: undo takes back the agent's work and none of the person's."""
+"""Property test: after any changes by an agent and a person, in any order, undo reverts the agent's work and none of the person's."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ MOST = 3
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """A file became another: by the agent in a turn, or by the person (None)."""
+    """A change of a file: by the agent in a turn, or by the person (None)."""
 
     name: str
     before: str | None
@@ -29,7 +29,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class World:
-    """The files as they should be, and how each of them came to be so."""
+    """The expected files, and the history of each."""
 
     def __init__(self, root: Path, random: Random) -> None:
         self.root = root
@@ -54,7 +54,7 @@ class World:
         return f"text {self._written}\n"
 
     def pick(self) -> tuple[str, str | None]:
-        """A file, and what it is to be: gone, if it is there, every third time."""
+        """Return a file and its new content; every third time, if it exists, it is removed."""
         name = self.random.choice(NAMES)
         gone = name in self.files and self.random.random() < 0.3
         return name, None if gone else self.new_text()
@@ -70,7 +70,7 @@ class World:
         self.change(name, after, None)
 
     def agent_will(self, turn: int) -> Action:
-        """What the agent does next. It is taken for done: nothing keeps it from it."""
+        """Return the next action of the agent, and record it as done: nothing can prevent it."""
         self._calls += 1
         fresh = [name for name in NAMES if name not in self.files]
         if fresh and self.random.random() < 0.3:
@@ -89,8 +89,8 @@ class World:
     # --- what undo leads to ---
 
     def without(self, since: int) -> dict[str, str]:
-        """The files if the agent's turns from one on are taken back, change by change: as long as a file is what the
-        agent left, or what it had found, as if that change had been taken back already."""
+        """Return the files after undoing the agent's turns from one on, change by change: as long as a file is what the
+        agent left, or what it had found, as if that change had been undone already."""
         files = dict(self.files)
         for name in NAMES:
             goal = files.pop(name, None)
@@ -104,7 +104,7 @@ class World:
         return files
 
     def _changes(self, name: str, since: int) -> list[Event]:
-        """What each call of the agent's did to a file."""
+        """Return what each call of the agent did to a file."""
         calls: dict[int, Event] = {}
         for event in self.events:
             if event.name == name and event.turn is not None and event.turn >= since:
@@ -113,7 +113,7 @@ class World:
         return [change for change in calls.values() if change.before != change.after]
 
     def persons(self) -> dict[str, str]:
-        """The files whose words are the person's own."""
+        """Return the files whose text the person wrote."""
         last = {event.name: event for event in self.events if event.after is not None}
         return {
             name: text
@@ -157,7 +157,7 @@ def lay_out(root: Path, seed: int, *, repository: bool) -> World:
 
 
 async def take_turn(harness: UndoHarness, world: World, turn: int) -> MessageID:
-    """A few answers of the agent's; the person works while it is thinking, and afterwards."""
+    """Run a few answers of the agent; the person works during and after them."""
     answers: list[list[Action]] = []
     for _ in range(world.random.randint(1, 2)):
         actions: list[Action] = []
@@ -172,7 +172,7 @@ async def take_turn(harness: UndoHarness, world: World, turn: int) -> MessageID:
 
 
 def _later(world: World) -> Action:
-    """What the person does then, chosen now, so that the world knows of it in order."""
+    """Return what the person will do, chosen now, so that the world records it in order."""
     name, after = world.pick()
     world.change(name, after, None)
 

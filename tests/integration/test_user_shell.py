@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.engine import PLACE, Engine, open_engine, say
+from given.engine import PLACE, Engine, open_engine, text_prompt
 from weft.context.history import USER_RAN_TOOL
 from weft.errors import InvalidInputError, NotFoundError, SessionBusyError
 from weft.host.processes import ProcessCommand, run_command
@@ -98,7 +98,7 @@ async def test_the_command_is_stored_in_the_session_and_no_model_is_asked(tmp_pa
 async def test_the_model_reads_of_it_with_the_next_prompt(tmp_path: Path) -> None:
     async with open_in(tmp_path, [Say(text="I see.")]) as (engine, session):
         await engine.api.shell(session, ShellInput(command="echo hello; exit 3"))
-        await engine.api.prompt(session, say("why?"))
+        await engine.api.prompt(session, text_prompt("why?"))
         (request,) = engine.provider.requests
         prompt_turn, called, result, asked = request.messages
 
@@ -140,7 +140,7 @@ async def test_b7_a_prompt_that_comes_in_meanwhile_is_answered_after_it(tmp_path
             engine.api.shell(session, ShellInput(command=f"echo first; cat {gate}"))
         )
         await begun(engine, session, "first")
-        prompting = asyncio.create_task(engine.api.prompt(session, say("are you there?")))
+        prompting = asyncio.create_task(engine.api.prompt(session, text_prompt("are you there?")))
         await stored(engine, "are you there?")
         assert engine.provider.requests == []
         await asyncio.to_thread(gate.write_text, "second\n")

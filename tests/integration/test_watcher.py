@@ -1,4 +1,4 @@
-"""The file watcher: what others do to files is told to who listens, as flags and configuration say."""
+"""The file watcher: changes by other programs are sent to listeners, as flags and configuration say."""
 
 import json
 import os
@@ -79,7 +79,7 @@ def hear(events: Iterator[dict[str, Any]], *types: str) -> Iterator[dict[str, An
 
 
 class Stirring:
-    """Changes something over and over until it is heard: when watching has begun nobody says."""
+    """Changes a file again and again until the change is reported, because nothing says when watching has begun."""
 
     def __init__(self, *commands: list[str], cwd: Path) -> None:
         self._commands, self._cwd = commands, cwd
@@ -114,7 +114,7 @@ def test_a_checked_out_branch_is_sent_to_listeners(tmp_path: Path) -> None:
     assert second["properties"]["branch"] in {"main", "other"}
 
 
-def told_files(server: ProjectServer, events: Iterator[dict[str, Any]]) -> dict[str, Any]:
+def list_changed_files(server: ProjectServer, events: Iterator[dict[str, Any]]) -> dict[str, Any]:
     script = "echo x >> node_modules/b.js; echo x >> a.txt"
     (server.project / "node_modules").mkdir()
     with Stirring(["sh", "-c", script], cwd=server.project):
@@ -126,6 +126,6 @@ def test_all_files_are_told_of_if_the_flag_asks_for_it(
 ) -> None:
     monkeypatch.setenv(WATCH_ALL, "1")
     with serve_project(tmp_path) as server, stream_events(server, "/event") as events:
-        reported = told_files(server, events)
+        reported = list_changed_files(server, events)
     assert reported["properties"]["file"] == os.path.realpath(server.project / "a.txt")
     assert reported["properties"]["event"] in {"add", "change"}

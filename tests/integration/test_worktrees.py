@@ -1,4 +1,4 @@
-"""Worktrees: made from what is committed, merged all or nothing, discarded with care. With real git."""
+"""Worktrees: created from a commit, merged completely or not at all, discarded without data loss. With real git."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ from weft.worktree.state import WorktreeState, list_hints, read_state
 
 
 class WorktreeHarness:
-    """A repository with a few files, a person at work in it, and worktrees."""
+    """A repository with a few files, and its worktrees."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -55,7 +55,7 @@ class WorktreeHarness:
         return merge_worktree(self.repository, worktree, **how)  # type: ignore[arg-type]
 
     def files(self) -> dict[str, str]:
-        """All that lies in the checkout."""
+        """Return all files of the checkout."""
         return {
             path.relative_to(self.root).as_posix(): path.read_text()
             for path in sorted(self.root.rglob("*"))

@@ -1,4 +1,4 @@
-"""What a server of OpenCode 1.1.34 does not keep of the promise, and why; the same list is in `docs/explanation/compatibility.md`."""
+"""Checks of the API contract that a server of OpenCode 1.1.34 fails, and why. `docs/explanation/compatibility.md` has the same list."""
 
 NO_ROUTE = "it has no route for that"
 NOT_KEPT: dict[str, str] = {

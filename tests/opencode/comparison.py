@@ -1,4 +1,4 @@
-"""What tests look at: JSON to compare strictly, and conversations boiled down to words."""
+"""Reduce documents for comparison: JSON to strict values, and conversations to text."""
 
 import json
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from weft.model.wire import encode
 
 
 def strict(raw: bytes | str) -> Any:
-    """JSON with its numbers as they are spelled: 1 is not 1.0 here."""
+    """Parse JSON with numbers as they are spelled: 1 is not 1.0."""
     return json.loads(raw, parse_float=str)
 
 
 def exported(session: Session, messages: Sequence[MessageWithParts]) -> Any:
-    """A session as OpenCode exports it."""
+    """Return a session as OpenCode exports it."""
     return {"info": strict(encode(session)), "messages": [strict(encode(each)) for each in messages]}
 
 
@@ -31,13 +31,13 @@ def shape(part: AnyPart) -> str:
 
 
 def texts(messages: Sequence[MessageWithParts]) -> list[str]:
-    """All that was said and thought, in order."""
+    """Return all text and reasoning, in order."""
     parts = [part for message in messages for part in message.parts]
     return [part.text for part in parts if isinstance(part, TextPart | ReasoningPart)]
 
 
 def asked(request: dict[str, Any]) -> list[tuple[str, str]]:
-    """The conversation that a model was sent: who said what, the system's words left out."""
+    """Return the conversation in a request: roles and texts, without the system prompt."""
     said = [(each["role"], each.get("content") or "") for each in request["messages"]]
     return [(role, _joined(content)) for role, content in said if role != "system"]
 

@@ -1,4 +1,4 @@
-"""The real OpenCode 1.1.34, installed once and kept, and a sandbox with a fake model for every module that asks."""
+"""The real OpenCode 1.1.34, installed once, and a sandbox with a fake model for every module that uses it."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ LONGEST = 900
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """What a whole module looks at is made before its first test, by many runs of both programs."""
+    """Give these tests a long timeout: module fixtures run both programs many times before the first test."""
     for item in items:
         if item.get_closest_marker("opencode"):
             item.add_marker(pytest.mark.timeout(LONGEST))
@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    """The program; installed if it is missing, for a test that is skipped proves nothing."""
+    """The program, installed if it is missing: a skipped test proves nothing."""
     if not PROGRAM.exists():
         install = ["npm", "install", "--prefix", str(CACHE), "--no-audit", "--no-fund", "--ignore-scripts"]
         subprocess.run([*install, f"opencode-ai@{VERSION}"], check=True)
@@ -38,7 +38,7 @@ def program() -> Path:
 
 @pytest.fixture(autouse=True, scope="session")
 def _tidy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Whenever it starts OpenCode unpacks a library of four megabytes, and leaves it."""
+    """Remove the four-megabyte library that OpenCode unpacks at every start."""
     yield
     for library in tmp_path_factory.getbasetemp().rglob(".*.so"):
         library.unlink()

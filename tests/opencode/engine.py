@@ -1,4 +1,4 @@
-"""Weft at work in a sandbox: everything as a person would have it, and a scripted model beside the configured ones."""
+"""A whole engine in a sandbox, with user configuration, and a scripted model next to the configured ones."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -29,7 +29,7 @@ UNPRICED = replace(make_scripted_model("unpriced"), provider_id="fake", cost=Non
 
 
 class Speaking:
-    """Plays the script. As in the fake model, a title is no part of it."""
+    """Plays the script. As in the fake model, titles are not part of it."""
 
     def __init__(self, script: ScriptedProvider) -> None:
         self._script = script
@@ -49,7 +49,7 @@ class Engine(Struct, frozen=True, kw_only=True):
         return self.api.runtime.store
 
     def heard(self) -> list[list[tuple[str, str]]]:
-        """What the model was sent, request by request: who said what."""
+        """Return the conversation of each request: roles and texts."""
         return [
             [(str(turn.__struct_config__.tag), _words(turn.content)) for turn in request.messages]
             for request in self.provider.requests

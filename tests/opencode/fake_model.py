@@ -1,4 +1,4 @@
-"""A model that answers by a script, over the wire that OpenAI-compatible providers speak. Loopback only."""
+"""A scripted model, over the API of OpenAI-compatible providers. Loopback only."""
 
 import json
 import threading
@@ -15,14 +15,14 @@ PIECE = 16
 
 
 class Called(Struct, frozen=True):
-    """A tool that the model calls."""
+    """A tool call of the model."""
 
     tool: str
     input: dict[str, Any]
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """One answer of the model. `words` may be endless: they are asked for one by one while the stream is open."""
+    """One answer of the model. `words` may be endless: they are read one by one while the stream is open."""
 
     thought: str = ""
     words: Iterable[str] = ()
@@ -39,12 +39,12 @@ def called(tool: str, **input: Any) -> Answer:
 
 
 def called_slowly(tool: str, **input: Any) -> Answer:
-    """OpenCode takes its snapshot while the model speaks: what a quick one had done before, it has no patch for."""
+    """Call a tool slowly. OpenCode takes its snapshot while the model streams, and records no patch for changes before it."""
     return Answer(calls=(Called(tool, input),), pause=0.7)
 
 
 class FakeModel:
-    """Plays its script, one answer a request. What is asked without tools is a title, and is no part of the script."""
+    """Plays its script, one answer for each request. A request without tools is for a title, and not part of the script."""
 
     def __init__(self) -> None:
         self._answers: list[Answer] = []
@@ -53,14 +53,14 @@ class FakeModel:
         self._lock = threading.Lock()
 
     def plays(self, *answers: Answer) -> None:
-        """A new script; what was asked before is forgotten."""
+        """Start a new script, and forget earlier requests."""
         with self._lock:
             self._answers = list(answers)
             self._requests = []
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """What was asked for since the script began, titles left out."""
+        """Return the requests since the script began, without titles."""
         with self._lock:
             return list(self._requests)
 
@@ -80,7 +80,7 @@ class FakeModel:
 
 @contextmanager
 def open_fake_model() -> Generator[tuple[FakeModel, str]]:
-    """A fake model, and the address it is served at."""
+    """Serve a fake model, and yield it with its URL."""
     model = FakeModel()
     with ThreadingHTTPServer(("127.0.0.1", 0), lambda *given: _Handler(model, *given)) as server:
         server.daemon_threads = True
@@ -94,7 +94,7 @@ def open_fake_model() -> Generator[tuple[FakeModel, str]]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """`/api.json` is an empty catalogue of models; completions are streamed; nothing else is there."""
+    """`/api.json` is an empty catalogue; completions are streamed; everything else is a 404."""
 
     protocol_version = "HTTP/1.1"
 

@@ -44,16 +44,16 @@ class Sandbox(Struct, frozen=True, kw_only=True):
         return self.root / "data" / "opencode" / "storage"
 
     def opencode(self, *arguments: str) -> str:
-        """What the real OpenCode prints."""
+        """Run the real OpenCode, and return its output."""
         return self._run([str(self.binary), *arguments])
 
     def weft(self, *arguments: str) -> str:
-        """What our own program prints."""
+        """Run weft, and return its output."""
         return self._run([sys.executable, "-m", "weft", *arguments])
 
     @contextmanager
     def running_opencode(self, *arguments: str) -> Generator["subprocess.Popen[str]"]:
-        """The real OpenCode, at work; ended on leaving if it has not ended by itself."""
+        """Run the real OpenCode until the end of the block."""
         opencode = subprocess.Popen(
             [str(self.binary), *arguments],
             cwd=self.project,
@@ -97,7 +97,7 @@ def make_sandbox(root: Path, binary: Path, model_url: str) -> Sandbox:
 
 
 def _environment(root: Path, model_url: str) -> dict[str, str]:
-    """All that a program of the sandbox sees, nothing of whoever runs the tests but where programs are."""
+    """Return the environment of programs in the sandbox: only PATH comes from whoever runs the tests."""
     return {
         "PATH": f"{root / 'bin'}:{os.environ['PATH']}",
         "HOME": str(root / "home"),

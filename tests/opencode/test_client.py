@@ -1,4 +1,4 @@
-"""Our client with a server of the real OpenCode: the same suite as for our own, and what OpenCode does not keep of it."""
+"""Our client with a server of the real OpenCode: the same suite as for our own, and the checks that OpenCode fails."""
 
 import asyncio
 import re
@@ -39,7 +39,7 @@ def url(sandbox: Sandbox) -> Iterator[str]:
 
 @pytest.fixture
 def project(tmp_path: Path, sandbox: Sandbox) -> Path:
-    """A project of the test's own: OpenCode tells projects apart by their first commit."""
+    """A project of its own: OpenCode identifies projects by their first commit."""
     (tmp_path / "hello.txt").write_text("hello\n")
     who = ["-c", "user.name=Ada Loom", "-c", "user.email=ada@example.test"]
     for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", str(tmp_path)]):

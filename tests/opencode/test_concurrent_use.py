@@ -1,4 +1,4 @@
-"""Both programs on one store at once: each reads what the other one is writing, and never sees half of it."""
+"""Both programs on one store at the same time: each reads what the other writes, and never sees half of it."""
 
 import asyncio
 import json
@@ -35,13 +35,13 @@ def words_until(enough: Event) -> Iterator[str]:
 
 
 def is_beginning(text: str) -> bool:
-    """Whether it is what `words_until` says, as far as it goes."""
+    """Return True if the text is a prefix of `words_until`."""
     whole = "".join(f"word{number} " for number in range(text.count(" ") + 1))
     return whole.startswith(text)
 
 
 async def read_while_it_grows(weft: Engine, opencode: "subprocess.Popen[str]") -> SessionID:
-    """Read until the text has been seen to grow so many times; whatever was once seen must be seen again."""
+    """Read until the text has grown so many times; nothing that was read may disappear."""
     while not (sessions := await weft.api.list_sessions()):
         assert opencode.poll() is None, opencode.communicate()
     [session] = [each.id for each in sessions]
@@ -92,7 +92,7 @@ async def test_weft_reads_and_writes_while_opencode_writes(sandbox: Sandbox, mod
 
 
 class Unending:
-    """A provider whose model talks until it is told that it is enough."""
+    """A provider whose model sends text until it is stopped."""
 
     def __init__(self, enough: Event) -> None:
         self._enough = enough

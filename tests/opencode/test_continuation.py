@@ -1,4 +1,4 @@
-"""Each program goes on with a session that the other one began, and asks the model exactly once for every prompt."""
+"""Each program continues a session that the other one began, and asks the model exactly once for every prompt."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A session from before 2026-08-14, when the numbers in ids began anew: weft sorts it by time and goes on with it."""
+"""A session from before 2026-08-14, when the numbers in ids wrapped: weft sorts it by time and continues it."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ TOKENS = {"input": 10, "output": 2, "reasoning": 0, "cache": {"read": 0, "write"
 
 
 def january(project: str, directory: str) -> dict[str, Any]:
-    """The documents of a session as OpenCode wrote them in January 2026, by where they lie."""
+    """Return the documents of a session by path, as OpenCode wrote them in January 2026."""
     model = {"providerID": "fake", "modelID": "fake-model"}
 
     def part(id: str, message: str, **fields: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Sessions that go from one program to the other, by file, and arrive whole."""
+"""Sessions exchanged between both programs as files arrive complete."""
 
 import json
 from pathlib import Path

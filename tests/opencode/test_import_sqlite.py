@@ -1,4 +1,4 @@
-"""The SQLite file that the real OpenCode 1.18.33 writes, imported: every session, message and part, and nothing else touched."""
+"""Import of the SQLite file that the real OpenCode 1.18.33 writes: every session, message and part; nothing else is touched."""
 
 import json
 import os
@@ -27,7 +27,7 @@ TODO = {"content": "Say goodbye", "status": "completed", "priority": "high"}
 
 @pytest.fixture(scope="module")
 def newer_program() -> Path:
-    """The program itself, without the script that would choose one for this machine."""
+    """The binary itself, without the script that selects one for this machine."""
     if not (CACHE / "node_modules").exists():
         install = ["npm", "install", "--prefix", str(CACHE), "--no-audit", "--no-fund", "--ignore-scripts"]
         subprocess.run([*install, f"opencode-ai@{VERSION}"], check=True)
@@ -73,7 +73,7 @@ def files(directory: Path) -> dict[str, bytes]:
 
 
 def without_empty_texts(value: Any) -> Any:
-    """A diff of ours always says what was before and after; theirs has a patch instead."""
+    """Drop empty texts: our diffs always have before and after, theirs have a patch instead."""
     match value:
         case {"patch": _, "before": "", "after": ""}:
             return {key: item for key, item in value.items() if key not in ("before", "after")}

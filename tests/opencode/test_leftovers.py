@@ -1,4 +1,4 @@
-"""Nothing of ours confuses OpenCode: not locks, not growth, not deleted sessions, not a batch cut short by a crash."""
+"""Files that only weft writes do not confuse OpenCode: locks, growth, deleted sessions, and a batch cut short by a crash."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.opencode
 
 
 class Died(BaseException):
-    """Stands for the end of the process: nothing that comes after it is done."""
+    """Stands for the end of the process: nothing after it is done."""
 
 
 class DyingDisk(Disk):
@@ -44,7 +44,7 @@ async def begin(weft: Engine, title: str) -> Session:
 
 
 async def leave_growth(weft: Engine, session: Session) -> None:
-    """A text that was still growing when the program ended."""
+    """Store a text that was still growing when the program ended."""
     answer = (await weft.api.list_messages(session.id))[-1].info
     part = TextPart(
         id=weft.api.runtime.mint.part(), session_id=session.id, message_id=answer.id, text="And further"
@@ -62,7 +62,7 @@ async def leave_growth(weft: Engine, session: Session) -> None:
 
 
 async def die_in_a_batch(sandbox: Sandbox, weft: Engine, session: Session) -> None:
-    """Two messages were to go, and one of them went."""
+    """Remove one of two messages, then die."""
     messages = await weft.api.list_messages(session.id)
     store = FileStore(str(sandbox.storage), disk=DyingDisk())
     with pytest.raises(Died):

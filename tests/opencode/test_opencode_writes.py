@@ -1,4 +1,4 @@
-"""What OpenCode wrote, weft reads: every document, every field, in the right order."""
+"""weft reads what OpenCode wrote: every document, every field, in the right order."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ TODO = {"id": "1", "content": "Say goodbye", "status": "completed", "priority": 
 
 @pytest.fixture(scope="module")
 def session(sandbox: Sandbox, model: FakeModel) -> SessionID:
-    """A session in which the model thinks, reads, runs a command that fails, edits, plans and answers."""
+    """A session in which the model thinks, reads, runs a failing command, edits, plans and answers."""
     hello = str(sandbox.project / "hello.txt")
     read = Called("read", {"filePath": hello})
     model.plays(

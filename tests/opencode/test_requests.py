@@ -1,7 +1,7 @@
-"""One conversation, held with the real OpenCode and with weft: what each sends to the model, side by side.
+"""One conversation with the real OpenCode and with weft: what each sends to the model, compared.
 
-The conversation has words, a picture, thoughts, two calls at once, a call that fails, a command that fails and a
-change of model. Every difference is listed here with its reason, and in the table of `docs/explanation/compatibility.md`.
+The conversation has text, a picture, reasoning, two parallel calls, a call that fails, a command that fails and a change of
+model. Every difference is listed here with its reason, and in the table of `docs/explanation/compatibility.md`.
 """
 
 import base64
@@ -38,7 +38,7 @@ OWN_WORDS = object()
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """Where the two may differ (`at` is a pattern of paths), in exactly which way, and why."""
+    """Where the two may differ (`at` is a pattern of paths), exactly how, and why."""
 
     what: str
     why: str
@@ -178,7 +178,7 @@ def prepare(sandbox: Sandbox) -> None:
 
 
 def converse(sandbox: Sandbox, model: FakeModel, name: str) -> list[Json]:
-    """The requests of one program, with the names of directories and calls made the same."""
+    """Return the requests of one program, with directories and call ids made equal."""
     run = getattr(sandbox, name)
     reads = tuple(
         Called("read", {"filePath": str(sandbox.project / file)}) for file in ("hello.txt", "missing.txt")
@@ -218,7 +218,7 @@ def compare(theirs: Json, ours: Json, where: str) -> Iterator[Found]:
 
 
 def leaves(request: Json, where: str) -> Iterator[tuple[str, Any]]:
-    """Everything in a request by its path: every field of the body, of every message and of every tool."""
+    """Return every field of a request by its path, including every message and tool."""
     for name, value in request.items():
         if name == "messages":
             for number, message in enumerate(value):
@@ -240,8 +240,8 @@ def tool_leaves(tool: Json, where: str) -> Iterator[tuple[str, Any]]:
     yield f"{where}.schema", parameters
 
 
-def told_once(found: list[Found]) -> list[Found]:
-    """A tool that only one program has is one difference, not one for each of its fields."""
+def report_once(found: list[Found]) -> list[Found]:
+    """Report a tool that only one program has as one difference, not one for each field."""
     missing = {each.at for each in found if ".tools." in each.at and ABSENT in (each.theirs, each.ours)}
     return [each for each in found if each.at.rpartition(".")[0] not in missing]
 
@@ -250,7 +250,7 @@ def told_once(found: list[Found]) -> list[Found]:
 
 
 def test_no_request_differs_in_what_is_not_listed(found: list[Found]) -> None:
-    unlisted = [each for each in told_once(found) if not any(known.explains(each) for known in DIFFERENCES)]
+    unlisted = [each for each in report_once(found) if not any(known.explains(each) for known in DIFFERENCES)]
     assert unlisted == []
 
 

@@ -1,6 +1,6 @@
-"""The same calls, carried out by the real OpenCode and by weft in equal directories: what came of each, side by side.
+"""The same calls, made by the real OpenCode and by weft in equal directories, with their results compared.
 
-Compared are how a call ended, its title, its output or its error, every field of its metadata, and what is attached.
+Compared are how a call ended, its title, its output or its error, every field of its metadata, and its attachments.
 Every difference is listed in `tool_differences.py` with its reason, and in the table of `docs/explanation/compatibility.md`.
 """
 
@@ -46,7 +46,7 @@ PLAIN, PATCHING_MODEL = "fake/fake-model", "fake/gpt-5-fake"
 def both(
     program: Path, served: tuple[FakeModel, str], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str, Json], dict[str, Json]]:
-    """What came of every call, by its name: at OpenCode's, and at ours."""
+    """The result of every call by name: of OpenCode, and of weft."""
     assert RIPGREP, "OpenCode searches with ripgrep: install it (rg)"
     model, url = served
     found = []
@@ -80,7 +80,7 @@ def work(sandbox: Sandbox, model: FakeModel, name: str, pages: str) -> dict[str,
 
 
 def converse(sandbox: Sandbox, model: FakeModel, name: str, group: str, cases: list[Case]) -> dict[str, Json]:
-    """One conversation, in which the model makes one call after the other."""
+    """Run one conversation in which the model makes one call after the other."""
     model.plays(
         *(answer for case in cases for answer in (Answer(calls=(case.call,)), *case.meanwhile)), said("Done.")
     )
@@ -97,7 +97,7 @@ def converse(sandbox: Sandbox, model: FakeModel, name: str, group: str, cases: l
 
 
 def attach(sandbox: Sandbox, model: FakeModel, name: str) -> dict[str, Json]:
-    """A directory that is attached is listed: neither program offers the tool for that to a model."""
+    """Attach a directory, which lists it: neither program offers a model a tool for that."""
     model.plays(said("Seen."))
     directory = sandbox.project / "code"
     if name == "weft":
@@ -110,7 +110,7 @@ def attach(sandbox: Sandbox, model: FakeModel, name: str) -> dict[str, Json]:
 
 
 def attach_over_http(sandbox: Sandbox, directory: Path) -> str:
-    """OpenCode's command line takes files alone."""
+    """Attach over HTTP: OpenCode's command line accepts files only."""
     kind = "application/x-directory"
     shown = {"type": "file", "mime": kind, "filename": directory.name, "url": directory.as_uri()}
     with sandbox.running_opencode("serve", "--hostname", "127.0.0.1", "--port", "0") as opencode:
@@ -129,12 +129,12 @@ def post(url: str, body: Json) -> Json:
 
 
 def begun(output: str) -> str:
-    """The session that a run was held in."""
+    """Return the session of a run."""
     return next(str(json.loads(line)["sessionID"]) for line in output.splitlines() if '"sessionID"' in line)
 
 
 def list_parts(sandbox: Sandbox, session: str) -> Iterator[Json]:
-    """As they lie in the files. OpenCode's own export is cut off where it does not fit into a pipe."""
+    """Read the parts from files. OpenCode's own export is cut off where it does not fit into a pipe."""
     messages = [json.loads(file.read_text()) for file in (sandbox.storage / "message" / session).iterdir()]
     for message in sorted(messages, key=lambda each: each["time"]["created"]):
         for file in sorted((sandbox.storage / "part" / message["id"]).glob("*.json")):
@@ -147,7 +147,7 @@ def list_parts(sandbox: Sandbox, session: str) -> Iterator[Json]:
 @pytest.fixture(scope="module")
 def found(both: tuple[dict[str, Json], dict[str, Json]]) -> list[Found]:
     theirs, ours = both
-    return told_once([each for name in theirs for each in compare(theirs[name], ours[name], name)])
+    return report_once([each for name in theirs for each in compare(theirs[name], ours[name], name)])
 
 
 def compare(theirs: Json, ours: Json, where: str) -> Iterator[Found]:
@@ -159,8 +159,8 @@ def compare(theirs: Json, ours: Json, where: str) -> Iterator[Found]:
             yield Found(at=f"{where}.{at}", theirs=pair[0], ours=pair[1])
 
 
-def told_once(found: list[Found]) -> list[Found]:
-    """That a call failed on one side alone is one difference, not one for each field that only the other has."""
+def report_once(found: list[Found]) -> list[Found]:
+    """Report a call that failed on one side alone as one difference, not one for each field."""
     split = {each.at.rpartition(".")[0] for each in found if each.at.endswith(".status")}
     return [
         each
@@ -170,7 +170,7 @@ def told_once(found: list[Found]) -> list[Found]:
 
 
 def leaves(call: Json) -> Iterator[tuple[str, Any]]:
-    """Everything that came of a call but for when; of an error apart by which class, and what."""
+    """Return every field of a result except times; of an error its class and its message."""
     for name, value in call.items():
         if name == "metadata":
             yield from ((f"metadata.{key}", each) for key, each in value.items())

@@ -1,4 +1,4 @@
-"""Undo between the two: OpenCode cannot do harm with what weft wrote, and weft takes nothing back that OpenCode kept."""
+"""Undo in both programs: OpenCode does no harm with what weft wrote, and weft undoes nothing that OpenCode kept."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def ask(server: str, path: str, body: object = None) -> Any:
 
 
 async def work(sandbox: Sandbox) -> tuple[SessionID, MessageID]:
-    """A session of weft's own that changes, makes and removes files."""
+    """Run a session of weft that changes, creates and removes files."""
     hello = str(sandbox.project / "hello.txt")
     write(sandbox.project / "hello.txt", "hello\n")
     command = "echo made > made.txt; echo more >> also.txt"
@@ -76,7 +76,7 @@ async def test_opencode_undoes_work_of_weft_and_deletes_nothing(sandbox: Sandbox
 async def test_opencode_deletes_what_is_listed_under_a_snapshot_it_does_not_have(
     sandbox: Sandbox, server: str
 ) -> None:
-    """Why our parts list none. If this no longer holds, they may."""
+    """This is why our parts list no files. If it no longer holds, they may."""
     listed = sandbox.project / "listed.txt"
     write(listed, "precious\n")
     session, prompt = await work(sandbox)
@@ -106,7 +106,7 @@ async def test_opencode_says_what_it_changed_itself_after_a_step_of_weft_that_on
     sandbox: Sandbox, server: str, model: FakeModel
 ) -> None:
     """OpenCode compares the first `snapshot` of a session with the last. Every repository has the empty tree: if a step
-    of ours began with it, every file that OpenCode changes would be told as new."""
+    of ours began with it, OpenCode would report every file that it changes as new."""
     hello = sandbox.project / "hello.txt"
     write(hello, "hello\nthere\n")
     session = SessionID(ask(server, "/session", {"title": "Both"})["id"])
@@ -133,7 +133,7 @@ async def test_opencode_says_what_it_changed_itself_after_a_step_of_weft_that_on
 
 
 def wait_for_diff(server: str, session: SessionID) -> list[dict[str, Any]]:
-    """What OpenCode says that a session changed, which it works out some time after the answer."""
+    """Wait for the diff that OpenCode computes some time after the answer, and return it."""
     for _ in range(20):
         if found := ask(server, f"/session/{session}/diff"):
             return list(found)

@@ -1,4 +1,4 @@
-"""What weft wrote, OpenCode reads: it lists every session, exports exactly our documents, and accepts them as its own."""
+"""OpenCode reads what weft wrote: it lists every session, exports exactly our documents, and accepts them as its own."""
 
 import asyncio
 import re
@@ -25,7 +25,7 @@ OURS = {"priced", "weft"}
 
 
 async def work(sandbox: Sandbox) -> list[SessionID]:
-    """Four sessions, oldest first; the first of them works once more when the others are there."""
+    """Run four sessions, oldest first; the first runs once more after the others."""
     hello = str(sandbox.project / "hello.txt")
     async with open_engine(
         sandbox,
@@ -70,7 +70,7 @@ def sessions(sandbox: Sandbox) -> list[SessionID]:
 
 @pytest.fixture(scope="module")
 def server(sandbox: Sandbox, sessions: list[SessionID]) -> Iterator[str]:
-    """The address of a real OpenCode server over the same files."""
+    """The URL of a real OpenCode server over the same files."""
     with sandbox.running_opencode("serve", "--hostname", "127.0.0.1", "--port", "0") as opencode:
         assert opencode.stdout is not None
         lines = iter(opencode.stdout.readline, "")
@@ -85,7 +85,7 @@ def ask(server: str, path: str, method: str = "GET") -> Any:
 
 
 async def written(sandbox: Sandbox, id: SessionID) -> Any:
-    """A session as weft has it, in the shape of an export."""
+    """Return a session of weft in the shape of an export."""
     async with open_sandbox_store(sandbox) as store:
         return exported(await store.get_session(id), await store.list_messages(id))
 
@@ -141,7 +141,7 @@ async def test_an_opencode_server_gives_our_very_documents(
 async def test_opencode_accepts_our_documents_as_its_own(
     sandbox: Sandbox, sessions: list[SessionID], server: str
 ) -> None:
-    """A fork writes every message and part again, and OpenCode writes nothing that is not by its rules."""
+    """A fork writes every message and part again, and OpenCode writes only valid documents."""
     for id in sessions:
         fork = ask(server, f"/session/{id}/fork", "POST")["id"]
         ours, copied = await written(sandbox, id), await written(sandbox, fork)
@@ -162,7 +162,7 @@ async def test_what_opencode_deletes_is_gone_for_weft(
 
 
 def without(value: Any, names: set[str]) -> Any:
-    """A plain value, and all that lies in it, without the fields of these names."""
+    """Return a plain value without the fields of these names, at any depth."""
     if isinstance(value, dict):
         return {name: without(item, names) for name, item in value.items() if name not in names}
     return [without(item, names) for item in value] if isinstance(value, list) else value

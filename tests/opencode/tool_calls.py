@@ -1,4 +1,4 @@
-"""The calls that both programs are given: every tool, what it should do and what it should refuse, by name."""
+"""The calls that both programs make: for every tool, what it should do and what it should refuse, by name."""
 
 import base64
 import os
@@ -52,7 +52,7 @@ OLD = 1_700_000_000
 
 
 class Case(Struct, frozen=True):
-    """A call by its name, and what the model says before the call has come to its end."""
+    """A named call, and what the model says before the call has ended."""
 
     name: str
     call: Called
@@ -69,7 +69,7 @@ def put_files(project: Path) -> None:
 
 
 def groups(project: Path, pages: str) -> dict[str, list[Case]]:
-    """The calls of one conversation each, in order."""
+    """Return the calls of each conversation, in order."""
     return {
         "read": list(_reads(project)),
         "search": list(_searches(project)),

@@ -1,4 +1,4 @@
-"""Where the outcome of a call differs from OpenCode's, in which way, and why. Nothing else may differ."""
+"""Where the result of a call differs from that of OpenCode, how, and why. Nothing else may differ."""
 
 import re
 from typing import Any
@@ -17,7 +17,7 @@ class Found(Struct, frozen=True, kw_only=True):
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """Where the two may differ (`at` is a pattern), and how: exactly, by a pattern, or in their own words."""
+    """Where the two may differ (`at` is a pattern), and how: exactly, by a pattern, or with any text."""
 
     what: str
     why: str

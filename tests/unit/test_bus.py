@@ -1,4 +1,4 @@
-"""The bus: one bounded log, every listener at its own pace, nothing dropped without saying so."""
+"""The bus: one bounded log, listeners at their own pace, and no event dropped silently."""
 
 import asyncio
 from itertools import islice
@@ -43,7 +43,7 @@ async def heard(listener: BusListener) -> list[int]:
 
 
 async def settled() -> None:
-    """Let every task that can go on go on."""
+    """Let all tasks run that can."""
     for _ in range(10):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""The tool that drives real clients: what it says when it cannot, and how it reads what drivers say."""
+"""The tool that drives real clients: its errors, and how it reads the output of drivers."""
 
 import subprocess
 import sys

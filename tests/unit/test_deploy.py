@@ -1,4 +1,4 @@
-"""What is in `deploy/` starts the program that there is: its commands are parsed by the program's own parser."""
+"""The files in `deploy/` start the program correctly: its own parser accepts their commands."""
 
 import argparse
 import ast

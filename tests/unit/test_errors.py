@@ -1,4 +1,4 @@
-"""The errors: the tree in the docstring is the tree in the code, and each carries its facts."""
+"""The errors: the tree in the docstring matches the code, and each error carries its facts."""
 
 import re
 
@@ -23,7 +23,7 @@ from weft.errors import (
 
 
 def drawn() -> list[tuple[int, str]]:
-    """The tree of the docstring: depth and name, line by line."""
+    """Return the tree of the docstring: depth and name of each line."""
     lines = (errors.__doc__ or "").splitlines()
     found = [(line, re.search(r"\b[A-Z]\w+Error\b", line)) for line in lines[1:]]
     return [(match.start() // 4, match.group()) for _, match in found if match]

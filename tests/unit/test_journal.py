@@ -1,4 +1,4 @@
-"""The journal: nothing is told that was not stored, and what is stored is told, in order, whatever happens."""
+"""The journal: an event is published only after it is stored, in order, whatever happens."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -36,7 +36,7 @@ ONE, TWO = SessionID("ses_1"), SessionID("ses_2")
 
 
 class FailingStore(MemoryStore):
-    """Refuses to write for a session, as a full disk would, until told otherwise."""
+    """Refuses to write for a session, as a full disk would, until it is reset."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class FailingStore(MemoryStore):
 
 
 class SlowStore(MemoryStore):
-    """Writes when the gate is open; `begun` says how many writes have begun."""
+    """Writes when the gate is open; `begun` counts the writes that have begun."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ def growth(delta: str, offset: int, of: SessionID = ONE) -> PartGrew:
 
 
 class JournalHarness:
-    """A journal on a store, a clock turned by hand, and somebody listening."""
+    """A journal on a store, with a manual clock and a listener."""
 
     def __init__(self, journal: Journal, clock: HandClock, bus: Bus) -> None:
         self.journal = journal
@@ -108,7 +108,7 @@ class JournalHarness:
         self._listener: BusListener = bus.listen(after=0)
 
     async def take_events(self) -> list[Event]:
-        """What was told since the last time this was asked."""
+        """Return the events published since the last call."""
         if self._listener.cursor == self._bus.cursor:
             return []
         return [each.event for each in await self._listener.take()]
@@ -120,7 +120,7 @@ class JournalHarness:
 
 
 async def settled() -> None:
-    """Let every task that can go on go on."""
+    """Let all tasks run that can."""
     for _ in range(20):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""The journal, when sessions begin with a history, go into the trash and come back."""
+"""The journal, for sessions that begin with a history, go to the trash and come back."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ CHILD = SessionID("ses_2")
 
 
 async def list_published(bus: Bus) -> list[Event]:
-    """All there is to hear from the beginning."""
+    """Return all events from the beginning."""
     return [each.event for each in await bus.listen(after=0).take()]
 
 

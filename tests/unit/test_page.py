@@ -1,4 +1,4 @@
-"""Pages of shared sessions: whatever anybody said is text, nothing of it runs, and nothing is fetched."""
+"""Pages of shared sessions: all content is text, nothing executes, and nothing is fetched."""
 
 import base64
 import re
@@ -114,7 +114,7 @@ words = st.one_of(
 
 
 class ParsedPage(HTMLParser):
-    """All elements of a page, with their attributes, and what is within scripts and styles."""
+    """The elements of a page with their attributes, and the content of scripts and styles."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -154,7 +154,7 @@ def parse_page(page: bytes) -> ParsedPage:
 
 
 def faults(page: bytes, kind: PageKind) -> Iterator[str]:
-    """What is on a page that is not ours."""
+    """Return everything on a page that is not ours."""
     seen = parse_page(page)
     yield from (f"odd: {odd!r}" for odd in seen.odd)
     raw = {"style": STYLE} | ({"script": SCRIPT} if kind == "live" else {})
@@ -179,7 +179,7 @@ def faults(page: bytes, kind: PageKind) -> Iterator[str]:
 
 @st.composite
 def sessions(draw: st.DrawFn) -> SessionExport:
-    """A session that is hostile in every field that a person, a model or a file can fill."""
+    """Generate sessions that are hostile in every field that a person, a model or a file can fill."""
     say = lambda: draw(words)  # noqa: E731
     session, asked, answered = SessionID("ses_1"), MessageID("msg_1"), MessageID("msg_2")
     ids: dict[str, Any] = {"session_id": session, "message_id": answered}

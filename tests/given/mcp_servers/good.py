@@ -1,4 +1,4 @@
-"""A decent MCP server, written with the official library: over standard input and output, or HTTP at a port."""
+"""A correct MCP server, written with the official library: over standard input and output, or HTTP at a port."""
 
 import asyncio
 import base64

@@ -1,6 +1,6 @@
-"""An MCP server without a library, so that it starts at once, and misbehaves in the manner it is told to.
+"""An MCP server without a library, so that it starts at once. It misbehaves as its first argument says.
 
-What it is told is written to the log named after the manner, a line each.
+It writes the methods that it receives to the log named by its second argument.
 """
 
 import json
@@ -55,7 +55,7 @@ def answer(method: str, params: dict[str, object]) -> object:
         if MANNER == "restless":
             say({"method": "notifications/tools/list_changed"})
         if MANNER == "slowly":
-            # Until somebody puts a file there: no test waits for a clock.
+            # Wait for a file of the test instead of a clock.
             while not os.path.exists(LOG + ".go"):
                 time.sleep(0.02)
         if MANNER == "endless":

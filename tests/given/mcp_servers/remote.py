@@ -1,4 +1,4 @@
-"""MCP servers over HTTP on this machine, in a thread: one that lets anybody in, and one that wants a login."""
+"""MCP servers over HTTP on this machine, in a thread: one without a login, and one that requires a login."""
 
 import asyncio
 import secrets
@@ -24,7 +24,7 @@ from pydantic import AnyHttpUrl
 
 @contextmanager
 def serve_app(build: Callable[[str], Any], *, lifespan: Literal["on", "off"] = "on") -> Iterator[str]:
-    """An application at an address of its own, which `build` is told; gives that address."""
+    """Serve the application that `build` makes for a URL, and yield that URL."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as bound:
         bound.bind(("127.0.0.1", 0))
         bound.listen(64)
@@ -44,7 +44,7 @@ def serve_app(build: Callable[[str], Any], *, lifespan: Literal["on", "off"] = "
 
 
 class OAuthProvider:
-    """Everybody is let in who comes back with the code they were given."""
+    """Logs in everybody who returns with the code they were given."""
 
     def __init__(self) -> None:
         self.clients: dict[str, OAuthClientInformationFull] = {}
@@ -118,7 +118,7 @@ class OAuthProvider:
 
 
 def app_with_login(registrar: OAuthProvider, *, registers: bool = True) -> Callable[[str], Any]:
-    """An application that wants a login, at `/mcp`."""
+    """Return a builder of an application at `/mcp` that requires a login."""
 
     def build(url: str) -> Any:
         server = MCPServer(

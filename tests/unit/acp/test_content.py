@@ -1,4 +1,4 @@
-"""Blocks of a prompt, as an editor sends them, as parts of one."""
+"""Convert the content blocks of an editor to parts of a prompt."""
 
 import pytest
 from acp import audio_block, image_block, resource_link_block, text_block

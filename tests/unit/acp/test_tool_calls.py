@@ -1,4 +1,4 @@
-"""A call as an editor shows it."""
+"""Tool calls as an editor shows them."""
 
 import pytest
 

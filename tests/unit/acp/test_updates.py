@@ -1,4 +1,4 @@
-"""The fold from events to updates: each piece once, whatever was missed on the way."""
+"""Convert events to updates for an editor: each piece of text once, also if events were missed."""
 
 from acp.schema import AgentMessageChunk, AgentThoughtChunk, ToolCallProgress, ToolCallStart
 from hypothesis import given
@@ -21,7 +21,7 @@ def text(words: str) -> TextPart:
 
 
 def growth(pieces: list[str]) -> list[Event]:
-    """An answer as it is told while it is written."""
+    """Return the events of an answer while it is streamed."""
     events: list[Event] = [MessageUpdated(info=ANSWER)]
     so_far = ""
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""Addresses: who is meant, and which password goes to whom; and refusals, as they come from either server."""
+"""Server addresses and their passwords; and errors of either kind of server."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Frames of a stream, however its bytes are cut; and the numbers that stand for their ids."""
+"""Frames of an event stream, however its bytes are split; and the cursors made of their ids."""
 
 from itertools import pairwise
 

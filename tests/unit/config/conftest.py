@@ -1,4 +1,4 @@
-"""A home with a project in it, to write configuration into and load it from."""
+"""A home directory with a project, to write configuration into and load it from."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The agents there are, and the rules they go by."""
+"""The built-in and configured agents, and their permission rules."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A broken file names itself, the line and the key, loses as little as can be, and gives no secret away."""
+"""Broken configuration: the error names file, line and key, loses as little as possible, and reveals no secret."""
 
 import json
 from typing import Any
@@ -322,10 +322,10 @@ WHOLE = json.dumps(
     st.sampled_from(["", '"', ",", ":", "{", "}", "[", "]", "\\", "\n", "x", "1", "//", "/*"]),
 )
 def test_however_a_file_is_broken_its_secrets_stay_in_it(at: int, gone: int, put: str) -> None:
-    assert SECRET not in "\n".join(_told_of(WHOLE[:at] + put + WHOLE[at + gone :]))
+    assert SECRET not in "\n".join(_describe_problems(WHOLE[:at] + put + WHOLE[at + gone :]))
 
 
-def _told_of(text: str) -> list[str]:
+def _describe_problems(text: str) -> list[str]:
     try:
         document = JsoncDocument("f", text)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Chains of models and deadlines, as they are configured."""
+"""Configured model chains and deadlines."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A configuration file is changed key by key, and every other character of it stays."""
+"""Edit a configuration file key by key, without changing any other character."""
 
 import json
 from typing import Any
@@ -76,7 +76,7 @@ Changes = st.dictionaries(
 
 
 def commented(value: Any, words: str) -> str:
-    """The value with comments wherever one may stand."""
+    """Return the value as JSON with comments in every possible place."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     lines = [
         f"{line} // {words}" if not line.strip().startswith('"') or line.endswith(("{", "[")) else line

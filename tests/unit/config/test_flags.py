@@ -1,4 +1,4 @@
-"""Switches in the environment."""
+"""Flags in the environment."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Instructions: which files are found, in which order, and what is not read of a project that nobody vouched for."""
+"""Instruction files: which are found, in which order, and which are not read in an untrusted project."""
 
 import os
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def read(
     fetch: Fetch | None = None,
     known: Mapping[str, str] | None = None,
 ) -> list[tuple[str, str]]:
-    """What is found, its paths as seen from home."""
+    """Return the found files, with paths relative to home."""
     scope = home.scope(directory, trusted=trusted)
     found = read_instructions(to_sources(load_config(scope), scope, fetch), known)
     return [(each.source.removeprefix(f"{home.root}/"), each.text) for each in found]

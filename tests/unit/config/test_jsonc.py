@@ -1,4 +1,4 @@
-"""JSON with comments: what is read, where keys stand, what is said of a broken text."""
+"""JSON with comments: values, positions of keys, and error messages."""
 
 import json
 from contextlib import suppress

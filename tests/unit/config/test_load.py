@@ -1,4 +1,4 @@
-"""Layers, in order, merged; and where each setting came from."""
+"""Configuration layers: their order, how they merge, and the source of each setting."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Agents, commands and modes written in markdown."""
+"""Agents, commands and modes defined in Markdown."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Secrets are covered wherever they are shown."""
+"""Secrets are masked wherever configuration is shown."""
 
 import pytest
 

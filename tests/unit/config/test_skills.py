@@ -1,4 +1,4 @@
-"""Skills: where they are found, whose counts, and what is left out."""
+"""Skills: where they are found, which one takes precedence, and which are left out."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from weft.model.agent import Skill
 
 
 class SkillTree:
-    """A home, and a project in it with a directory further down."""
+    """A home, and a project in it with a subdirectory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -1,4 +1,4 @@
-"""Templates of commands: what is put into them is never read again."""
+"""Templates of slash commands: inserted text is not expanded again."""
 
 import pytest
 from hypothesis import given

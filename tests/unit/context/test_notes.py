@@ -22,7 +22,7 @@ def basis(
 
 
 def noted(notes: list[ContextNote], at: int = 1) -> MessageWithParts:
-    """A prompt with these notes in it."""
+    """Return a prompt with these notes."""
     id = f"msg_{at}"
     parts = [
         text(id, note.text, number, synthetic=True, metadata={WEFT_KEY: note.about})

@@ -143,7 +143,7 @@ def test_the_last_step_is_told_at_the_end_of_the_last_turn() -> None:
 
 @some.composite
 def histories(draw: some.DrawFn) -> list[MessageWithParts]:
-    """Prompts and answers of several agents; some prompts come while an answer is still under way."""
+    """Generate prompts and answers of several agents; some prompts arrive during an answer."""
     history: list[MessageWithParts] = []
     for at in range(draw(some.integers(1, 8))):
         agent = draw(some.sampled_from(["build", "plan", "other"]))

@@ -1,4 +1,4 @@
-"""So long and no longer; waiting for a person does not count."""
+"""Deadlines; time spent waiting for a person does not count."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ async def forever() -> None:
 
 
 async def turn(clock: HandClock, seconds: float) -> None:
-    """Let time pass in the pieces in which a deadline counts it."""
+    """Advance the time in the steps in which a deadline counts it."""
     while seconds > 0:
         await clock.somebody_sleeps(0.001)
         piece = min(seconds, STEP_SECONDS)

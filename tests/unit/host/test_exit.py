@@ -1,4 +1,4 @@
-"""The last resort ends a process that is ours alone, and no other (`tests/e2e/test_exit.py` has the first)."""
+"""The exit timer ends a process that belongs to us alone, and no other (`tests/e2e/test_exit.py` tests the first)."""
 
 import threading
 

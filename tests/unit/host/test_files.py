@@ -1,4 +1,4 @@
-"""The file primitives: whole or not at all, one holder at a time, no more than is wanted."""
+"""File primitives: atomic writes, exclusive locks, bounded reads."""
 
 import os
 import stat

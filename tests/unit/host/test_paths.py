@@ -1,4 +1,4 @@
-"""Where things lie follows from the environment alone."""
+"""The paths of our directories depend on the environment alone."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A scratch file is for its owner alone, and never stays behind."""
+"""A temporary file is readable by its owner alone, and is always removed."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What the child processes of tools are told of the world: a list, with no key and no password on it."""
+"""The environment of child processes of tools: an allowlist without keys or passwords."""
 
 import pytest
 
@@ -21,7 +21,7 @@ PASSWORDS = (
 
 
 def key_names() -> list[str]:
-    """The variables that any provider we know of takes its key from."""
+    """Return the variables from which any known provider reads its key."""
     catalogue = Catalogue(read_snapshot)
     found = (catalogue.find(provider) for provider in catalogue.list_providers())
     return sorted({name for shelf in found if shelf is not None for name in shelf.env})

@@ -1,4 +1,4 @@
-"""Transcripts of Claude Code as sessions of weft."""
+"""Import transcripts of Claude Code."""
 
 import json
 from pathlib import Path

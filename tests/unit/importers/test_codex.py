@@ -1,4 +1,4 @@
-"""Rollouts of Codex as sessions of weft."""
+"""Import rollouts of Codex."""
 
 import json
 from pathlib import Path

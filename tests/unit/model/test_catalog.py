@@ -1,4 +1,4 @@
-"""Model names as people write them."""
+"""Parse model names."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Diffs within bounds: small, readable, and true in their counts."""
+"""Diffs are capped in size, stay readable, and keep correct counts."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What a person reads of a call: what was called, what came of it, and none of the tags that are for the model."""
+"""How a call is shown to a person: its name and result, without the tags that are for the model."""
 
 import pytest
 

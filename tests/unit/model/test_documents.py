@@ -1,4 +1,4 @@
-"""Golden documents, as OpenCode 1.1.34 writes them: read, written again, and nothing is different."""
+"""Golden documents of OpenCode 1.1.34 are read and written back unchanged."""
 
 import json
 from decimal import Decimal

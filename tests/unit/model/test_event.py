@@ -1,4 +1,4 @@
-"""Every event OpenCode 1.1.34 tells has a class here, and goes over the wire unchanged."""
+"""Every event of OpenCode 1.1.34 has a class here, and is encoded and decoded unchanged."""
 
 import json
 from pathlib import Path

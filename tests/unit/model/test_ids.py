@@ -1,4 +1,4 @@
-"""Ids are made in order whatever the clock does, and put back in order across the wraps."""
+"""Ids are generated in order whatever the clock does, and are sorted correctly across wraps."""
 
 import threading
 from datetime import UTC, datetime

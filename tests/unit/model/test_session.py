@@ -1,4 +1,4 @@
-"""Titles nobody chose, and the order sessions are listed in."""
+"""Default titles, and the order of sessions in lists."""
 
 from datetime import UTC, datetime, timedelta
 

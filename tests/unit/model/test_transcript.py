@@ -1,4 +1,4 @@
-"""One fold: events in any sound order, or a stored history, give the same transcript."""
+"""Events in any valid order, or a stored history, fold to the same transcript."""
 
 from random import Random
 
@@ -167,7 +167,7 @@ def test_a_new_message_is_later_than_all_before_and_no_two_get_the_same_time() -
 
 
 def history(steps: list[tuple[int, int]]) -> list[MessageWithParts]:
-    """A conversation across the wrap: messages some milliseconds apart, each with some parts."""
+    """Return a conversation across the wrap: messages some milliseconds apart, each with some parts."""
     clock = HandClock(WRAP_2026 - 5)
     mint = seeded_mint(clock.now)
     stored = []
@@ -197,8 +197,8 @@ def test_messages_and_parts_may_arrive_in_any_order(steps: list[tuple[int, int]]
     assert Transcript(reversed(stored)).messages() == stored
 
 
-def what_happened(steps: list[tuple[int, int]], dice: Random) -> list[Durable]:
-    """A conversation as it happens: every part is told, grows, is replaced, and now and then something is removed."""
+def list_events(steps: list[tuple[int, int]], dice: Random) -> list[Durable]:
+    """Return the events of a conversation: every part is added, grows, is replaced, and some are removed."""
     events: list[Durable] = []
     for message in history(steps):
         events.append(MessageUpdated(info=message.info))
@@ -225,7 +225,7 @@ def life_of(part: AnyPart, dice: Random) -> list[Durable]:
 def test_a_stored_history_and_the_events_since_give_what_all_events_give(
     steps: list[tuple[int, int]], dice: Random, share: float
 ) -> None:
-    events = what_happened(steps, dice)
+    events = list_events(steps, dice)
     cut = int(len(events) * share)
     resumed = Transcript(folded(*events[:cut]))
     resumed.feed(*events[cut:])
@@ -234,7 +234,7 @@ def test_a_stored_history_and_the_events_since_give_what_all_events_give(
 
 @given(STEPS, st.randoms())
 def test_a_transcript_can_be_read_between_events(steps: list[tuple[int, int]], dice: Random) -> None:
-    events, transcript = what_happened(steps, dice), Transcript()
+    events, transcript = list_events(steps, dice), Transcript()
     for number, event in enumerate(events, 1):
         transcript.feed(event)
         assert transcript.messages() == folded(*events[:number])
@@ -242,13 +242,13 @@ def test_a_transcript_can_be_read_between_events(steps: list[tuple[int, int]], d
 
 @given(STEPS, st.randoms())
 def test_telling_every_event_twice_is_telling_it_once(steps: list[tuple[int, int]], dice: Random) -> None:
-    events = what_happened(steps, dice)
+    events = list_events(steps, dice)
     assert folded(*(event for event in events for _ in range(2))) == folded(*events)
 
 
 @given(STEPS, st.randoms())
 def test_hearing_old_growth_again_takes_nothing_away(steps: list[tuple[int, int]], dice: Random) -> None:
-    events = what_happened(steps, dice)
+    events = list_events(steps, dice)
     old = [event for event in events if isinstance(event, PartGrew)]
     assert folded(*events, *old) == folded(*events)
     dice.shuffle(old)
@@ -258,7 +258,7 @@ def test_hearing_old_growth_again_takes_nothing_away(steps: list[tuple[int, int]
 @pytest.mark.parametrize("seed", range(5))
 async def test_the_memory_store_and_a_fold_of_the_same_events_agree(seed: int) -> None:
     dice = Random(seed)
-    events = what_happened([(dice.randrange(3), dice.randrange(4)) for _ in range(12)], dice)
+    events = list_events([(dice.randrange(3), dice.randrange(4)) for _ in range(12)], dice)
     store = MemoryStore()
     for event in events:
         await store.apply(event)

@@ -1,4 +1,4 @@
-"""The naming rule, and that nothing in a document is lost, changed or able to hurt us."""
+"""The rule for wire names, and that documents are decoded and encoded without loss or risk."""
 
 import json
 from decimal import Decimal
@@ -38,7 +38,7 @@ def exactly(raw: bytes) -> Any:
 
 
 def again(raw: bytes, kind: Any = AnyPart) -> Any:
-    """What the document is after it was read and written, compactly and on disk (which must agree)."""
+    """Return a document after decoding and encoding, compact and as on disk (which must agree)."""
     value = decode(raw, kind)
     assert exactly(encode(value)) == exactly(encode_pretty(value))
     return exactly(encode(value))
@@ -201,7 +201,7 @@ TYPED_MAPS = {"tools", "headers", "responseHeaders", "variants"}
 
 
 def objects(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every object in a document that may hold a field we do not know."""
+    """Yield every object in a document that may have unknown fields."""
     inside = [item for key, item in document.items() if isinstance(item, dict) and key not in TYPED_MAPS]
     if "isRetryable" in document:
         inside.clear()  # what an API error carries are maps of strings

@@ -1,4 +1,4 @@
-"""The log of decisions: only ever added to, and whoever changes it is found out."""
+"""The audit log: append-only, and every change to it is detected."""
 
 import os
 import stat

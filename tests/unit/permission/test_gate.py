@@ -1,4 +1,4 @@
-"""The gate: who passes, who is asked about, and what an answer is worth."""
+"""The permission gate: what passes, what is asked for, and what an answer permits."""
 
 import asyncio
 from pathlib import Path
@@ -113,7 +113,7 @@ async def test_a_grant_answers_an_ask_and_never_a_deny() -> None:
 
 
 async def granted(harness, *patterns: str, **terms) -> Grant:  # type: ignore[no-untyped-def]
-    """What an `always` to these patterns comes to, asked by `build` in its session."""
+    """Return the grant that an `always` to these patterns gives, requested by `build` in its session."""
     request = harness.request("first", always=patterns)
     before = len(await harness.gate.list_grants())
     async with run_alongside(harness.gate.let_pass(request, make_caller())) as [passing]:

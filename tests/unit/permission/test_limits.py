@@ -1,4 +1,4 @@
-"""Limits: rulesets beside one another, of which the strictest has the say. Nobody is made freer by a further one."""
+"""Limits: of several rulesets the strictest decides, and another ruleset never allows more."""
 
 from hypothesis import given
 from hypothesis import strategies as st

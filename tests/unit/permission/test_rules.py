@@ -1,4 +1,4 @@
-"""Rules: the last one that fits decides, and of several patterns the strictest verdict."""
+"""Rules: the last matching rule decides, and of several patterns the strictest verdict."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ from weft.permission.rules import (
 
 
 def rules(*said: str) -> Ruleset:
-    """`bash:rm *:deny` is a rule."""
+    """Parse rules such as `bash:rm *:deny`."""
     made = []
     for each in said:
         permission, pattern, action = each.split(":")

@@ -1,4 +1,4 @@
-"""Small documents in a file: changed whole, by several at once, and never at the cost of what cannot be read."""
+"""Small documents in a file: written atomically, by several processes, without losing unreadable ones."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Texts with holes against rules; and programs of which nobody knows what they write."""
+"""Rules for texts with unknown parts, and for programs of which nobody knows what they write."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Marking functions as hooks, and judging what they give back."""
+"""Mark functions as hooks, and validate what they return."""
 
 from functools import partial
 from typing import Any
@@ -155,7 +155,7 @@ def test_the_hooks_that_may_block_are_listed() -> None:
 
 
 def sample() -> list[tuple[Any, Any]]:
-    """A value for each hook that carries more than plain things."""
+    """Return a value for each hook with non-trivial fields."""
     user = UserMessage(
         id=MessageID("msg_1"),
         session_id=SessionID("ses_1"),

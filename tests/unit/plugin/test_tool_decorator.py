@@ -1,4 +1,4 @@
-"""Tools made of functions: what the model is told of them, and which functions cannot be one."""
+"""Tools made from functions: what the model reads about them, and which functions are refused."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Events of Anthropic's Messages API, folded."""
+"""Convert events of Anthropic's Messages API to chunks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is sent to Anthropic's Messages API."""
+"""Requests to Anthropic's Messages API."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,4 +1,4 @@
-"""Amazon's keys and region, wherever they are kept."""
+"""AWS credentials and region, from every source."""
 
 from collections.abc import Mapping
 from pathlib import Path

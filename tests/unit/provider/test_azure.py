@@ -1,4 +1,4 @@
-"""Where a deployment of Azure's is asked, and how."""
+"""The URL and headers of an Azure deployment."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def test_the_address_of_a_deployment(base: str, options: dict[str, Any], url: st
 
 
 class OnAzure:
-    """A dialect at Azure's addresses, which wants Azure's key."""
+    """A dialect at Azure's URLs, which requires Azure's key."""
 
     def __init__(self, inner: Dialect, path: str) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""The catalogue: the one that ships, the one that was fetched, and what happens when that is broken."""
+"""The model catalogue: the bundled one, a fetched one, and a broken one."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Whatever was stored, Chat Completions and Anthropic's Messages take the next request."""
+"""For any stored history, Chat Completions and Anthropic's Messages API accept the next request."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ MANNERS = {
 
 
 def signed(history: list[MessageWithParts]) -> list[MessageWithParts]:
-    """What Claude is said to have signed, signed."""
+    """Return the history with the reasoning of Claude signed."""
 
     def sign(part: AnyPart) -> AnyPart:
         kept: Any = part.metadata if isinstance(part, ReasoningPart) else None

@@ -1,4 +1,4 @@
-"""Which model is taken when nobody says."""
+"""The default model, if none is configured."""
 
 from decimal import Decimal
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whatever was stored, Bedrock takes the next request, whoever made the model."""
+"""For any stored history, Bedrock accepts the next request, with models of every vendor."""
 
 import msgspec
 import pytest

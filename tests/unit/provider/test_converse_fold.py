@@ -1,4 +1,4 @@
-"""Events of ConverseStream, folded."""
+"""Convert events of ConverseStream to chunks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Amazon's event stream, cut anywhere and damaged anywhere."""
+"""Amazon's event stream, split anywhere and damaged anywhere."""
 
 import struct
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The name a model goes by in a region."""
+"""The id of a model in a region."""
 
 import pytest
 

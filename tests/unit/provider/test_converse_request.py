@@ -1,4 +1,4 @@
-"""Requests in the words of Converse."""
+"""Requests to the Converse API."""
 
 import base64
 from typing import Any

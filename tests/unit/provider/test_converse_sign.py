@@ -1,4 +1,4 @@
-"""Amazon's signature is the one that Amazon's own library makes."""
+"""Our request signature equals that of Amazon's own library."""
 
 import pytest
 

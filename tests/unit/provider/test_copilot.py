@@ -1,4 +1,4 @@
-"""GitHub Copilot: which API, which headers, and what its refusals mean."""
+"""GitHub Copilot: which API, which headers, and what its errors mean."""
 
 import pytest
 

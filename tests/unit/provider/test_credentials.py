@@ -1,4 +1,4 @@
-"""Keys: stored for the owner alone beside what OpenCode keeps there, found in the environment, never shown."""
+"""Keys: stored for the owner alone beside OpenCode's, read from the environment, and never shown."""
 
 import json
 import stat

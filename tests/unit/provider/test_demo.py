@@ -1,4 +1,4 @@
-"""The demo: a script that every prompt plays from its beginning, free of charge."""
+"""The demo: every prompt plays the script from its beginning, at no cost."""
 
 from weft.host.clock import SystemClock
 from weft.provider.contract import (

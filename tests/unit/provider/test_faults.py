@@ -1,4 +1,4 @@
-"""What the APIs of models say when they fail, and what we make of it."""
+"""Classify the errors of model APIs."""
 
 from pathlib import Path
 from typing import Any

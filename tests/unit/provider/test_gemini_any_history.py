@@ -1,4 +1,4 @@
-"""Whatever was stored, Gemini takes the next request."""
+"""For any stored history, Gemini accepts the next request."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Pieces of a Gemini answer to chunks."""
+"""Convert pieces of a Gemini answer to chunks."""
 
 from typing import Any
 

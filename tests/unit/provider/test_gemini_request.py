@@ -1,4 +1,4 @@
-"""A request in the words of Gemini."""
+"""Requests to the Gemini API."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Schemas of tools in the part of OpenAPI that Gemini reads."""
+"""Convert tool schemas to the subset of OpenAPI that Gemini reads."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Models that failed lately: who is asked first, and when they are asked again."""
+"""Models that failed recently: in which order they are asked, and when they are asked again."""
 
 from hypothesis import given
 from hypothesis import strategies as st

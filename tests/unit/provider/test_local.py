@@ -1,4 +1,4 @@
-"""Model servers on this machine: what is said of one that does not run."""
+"""The error for a local model server that does not run."""
 
 import pytest
 
@@ -8,7 +8,7 @@ OLLAMA = "is Ollama running? `ollama serve` starts it"
 
 
 def group() -> OSError:
-    """As a name fails that stands for two addresses, one of which this machine does not have."""
+    """Return the error for a name with two addresses, one of which this machine does not have."""
     failed = OSError("All connection attempts failed")
     failed.__cause__ = ExceptionGroup(
         "", [OSError(99, "Cannot assign"), ConnectionRefusedError(111, "refused")]

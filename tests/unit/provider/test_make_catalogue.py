@@ -1,4 +1,4 @@
-"""The tool that makes the snapshot: facts alone, and the same bytes every time."""
+"""The tool that generates the bundled catalogue: only facts, and the same bytes every time."""
 
 import json
 import zipfile

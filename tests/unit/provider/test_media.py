@@ -1,4 +1,4 @@
-"""Files: what a data URL holds, which of them a model is shown, and how they are made to fit."""
+"""Files: the content of data URLs, which files a model is shown, and how they are made to fit."""
 
 import base64
 import sys
@@ -35,7 +35,7 @@ def picture(data: str = SMALL, *, mime: str = "image/png", name: str | None = "a
 
 
 def drawn(width: int, height: int, format: str = "PNG", *, mode: str = "RGB", **how: Any) -> DataUrl:
-    """A real picture, of stripes that do not compress to nothing."""
+    """Draw a real picture of stripes, which does not compress to nothing."""
     image = Image.radial_gradient("L").resize((width, height)).convert(mode)
     held = BytesIO()
     image.save(held, format=format, **how)
@@ -43,7 +43,7 @@ def drawn(width: int, height: int, format: str = "PNG", *, mode: str = "RGB", **
 
 
 def noise(width: int, height: int) -> DataUrl:
-    """A picture that compresses badly."""
+    """Draw a picture that compresses badly."""
     held = BytesIO()
     Image.effect_noise((width, height), 90).convert("RGB").save(held, format="PNG")
     return DataUrl(mime="image/png", base64=base64.b64encode(held.getvalue()).decode())
@@ -238,7 +238,7 @@ def test_a_huge_picture_in_a_small_file_and_a_broken_one_are_left_alone() -> Non
 
 
 def test_a_picture_in_a_request_stays_the_same_however_many_follow() -> None:
-    """Anthropic takes smaller ones when there are many: all are made to fit that from the start."""
+    """Anthropic has a smaller limit for many pictures: all are made to fit that from the start."""
     wide = drawn(LIMITS.pixels_when_many or 0, 300)
     first = drawn((LIMITS.pixels_when_many or 0) + 400, 300)
 

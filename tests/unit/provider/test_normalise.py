@@ -1,4 +1,4 @@
-"""Any conversation made one that every API takes."""
+"""Normalise any conversation to one that every API accepts."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""Offers: the catalogue under the configuration, who is available with which key, and how each is reached."""
+"""Offers: the catalogue with the configuration applied, which providers have a key, and how each is reached."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -109,7 +109,7 @@ def offer(id: str, said: Mapping[str, Any] | None = None, **more: Any) -> Provid
 
 
 def model(id: str, said: Mapping[str, Any] | None = None, **more: Any) -> Model:
-    """A model of Loom, with Loom configured like this."""
+    """Return a model of the provider `loom` with this configuration."""
     found = offer("loom", said, **more).find(id)
     assert found is not None
     return found

@@ -1,4 +1,4 @@
-"""Events of Chat Completions, as many servers send them, folded."""
+"""Convert events of Chat Completions, as different servers send them, to chunks."""
 
 from decimal import Decimal
 from typing import Any

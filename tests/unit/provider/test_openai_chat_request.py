@@ -1,4 +1,4 @@
-"""What is sent to servers of Chat Completions."""
+"""Requests to servers of the Chat Completions API."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,4 +1,4 @@
-"""The tables: temperature, top-p, top-k, output, options, small options and variants, by model."""
+"""Options by model: temperature, top-p, top-k, output limit, small options and variants."""
 
 from typing import Any
 

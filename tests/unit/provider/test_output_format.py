@@ -1,4 +1,4 @@
-"""A format for the answer, and the one tool that has to be called, in the words of each API."""
+"""An output format, or one forced tool call, in the terms of each API."""
 
 from typing import Any
 

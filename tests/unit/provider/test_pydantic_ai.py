@@ -1,4 +1,4 @@
-"""pydantic-ai as a way to providers: how it is configured, what is missing, and what goes through it."""
+"""Providers through pydantic-ai: configuration, missing packages and keys, and requests."""
 
 import sys
 from collections.abc import Mapping

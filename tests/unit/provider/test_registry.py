@@ -1,4 +1,4 @@
-"""The registry: models by name, the default, the small one, near names, and adapters made when they are needed."""
+"""The registry: models by name, the default, the small model, similar names, and adapters made on demand."""
 
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
@@ -56,7 +56,7 @@ KNOWN: dict[str, Any] = {
 
 
 class Adapter:
-    """An adapter that keeps what it was made with and asked."""
+    """An adapter that records its arguments and requests."""
 
     def __init__(self) -> None:
         self.made: list[Access] = []

@@ -1,4 +1,4 @@
-"""Whatever was stored, the Responses API takes the next request."""
+"""For any stored history, the Responses API accepts the next request."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Events of the Responses API to chunks."""
+"""Convert events of the Responses API to chunks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A request in the words of the Responses API."""
+"""Requests to the Responses API."""
 
 from typing import Any
 

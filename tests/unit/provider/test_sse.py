@@ -1,4 +1,4 @@
-"""Bytes to events, cut anywhere."""
+"""Parse server-sent events from bytes that are split anywhere."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Recording what a model answers, and playing it back."""
+"""Record the answers of a model, and replay them."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
-from given.engine import ECHO, MODEL, NOW, PLACE, open_engine, say
+from given.engine import ECHO, MODEL, NOW, PLACE, open_engine, text_prompt
 from weft.errors import InvalidInputError, ModelNotFoundError, ProviderAuthError, ProviderError
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, MessageWithParts
@@ -55,7 +55,7 @@ EVERY = (
 
 
 class Plays:
-    """A provider that says these chunks, then fails if it is to."""
+    """A provider that sends these chunks, then raises if told to."""
 
     def __init__(self, *chunks: AnyChunk, error: ProviderError | None = None) -> None:
         self._chunks = chunks
@@ -303,7 +303,7 @@ async def run(provider: Provider, seed: int, directory: str) -> list[MessageWith
         provider=provider, seed=seed, place=place, skip_waits=True, tools=(ECHO,)
     ) as engine:
         session = await engine.api.create_session(SessionInput(title="Mine"))
-        await engine.api.prompt(session.id, say("go"))
+        await engine.api.prompt(session.id, text_prompt("go"))
         return list(await engine.api.list_messages(session.id))
 
 

@@ -1,4 +1,4 @@
-"""Thoughts written into the text are told apart."""
+"""Separate reasoning in tags from the text."""
 
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ from weft.provider.openai_chat.stream import ThinkSplitter
 
 
 def split(*pieces: str) -> tuple[str, str]:
-    """Thoughts and text."""
+    """Return reasoning and text."""
     splitter = ThinkSplitter()
     found = [*(piece for text in pieces for piece in splitter.feed(text)), *splitter.end()]
     thought = "".join(text for kind, text in found if kind == "reasoning")

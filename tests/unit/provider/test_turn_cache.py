@@ -1,4 +1,4 @@
-"""What is remembered of a conversation that is sent again and again changes nothing of what is sent."""
+"""The cache of encoded turns does not change what is sent."""
 
 import gc
 from collections.abc import Callable

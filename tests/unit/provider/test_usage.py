@@ -1,4 +1,4 @@
-"""What providers say an answer used, in the shapes in which they say it: each token counted once."""
+"""The usage that providers report, in all shapes: each token is counted once."""
 
 from decimal import Decimal
 from pathlib import Path

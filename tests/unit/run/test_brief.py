@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from given.engine import NOW, EchoInput, Engine, open_engine, say
+from given.engine import NOW, EchoInput, Engine, open_engine, text_prompt
 from given.instruction_repository import Repository
 from weft.context.notes import wrap_reminder
 from weft.context.system import read_text
@@ -40,7 +40,7 @@ async def start(engine: Engine) -> SessionID:
 
 
 def pieces(request: ModelRequest) -> list[bytes]:
-    """A request piece by piece, as bytes, in the order a provider reads it."""
+    """Return a request in pieces, as bytes, in the order a provider reads it."""
     return [msgspec.json.encode(each) for each in (request.tools, *request.system, *request.messages)]
 
 
@@ -59,10 +59,10 @@ async def test_a_changed_file_is_noted_in_the_next_prompt_and_the_prefix_stays_a
     script = ([CALL], [Say(text="one")], [CALL], [Say(text="two")], [Say(text="three")])
     async with open_engine(*script, place=repository.place, instructions=repository.read()) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("first"))
+        await engine.api.prompt(session, text_prompt("first"))
         (repository.near / "AGENTS.md").write_text("Nearer.")
-        await engine.api.prompt(session, say("second"))
-        await engine.api.prompt(session, say("third"))
+        await engine.api.prompt(session, text_prompt("second"))
+        await engine.api.prompt(session, text_prompt("third"))
         requests = engine.provider.requests
 
     assert len(requests) == 5
@@ -87,7 +87,7 @@ async def test_another_process_on_another_day_begins_with_the_same_bytes(reposit
         [Say(text="one")], store=store, place=repository.place, instructions=repository.read()
     ) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("first"))
+        await engine.api.prompt(session, text_prompt("first"))
         (before,) = engine.provider.requests
     async with open_engine(
         [Say(text="two")],
@@ -97,7 +97,7 @@ async def test_another_process_on_another_day_begins_with_the_same_bytes(reposit
         clock=HandClock(NOW + DAY),
         seed=2,
     ) as engine:
-        await engine.api.prompt(session, say("second"))
+        await engine.api.prompt(session, text_prompt("second"))
         (after,) = engine.provider.requests
         stored = await engine.api.list_messages(session)
 
@@ -112,10 +112,10 @@ async def test_a_file_that_comes_and_one_that_goes_are_noted_once(repository: Re
     script = ([Say(text="one")], [Say(text="two")], [Say(text="three")])
     async with open_engine(*script, place=repository.place, instructions=repository.read()) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("first"))
+        await engine.api.prompt(session, text_prompt("first"))
         (repository.near / "AGENTS.md").unlink()
-        await engine.api.prompt(session, say("second"))
-        await engine.api.prompt(session, say("third"))
+        await engine.api.prompt(session, text_prompt("second"))
+        await engine.api.prompt(session, text_prompt("third"))
         stored = await engine.api.list_messages(session)
 
     gone = f"The instructions from {repository.near}/AGENTS.md no longer apply: the file was removed."
@@ -127,10 +127,10 @@ async def test_a_fork_begins_as_its_original_did(repository: Repository) -> None
     script = ([Say(text="one")], [Say(text="two")])
     async with open_engine(*script, place=repository.place, instructions=repository.read()) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("first"))
+        await engine.api.prompt(session, text_prompt("first"))
         (repository.top / "AGENTS.md").write_text("Farther.")
         fork = await engine.api.fork_session(session)
-        await engine.api.prompt(fork.id, say("second"))
+        await engine.api.prompt(fork.id, text_prompt("second"))
         before, after = engine.provider.requests
 
     assert pieces(after)[: len(pieces(before))] == pieces(before)
@@ -146,9 +146,9 @@ async def test_where_a_compaction_cuts_off_a_note_it_goes_into_what_comes_first(
         *script, place=repository.place, instructions=repository.read(), agents=(SUMMARISER,)
     ) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("first"))
+        await engine.api.prompt(session, text_prompt("first"))
         (repository.top / "AGENTS.md").write_text("Farther.")
-        await engine.api.prompt(session, say("second"))
+        await engine.api.prompt(session, text_prompt("second"))
         last = engine.provider.requests[-1]
 
     assert last.system[1].endswith(f"Instructions from: {repository.top}/AGENTS.md\nFarther.")
@@ -174,10 +174,10 @@ async def test_a_message_sent_during_the_work_is_shown_the_same_in_this_run_and_
     async with open_engine(*script, clock=clock, tools=(lingering,)) as engine, asyncio.TaskGroup() as tasks:
         session = await start(engine)
         listening = engine.api.events()
-        first = tasks.create_task(engine.api.prompt(session, say("first")))
+        first = tasks.create_task(engine.api.prompt(session, text_prompt("first")))
         await entered.wait()
         clock.turn(1000)
-        second = tasks.create_task(engine.api.prompt(session, say("also this")))
+        second = tasks.create_task(engine.api.prompt(session, text_prompt("also this")))
         async for each in listening:
             if (
                 isinstance(each.event, PartUpdated)
@@ -187,7 +187,7 @@ async def test_a_message_sent_during_the_work_is_shown_the_same_in_this_run_and_
         clock.turn(1000)
         leave.set()
         await asyncio.gather(first, second)
-        await engine.api.prompt(session, say("third"))
+        await engine.api.prompt(session, text_prompt("third"))
         requests = engine.provider.requests
         stored = await engine.api.list_messages(session)
 
@@ -203,8 +203,8 @@ async def test_a_message_sent_during_the_work_is_shown_the_same_in_this_run_and_
 async def test_the_last_step_is_told_so_and_the_next_request_is_not() -> None:
     async with open_engine([CALL], [Say(text="so far")], [Say(text="on")], steps=2) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
-        await engine.api.prompt(session, say("go on"))
+        await engine.api.prompt(session, text_prompt("go"))
+        await engine.api.prompt(session, text_prompt("go on"))
         _, last, after = engine.provider.requests
 
     assert texts_of(last.messages[-1]) == [wrap_reminder(read_text("last_step"))]
@@ -217,8 +217,8 @@ async def test_the_last_step_is_told_so_and_the_next_request_is_not() -> None:
 async def test_a_plan_is_reminded_of_without_being_stored() -> None:
     async with open_engine([Say(text="a plan")], [Say(text="done")], agents=(PLANNER,)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("plan it", agent="plan"))
-        await engine.api.prompt(session, say("do it"))
+        await engine.api.prompt(session, text_prompt("plan it", agent="plan"))
+        await engine.api.prompt(session, text_prompt("do it"))
         first, second = engine.provider.requests
         stored = await engine.api.list_messages(session)
 
@@ -237,10 +237,10 @@ async def test_with_plan_files_the_planner_is_told_where_and_the_builder_finds_i
     ) as engine:
         made = await engine.api.create_session(SessionInput())
         path = repository.top / ".opencode" / "plans" / f"{made.time.created}-{made.slug}.md"
-        await engine.api.prompt(made.id, say("plan it", agent="plan"))
+        await engine.api.prompt(made.id, text_prompt("plan it", agent="plan"))
         path.write_text("The plan.")
-        await engine.api.prompt(made.id, say("better", agent="plan"))
-        await engine.api.prompt(made.id, say("do it"))
+        await engine.api.prompt(made.id, text_prompt("better", agent="plan"))
+        await engine.api.prompt(made.id, text_prompt("do it"))
         requests = engine.provider.requests
         stored = await engine.api.list_messages(made.id)
 

@@ -53,7 +53,7 @@ def account(budget: Budget, spent: Spent = NOTHING) -> BudgetAccount:
 
 
 def spend(budget: Budget, calls: Sequence[tuple[Spent, Spent]]) -> tuple[Spent, list[BudgetVerdict]]:
-    """Make calls, each with what was expected of it and what it took, until one is not allowed."""
+    """Make calls with their estimates and real costs, until one is not allowed."""
     spent, verdicts = Spent(), []
     for expected, took in calls:
         verdict = check_budgets([account(budget, spent)], expected)

@@ -60,7 +60,7 @@ def strictness(action: Action) -> int:
 
 
 def says(ruleset: Ruleset, permission: str, pattern: str) -> Action:
-    """What rules alone say; where they say nothing, they withhold nothing."""
+    """Return the verdict of rules alone; without a rule it is allow."""
     return evaluate(permission, pattern, (ALLOW, *ruleset)).action
 
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from given.conversation import assistant_message, text, tool_part, user_message
-from given.engine import ALLOW, MODEL, Engine, open_engine, say
+from given.engine import ALLOW, MODEL, Engine, open_engine, text_prompt
 from weft.context.compaction import format_carryover, list_changed_files
 from weft.context.tokens import estimate, project_tokens
 from weft.errors import InvalidInputError, ProviderError
@@ -43,7 +43,7 @@ async def test_b10_a_conversation_that_no_longer_fits_is_compacted_and_continues
     async with open_engine(*script, model=SMALL, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        await engine.api.prompt(session, say("mend the loom"))
+        await engine.api.prompt(session, text_prompt("mend the loom"))
         compacted = False
         async for published in listening:
             compacted |= isinstance(published.event, SessionCompacted)
@@ -69,7 +69,7 @@ async def test_b10_a_conversation_that_no_longer_fits_is_compacted_and_continues
 
 async def test_an_error_that_says_too_long_is_answered_by_making_room() -> None:
     class Small:
-        """A model that takes in three turns and no more, unless it is to sum up."""
+        """A model that accepts at most three turns, unless it writes a summary."""
 
         def __init__(self) -> None:
             self.sizes: list[int] = []
@@ -87,8 +87,8 @@ async def test_an_error_that_says_too_long_is_answered_by_making_room() -> None:
     model = Small()
     async with open_engine(*script, provider=model, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("one", no_reply=True))
-        await engine.api.prompt(session, say("two"))
+        await engine.api.prompt(session, text_prompt("one", no_reply=True))
+        await engine.api.prompt(session, text_prompt("two"))
         answers = [
             m.info for m in await engine.api.list_messages(session) if isinstance(m.info, AssistantMessage)
         ]
@@ -121,7 +121,7 @@ async def test_a_summary_that_does_not_fit_is_tried_with_less_and_less() -> None
     async with open_engine(*script, provider=model, model=SMALL, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
         for words in ("one", "two", "three"):
-            await engine.api.prompt(session, say(words))
+            await engine.api.prompt(session, text_prompt(words))
 
         assert model.sizes[3] > model.sizes[-2]
         assert (await engine.api.list_messages(session))[-1].parts[1].text == "Done."  # type: ignore[union-attr]
@@ -132,7 +132,7 @@ async def test_an_empty_summary_is_not_taken() -> None:
     clock_free = {"model": SMALL, "agents": (SUMMARY_AGENT,)}
     async with asyncio.timeout(60), open_engine(*script, skip_waits=True, **clock_free) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         answers = [m for m in await engine.api.list_messages(session) if isinstance(m.info, AssistantMessage)]
         summary = next(m for m in answers if getattr(m.info, "summary", False))
 
@@ -145,7 +145,7 @@ async def test_if_compaction_makes_no_room_the_run_fails_with_the_reason() -> No
     async with open_engine(*script, model=tiny, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        await engine.api.prompt(session, say("x" * 4_000))
+        await engine.api.prompt(session, text_prompt("x" * 4_000))
         failures = []
         async for published in listening:
             if isinstance(published.event, SessionFailed):
@@ -162,7 +162,7 @@ async def test_without_auto_compaction_nothing_is_compacted() -> None:
     script = ([CALL, FULL], [Say(text="Done.")])
     async with open_engine(*script, model=SMALL, agents=(SUMMARY_AGENT,), auto=False) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
 
         assert len(engine.provider.requests) == 2
 
@@ -217,9 +217,9 @@ async def test_a_conversation_can_be_compacted_at_any_time() -> None:
     script = ([Say(text="a")], [Say(text="We said a.")], [Say(text="b")])
     async with open_engine(*script, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("one"))
+        await engine.api.prompt(session, text_prompt("one"))
         summary = await engine.api.compact(session)
-        await engine.api.prompt(session, say("two"))
+        await engine.api.prompt(session, text_prompt("two"))
 
         assert isinstance(summary.info, AssistantMessage)
         assert summary.info.summary
@@ -249,11 +249,11 @@ async def test_a_pinned_note_is_told_at_once_and_survives_every_cut() -> None:
     script = ([Say(text="a")], [Say(text="b")], [Say(text="We said a and b.")], [Say(text="c")])
     async with open_engine(*script, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("one"))
+        await engine.api.prompt(session, text_prompt("one"))
         await engine.api.update_session(session, SessionChange(note=("never touch the archive",)))
-        await engine.api.prompt(session, say("two"))
+        await engine.api.prompt(session, text_prompt("two"))
         await engine.api.compact(session)
-        await engine.api.prompt(session, say("three"))
+        await engine.api.prompt(session, text_prompt("three"))
         before, visible, _, after = engine.provider.requests
 
         assert "archive" not in str(before)
@@ -269,7 +269,7 @@ async def test_a_history_ten_times_the_context_is_compacted_in_pieces_that_fit()
     async with open_engine(*scripts, *summaries, model=small, agents=(SUMMARY_AGENT,), auto=False) as engine:
         session = await start(engine)
         for number in range(20):
-            await engine.api.prompt(session, say(f"{number} " + "wordy " * 4_000))
+            await engine.api.prompt(session, text_prompt(f"{number} " + "wordy " * 4_000))
         before = len(engine.provider.requests)
         summary = await engine.api.compact(session)
         asked_for = engine.provider.requests[before:]
@@ -301,9 +301,9 @@ async def test_an_empty_summary_is_asked_for_once_more_and_then_done_without() -
     script = ([Say(text="a")], [Say(text="")], [Say(text=" ")], [Say(text="b")])
     async with open_engine(*script, agents=(SUMMARY_AGENT,), skip_waits=True) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("mend the loom"))
+        await engine.api.prompt(session, text_prompt("mend the loom"))
         await engine.api.compact(session)
-        await engine.api.prompt(session, say("go on"))
+        await engine.api.prompt(session, text_prompt("go on"))
 
         assert len(engine.provider.requests) == 4
         shown = str(engine.provider.requests[-1].messages)
@@ -317,7 +317,7 @@ async def test_a_fixed_weight_above_the_limit_is_one_clear_error_and_no_circle()
     script = ([Say(text="We did nothing yet.")], [Say(text="never")])
     async with open_engine(*script, model=tiny, agents=(heavy, SUMMARY_AGENT)) as engine:
         session = await start(engine)
-        answer = await engine.api.prompt(session, say("begin"))
+        answer = await engine.api.prompt(session, text_prompt("begin"))
 
         assert isinstance(answer.info, AssistantMessage)
         assert answer.info.error is not None
@@ -333,14 +333,14 @@ async def test_what_was_cut_off_is_shown_again_when_that_is_undone() -> None:
     script = ([Say(text="a")], [Say(text="We said a.")], [Say(text="b")], [Say(text="c")])
     async with open_engine(*script, agents=(SUMMARY_AGENT,)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("one"))
+        await engine.api.prompt(session, text_prompt("one"))
         stored = await engine.api.list_messages(session)
         await engine.api.compact(session)
-        await engine.api.prompt(session, say("two"))
+        await engine.api.prompt(session, text_prompt("two"))
 
         assert await engine.api.uncompact(session) is True
         assert await engine.api.uncompact(session) is False
-        await engine.api.prompt(session, say("three"))
+        await engine.api.prompt(session, text_prompt("three"))
         cut, whole = (str(request.messages) for request in engine.provider.requests[-2:])
         assert "We said a." in cut
         assert "one" in whole

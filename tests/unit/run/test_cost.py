@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from msgspec.structs import replace
 
-from given.engine import NOW, Engine, InstantClock, open_engine, say
+from given.engine import NOW, Engine, InstantClock, open_engine, text_prompt
 from weft.errors import ProviderError
 from weft.model.agent import Agent
 from weft.model.catalog import Cost, Limit
@@ -48,7 +48,7 @@ Answer = tuple[AnyChunk | ProviderError, ...]
 
 
 class Meter:
-    """Gives these answers, one for each request. One that neither ends nor fails hangs."""
+    """Gives these answers, one for each request. An answer that neither ends nor fails hangs."""
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = list(answers)
@@ -67,7 +67,7 @@ class Meter:
 
 @asynccontextmanager
 async def metered(meter: Meter) -> AsyncIterator[tuple[Engine, SessionID]]:
-    """A house whose model costs three dollars a million tokens, in or out, and a session in it."""
+    """Open an engine whose model costs three dollars per million tokens, in or out, and create a session."""
     model = replace(
         make_scripted_model("metered"),
         cost=Cost(input=Decimal(3), output=Decimal(3)),
@@ -84,9 +84,9 @@ async def metered(meter: Meter) -> AsyncIterator[tuple[Engine, SessionID]]:
 
 
 async def aborted(engine: Engine, session: SessionID) -> MessageWithParts:
-    """Ask, and abort the answer once there is a word of it."""
+    """Prompt, and abort the answer after its first text."""
     events = engine.api.events()
-    asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+    asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
     async for published in events:
         part = published.event.part if isinstance(published.event, PartUpdated) else None
         if isinstance(part, ReasoningPart) or (isinstance(part, TextPart) and part.text == "half an ans"):
@@ -109,7 +109,7 @@ def charged(message: MessageWithParts) -> list[tuple[str, Decimal, bool]]:
 async def test_an_attempt_that_broke_off_is_charged_beside_the_one_that_answered() -> None:
     broken: Answer = (Started(usage=MILLION), *WORDS, OVERLOADED)
     async with metered(Meter(broken, (Started(), WHOLE))) as (engine, session):
-        answer = await engine.api.prompt(session, say("go"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
         spent = (await engine.api.get_spending(session)).own
 
     assert charged(answer) == [("error", Decimal(3), False), ("stop", Decimal("6.00003"), True)]
@@ -136,7 +136,7 @@ async def test_a_thought_alone_that_is_aborted_is_charged_on_the_message_and_not
     meter = Meter((Started(usage=MILLION), *thought), (Started(), WHOLE))
     async with metered(meter) as (engine, session):
         answer = await aborted(engine, session)
-        await engine.api.prompt(session, say("on"))
+        await engine.api.prompt(session, text_prompt("on"))
 
     # OpenCode shows a model whatever holds more than a thought, and the end of a step would be more.
     assert [type(part) for part in answer.parts] == [StepStartPart, ReasoningPart]
@@ -147,7 +147,7 @@ async def test_a_thought_alone_that_is_aborted_is_charged_on_the_message_and_not
 async def test_what_fails_for_good_after_it_began_is_charged_too() -> None:
     refused = ProviderError("no", status=400)
     async with metered(Meter((Started(usage=MILLION), refused))) as (engine, session):
-        answer = await engine.api.prompt(session, say("go"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
 
     assert info(answer).error is not None
     assert (info(answer).cost, charged(answer)) == (Decimal(3), [("error", Decimal(3), False)])
@@ -155,7 +155,7 @@ async def test_what_fails_for_good_after_it_began_is_charged_too() -> None:
 
 async def test_words_of_which_nobody_says_what_they_cost_are_not_free() -> None:
     async with metered(Meter((Started(), *WORDS, OVERLOADED), (Started(), WHOLE))) as (engine, session):
-        answer = await engine.api.prompt(session, say("go"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
 
     assert charged(answer) == [("stop", Decimal("6.00003"), True)]
     assert (info(answer).cost, info(answer).priced) == (Decimal("6.00003"), False)
@@ -166,14 +166,14 @@ async def test_a_request_that_was_refused_before_a_word_costs_nothing() -> None:
         engine,
         session,
     ):
-        answer = await engine.api.prompt(session, say("go"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
 
     assert (info(answer).cost, info(answer).priced) == (Decimal("6.00003"), True)
 
 
 async def test_the_count_of_the_provider_is_kept_in_its_own_words() -> None:
     async with metered(Meter((Started(), WHOLE))) as (engine, session):
-        answer = await engine.api.prompt(session, say("go"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
         (stored,) = [
             part
             for part in (await engine.api.list_messages(session))[-1].parts

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from given.engine import ECHO, NOW, EchoInput, open_engine, say
+from given.engine import ECHO, NOW, EchoInput, open_engine, text_prompt
 from weft.host.tasks import STEP_SECONDS
 from weft.local.permissions import PermissionSettings
 from weft.model.event import PartUpdated, PermissionAsked, PublishedEvent
@@ -31,7 +31,7 @@ TOO_LONG = "the tool hang took longer than 60 seconds, and was ended"
 
 
 async def pass_time(clock: HandClock, seconds: float) -> None:
-    """Turn the clock in the pieces in which deadlines count."""
+    """Advance the clock in the steps in which deadlines count."""
     while seconds > 0:
         await clock.somebody_sleeps(0.001)
         clock.turn(round(STEP_SECONDS * 1000))
@@ -78,7 +78,7 @@ async def test_a_tool_that_never_returns_is_ended_and_the_model_goes_on_from_tha
     ):
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         events = engine.api.events()
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         await until_running(events, "hang")
         await pass_time(clock, 60)
         answer = await asking
@@ -100,7 +100,7 @@ async def test_a_turn_that_takes_too_long_ends_with_a_failure_that_says_so_and_n
     ):
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         events = engine.api.events()
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         await until_running(events, "hang")
         await pass_time(clock, 60)
         answer = await asking
@@ -112,7 +112,7 @@ async def test_a_turn_that_takes_too_long_ends_with_a_failure_that_says_so_and_n
         assert info(answer).time.completed is not None
         assert states(answer) == ["Tool execution aborted"]
         # What came before it stands, the next prompt has all its time again, and the model sees where it was broken off.
-        following = await engine.api.prompt(session, say("go on"))
+        following = await engine.api.prompt(session, text_prompt("go on"))
         assert info(following).error is None
         assert "I begin" in str(engine.provider.requests[-1].messages)
 
@@ -125,10 +125,10 @@ async def test_a_prompt_that_came_in_during_a_turn_that_ran_out_has_a_turn_of_it
         open_engine(*script, clock=clock, deadlines=RunDeadlines(turn=60)) as engine,
     ):
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        first = asyncio.ensure_future(engine.api.prompt(session, say("one")))
+        first = asyncio.ensure_future(engine.api.prompt(session, text_prompt("one")))
         await clock.somebody_sleeps(5_000)
         events = engine.api.events()
-        second = asyncio.ensure_future(engine.api.prompt(session, say("two")))
+        second = asyncio.ensure_future(engine.api.prompt(session, text_prompt("two")))
         async for published in events:
             if isinstance(published.event, PartUpdated):
                 break
@@ -155,7 +155,7 @@ async def test_the_time_a_person_takes_to_answer_is_not_the_tools_nor_the_turns(
     ):
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         events = engine.api.events()
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         async for published in events:
             if isinstance(published.event, PermissionAsked):
                 request = published.event.request
@@ -170,7 +170,7 @@ async def test_the_time_a_person_takes_to_answer_is_not_the_tools_nor_the_turns(
 
 async def test_many_short_steps_draw_from_the_one_deadline_of_the_turn() -> None:
     class Slow:
-        """Takes five seconds for each answer, and always wants another step."""
+        """Takes five seconds for each answer, and always requests another step."""
 
         def __init__(self, clock: HandClock) -> None:
             self.clock = clock
@@ -192,7 +192,7 @@ async def test_many_short_steps_draw_from_the_one_deadline_of_the_turn() -> None
         open_engine(provider=slow, clock=clock, deadlines=RunDeadlines(turn=60)) as engine,
     ):
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        answer = await engine.api.prompt(session, say("go"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
 
         assert isinstance(info(answer).error, DeadlineFailure)
         assert (slow.asked, clock.now()) == (12, NOW + 60_000)

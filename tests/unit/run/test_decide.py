@@ -94,7 +94,7 @@ def test_the_last_step_an_agent_may_take_is_marked_and_then_it_ends() -> None:
 
 @given(st.integers(1, 5), st.integers(0, 8))
 def test_a_run_ends_by_itself_within_its_limit(limit: int, wants: int) -> None:
-    """However many calls a model makes, it gets `step_limit` steps and no more."""
+    """However many calls a model makes, it gets at most `limit` steps."""
     history = [user_message("U1", 1)]
     taken = 0
     while isinstance(decide(history, steps_taken=taken, step_limit=limit), ModelStep):
@@ -114,7 +114,7 @@ def subtask(message: str, number: int) -> SubtaskPart:
 
 
 def handed(id: str, at: int, to: str, part: SubtaskPart, **more: Any) -> MessageWithParts:
-    """The message in which a subtask was handed over."""
+    """Return the message of a subtask that was delegated."""
     call = replace(tool_part(id, tool="task"), call_id=part.id)
     return assistant_message(id, at, to, call, finish="tool-calls", **more)
 

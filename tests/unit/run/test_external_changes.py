@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from given.engine import NOW, Engine, open_engine, say
+from given.engine import NOW, Engine, open_engine, text_prompt
 from weft.errors import SessionBusyError
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
@@ -24,10 +24,10 @@ SCRIPT = (
 
 
 async def until_second(engine: Engine, clock: HandClock) -> tuple[SessionID, asyncio.Task[MessageWithParts]]:
-    """A session whose second prompt is being answered."""
+    """Run a session until its second prompt is being answered."""
     session = (await engine.api.create_session(SessionInput())).id
-    await engine.api.prompt(session, say("remember seven"))
-    asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+    await engine.api.prompt(session, text_prompt("remember seven"))
+    asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
     await clock.somebody_sleeps(1)
     return session, asking
 

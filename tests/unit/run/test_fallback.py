@@ -1,4 +1,4 @@
-"""A chain of models: if one fails for good, the next is asked, and the message names the one that answered."""
+"""A chain of models: if one fails for good, the next is asked, and the message names the model that answered."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -10,7 +10,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from given.engine import ALLOW, NOW, Engine, InstantClock, open_engine, say
+from given.engine import ALLOW, NOW, Engine, InstantClock, open_engine, text_prompt
 from weft.errors import FaultKind, ModelNotFoundError, ProviderAuthError
 from weft.model.agent import Agent
 from weft.model.catalog import Cost, Limit, Model
@@ -34,7 +34,7 @@ BUSY = Fail(message="overloaded", status=529, kind="overload", retryable=True)
 
 
 class ModelChain(Struct, frozen=True):
-    """A house whose agent has the chain a, b, c; each of them plays a script of its own."""
+    """An engine whose agent has the chain a, b, c; each model plays its own script."""
 
     engine: Engine
     clock: HandClock
@@ -89,7 +89,7 @@ def words(message: MessageWithParts) -> str:
 
 
 def setbacks(message: MessageWithParts) -> list[tuple[int, str]]:
-    """Which attempts failed, and whose they were."""
+    """Return which attempts failed, and of which model."""
     found = []
     for part in message.parts:
         if isinstance(part, RetryPart):
@@ -117,7 +117,7 @@ async def test_the_next_model_answers_in_the_same_step_and_the_message_is_its_ow
         models={"b": made("b", cost=price)},
     ) as chain:
         session, events = await start(chain), chain.engine.api.events()
-        answer = await chain.engine.api.prompt(session, say("go"))
+        answer = await chain.engine.api.prompt(session, text_prompt("go"))
 
         assert (info(answer).provider_id, info(answer).model_id) == ("scripted", "b")
         assert (info(answer).error, info(answer).finish, info(answer).cost) == (None, "stop", Decimal(7))
@@ -139,8 +139,8 @@ async def test_the_half_answer_of_a_model_that_failed_is_not_shown_to_the_next()
     quits: list[AnyMove] = [Say(text="half"), Fail(message="key", kind="auth")]
     async with open_chain([quits], [[Say(text="one")], [Say(text="two")]]) as chain:
         session = await start(chain)
-        await chain.engine.api.prompt(session, say("go"))
-        await chain.engine.api.prompt(session, say("again"))
+        await chain.engine.api.prompt(session, text_prompt("go"))
+        await chain.engine.api.prompt(session, text_prompt("again"))
 
         assert "half" not in str(chain.models["b"].requests)
 
@@ -148,7 +148,7 @@ async def test_the_half_answer_of_a_model_that_failed_is_not_shown_to_the_next()
 @pytest.mark.parametrize("kind", ["auth", "quota", "not-found", "output-length"])
 async def test_what_no_waiting_mends_goes_to_the_next_model_at_once(kind: FaultKind) -> None:
     async with open_chain([[Fail(message="no", kind=kind)]], [[Say(text="here")]]) as chain:
-        answer = await chain.engine.api.prompt(await start(chain), say("go"))
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
 
         assert (words(answer), chain.asked(), chain.clock.now()) == ("here", {"a": 1, "b": 1}, NOW)
 
@@ -156,7 +156,7 @@ async def test_what_no_waiting_mends_goes_to_the_next_model_at_once(kind: FaultK
 async def test_a_long_wait_is_not_waited_where_another_model_is_at_hand() -> None:
     limited = Fail(message="slow down", status=429, kind="rate-limit", retryable=True, wait_ms=300_000)
     async with open_chain([[limited]], [[Say(text="here")]]) as chain:
-        answer = await chain.engine.api.prompt(await start(chain), say("go"))
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
 
         assert (words(answer), chain.asked(), chain.clock.now()) == ("here", {"a": 1, "b": 1}, NOW)
 
@@ -164,7 +164,7 @@ async def test_a_long_wait_is_not_waited_where_another_model_is_at_hand() -> Non
 @pytest.mark.parametrize("kind", ["bad-request", "content-filter"])
 async def test_what_no_other_model_would_cure_is_not_taken_to_one(kind: FaultKind) -> None:
     async with open_chain([[Fail(message="no", status=400, kind=kind)]], [[Say(text="here")]]) as chain:
-        answer = await chain.engine.api.prompt(await start(chain), say("go"))
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
 
         assert isinstance(info(answer).error, ApiFailure)
         assert (info(answer).model_id, chain.asked()) == ("a", {"a": 1})
@@ -172,7 +172,7 @@ async def test_what_no_other_model_would_cure_is_not_taken_to_one(kind: FaultKin
 
 async def test_a_too_long_history_is_compacted_and_not_sent_to_another_model() -> None:
     async with open_chain([[Fail(message="too long", kind="overflow")]], auto=False) as chain:
-        answer = await chain.engine.api.prompt(await start(chain), say("go"))
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
 
         assert (info(answer).model_id, chain.asked()) == ("a", {"a": 1})
 
@@ -180,7 +180,7 @@ async def test_a_too_long_history_is_compacted_and_not_sent_to_another_model() -
 async def test_the_whole_chain_may_fail_and_the_last_failure_is_the_one_that_stands() -> None:
     quits = [[Fail(message=f"no {name}", kind="auth")] for name in "abc"]
     async with open_chain([quits[0]], [quits[1]], [quits[2]]) as chain:
-        answer = await chain.engine.api.prompt(await start(chain), say("go"))
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
         error = info(answer).error
 
         assert isinstance(error, ApiFailure)
@@ -192,7 +192,7 @@ async def test_the_whole_chain_may_fail_and_the_last_failure_is_the_one_that_sta
 async def test_only_the_last_of_a_chain_is_waited_for_with_all_patience() -> None:
     quits = [Fail(message="no", kind="auth")]
     async with open_chain([quits], [quits], [[BUSY]] * 5 + [[Say(text="at last")]]) as chain:
-        answer = await chain.engine.api.prompt(await start(chain), say("go"))
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go"))
 
         assert (words(answer), chain.asked()) == ("at last", {"a": 1, "b": 1, "c": 6})
 
@@ -206,10 +206,10 @@ async def test_the_next_steps_go_straight_to_a_healthy_model_and_come_back_in_ti
     a: Script = [[Fail(message="no", kind="server")], [Say(text="a is back")]]
     async with open_chain(a, script) as chain:
         session = await start(chain)
-        await chain.engine.api.prompt(session, say("go"))
-        second = await chain.engine.api.prompt(session, say("more"))
+        await chain.engine.api.prompt(session, text_prompt("go"))
+        second = await chain.engine.api.prompt(session, text_prompt("more"))
         chain.clock.turn(COOL_DOWN_MS)
-        third = await chain.engine.api.prompt(session, say("and more"))
+        third = await chain.engine.api.prompt(session, text_prompt("and more"))
 
         answers = [
             m for m in await chain.engine.api.list_messages(session) if not isinstance(m.info, UserMessage)
@@ -230,7 +230,7 @@ async def test_a_limit_that_says_when_it_ends_is_kept_to() -> None:
         asked = []
         for wait in (0, 2 * COOL_DOWN_MS, COOL_DOWN_MS):
             chain.clock.turn(wait)
-            asked.append(words(await chain.engine.api.prompt(session, say("go"))))
+            asked.append(words(await chain.engine.api.prompt(session, text_prompt("go"))))
 
         assert asked == ["one", "two", "back"]
 
@@ -243,14 +243,14 @@ async def test_a_key_that_is_wrong_keeps_a_model_out_for_longer() -> None:
         asked = []
         for wait in (0, COOL_DOWN_MS, LONG_COOL_DOWN_MS - COOL_DOWN_MS):
             chain.clock.turn(wait)
-            asked.append(words(await chain.engine.api.prompt(session, say("go"))))
+            asked.append(words(await chain.engine.api.prompt(session, text_prompt("go"))))
 
         assert asked == ["one", "two", "back"]
 
 
 async def test_a_model_chosen_by_hand_is_the_only_one_asked() -> None:
     async with open_chain([[Fail(message="no", kind="auth")]], [[Say(text="here")]]) as chain:
-        answer = await chain.engine.api.prompt(await start(chain), say("go", model=named("a")))
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go", model=named("a")))
 
         assert isinstance(info(answer).error, ApiFailure)
         assert chain.asked() == {"a": 1}
@@ -261,7 +261,7 @@ async def test_a_chain_with_a_name_that_is_wrong_is_refused_before_anything_is_s
     async with open_engine([Say(text="x")], agents=(agent,)) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         with pytest.raises(ModelNotFoundError, match="scripted/tset"):
-            await engine.api.prompt(session, say("go"))
+            await engine.api.prompt(session, text_prompt("go"))
 
         assert await engine.api.list_messages(session) == []
 
@@ -271,7 +271,7 @@ async def test_a_variant_that_only_the_first_model_has_does_not_stop_the_next() 
     async with open_chain(
         [[Fail(message="no", kind="auth")]], [[Say(text="here")]], models={"a": clever}
     ) as chain:
-        answer = await chain.engine.api.prompt(await start(chain), say("go", variant="high"))
+        answer = await chain.engine.api.prompt(await start(chain), text_prompt("go", variant="high"))
 
         assert words(answer) == "here"
         assert chain.models["a"].requests[0].parameters.options == {"effort": "high"}
@@ -288,8 +288,8 @@ async def test_what_fits_is_judged_by_the_model_that_will_answer() -> None:
         others=(Agent(name="compaction", mode="primary", prompt="Sum it up.", hidden=True),),
     ) as chain:
         session = await start(chain)
-        await chain.engine.api.prompt(session, say("go"))
-        await chain.engine.api.prompt(session, say(long))
+        await chain.engine.api.prompt(session, text_prompt("go"))
+        await chain.engine.api.prompt(session, text_prompt(long))
 
         summaries = [
             info(m).model_id
@@ -303,7 +303,7 @@ async def test_a_switch_can_be_aborted_like_any_wait() -> None:
     clock = HandClock(NOW)
     async with open_chain([[BUSY]] * 3, [[Say(text="never")]], clock=clock) as chain:
         session = await start(chain)
-        asking = asyncio.ensure_future(chain.engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(chain.engine.api.prompt(session, text_prompt("go")))
         await clock.somebody_sleeps(2)
         await chain.engine.api.abort(session)
 
@@ -313,7 +313,7 @@ async def test_a_switch_can_be_aborted_like_any_wait() -> None:
 
 async def test_a_model_without_its_key_is_passed_over_and_says_what_is_missing() -> None:
     class Keyless:
-        """As a model on offer does that has no key: it fails before there is a stream."""
+        """A model without a key: it fails before there is a stream."""
 
         def stream(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
             raise ProviderAuthError("mill", "there is no key: set MILL_API_KEY")
@@ -322,7 +322,7 @@ async def test_a_model_without_its_key_is_passed_over_and_says_what_is_missing()
     locked = ServedModel(made("locked"), Keyless())
     async with open_engine([Say(text="here")], agents=(agent,), more_models=(locked,)) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        answer = await engine.api.prompt(session, say("go"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
 
         (setback,) = (part for part in answer.parts if isinstance(part, RetryPart))
         missing = AuthData(provider_id="mill", message="there is no key: set MILL_API_KEY")

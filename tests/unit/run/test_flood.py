@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from given.engine import open_engine, say
+from given.engine import open_engine, text_prompt
 from weft.bus import LOG_SIZE
 from weft.model.event import PartGrew, PartUpdated
 from weft.model.input import SessionInput
@@ -15,7 +15,7 @@ PIECES = LOG_SIZE * 2
 
 
 class Flood:
-    """Says everything without once waiting."""
+    """Sends everything without waiting."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         del request
@@ -47,6 +47,6 @@ async def test_a_listener_keeps_up_with_an_answer_in_one_lump() -> None:
                         pass
 
         listening = asyncio.ensure_future(listen())
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         await listening
         assert heard == PIECES

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from given.conversation import assistant_message, tool_part, user_message
-from given.engine import ALLOW, Engine, open_engine, say
+from given.engine import ALLOW, Engine, open_engine, text_prompt
 from weft.model.event import MessageUpdated, PartUpdated
 from weft.model.input import SessionInput
 from weft.model.part import CallTime, ErrorState, ToolPart
@@ -39,13 +39,13 @@ def test_only_the_last_call_alike_counts_and_only_if_it_was_cut_off() -> None:
 
 async def outcome(engine: Engine) -> ToolPart:
     session = (await engine.api.create_session(SessionInput(title="t"))).id
-    await engine.api.prompt(session, say("begin", no_reply=True))
+    await engine.api.prompt(session, text_prompt("begin", no_reply=True))
     prompt = (await engine.api.list_messages(session))[0].info
     left = assistant_message("msg_left", prompt.time.created, prompt.id)
     info = replace(left.info, session_id=session)
     part = replace(cut_off("echo", WORDS), session_id=session, message_id=info.id)
     await engine.store.apply(MessageUpdated(info=info), PartUpdated(part=part))
-    await engine.api.prompt(session, say("go on"))
+    await engine.api.prompt(session, text_prompt("go on"))
     calls = [
         part
         for message in await engine.api.list_messages(session)

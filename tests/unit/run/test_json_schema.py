@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from given.engine import ALLOW, ECHO, open_engine, say
+from given.engine import ALLOW, ECHO, open_engine, text_prompt
 from weft.errors import InvalidInputError
 from weft.model.agent import Agent
 from weft.model.failure import StructureData, StructureFailure
@@ -55,7 +55,7 @@ def info(message: MessageWithParts) -> AssistantMessage:
 
 
 class SchemaRun:
-    """What came of one prompt."""
+    """The result of one prompt."""
 
     def __init__(self, answer: MessageWithParts, messages: Sequence[MessageWithParts], requests: Any) -> None:
         self.answer, self.messages, self.requests = info(answer), messages, requests
@@ -75,7 +75,7 @@ async def run_schema(*script: Sequence[AnyMove], schema: dict[str, Any] = PERSON
     async with asyncio.timeout(60), open_engine(*script, **more) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         format = JsonFormat(schema=schema, retry_count=retry_count)
-        answer = await engine.api.prompt(session, say("who?", format=format))
+        answer = await engine.api.prompt(session, text_prompt("who?", format=format))
         return SchemaRun(answer, await engine.store.list_messages(session), engine.provider.requests)
 
 
@@ -216,7 +216,7 @@ async def test_a_null_is_a_value_and_is_kept() -> None:
 async def test_an_answer_without_a_value_is_written_without_one() -> None:
     async with open_engine([Say(text="hi")]) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        answer = await engine.api.prompt(session, say("go", format=TextFormat()))
+        answer = await engine.api.prompt(session, text_prompt("go", format=TextFormat()))
 
         assert b"structured" not in encode(answer.info)
         assert engine.provider.requests[0].tool_choice == "auto"
@@ -225,8 +225,8 @@ async def test_an_answer_without_a_value_is_written_without_one() -> None:
 async def test_the_next_prompt_is_answered_in_words_again() -> None:
     async with asyncio.timeout(60), open_engine([hand(ADA)], [Say(text="words")]) as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        await engine.api.prompt(session, say("who?", format=JsonFormat(schema=PERSON)))
-        answer = await engine.api.prompt(session, say("thanks"))
+        await engine.api.prompt(session, text_prompt("who?", format=JsonFormat(schema=PERSON)))
+        answer = await engine.api.prompt(session, text_prompt("thanks"))
 
         assert (info(answer).structured, info(answer).finish) == (UNSET, "stop")
         assert [tool.name for tool in engine.provider.requests[1].tools] == ["echo"]
@@ -238,7 +238,7 @@ async def test_a_call_of_the_tool_where_no_value_was_asked_for_is_no_tool() -> N
         open_engine([hand(ADA)], [Say(text="oh")], tools=(INVALID, ECHO)) as engine,
     ):
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        answer = await engine.api.prompt(session, say("go"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
 
         assert info(answer).structured is UNSET
         assert "there is no tool 'StructuredOutput'" in str(engine.provider.requests[1].messages)
@@ -259,7 +259,7 @@ async def test_an_invalid_schema_is_refused_before_anything_is_stored(
     async with open_engine() as engine:
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         with pytest.raises(InvalidInputError, match=reason):
-            await engine.api.prompt(session, say("go", format=JsonFormat(schema=schema)))
+            await engine.api.prompt(session, text_prompt("go", format=JsonFormat(schema=schema)))
 
         assert await engine.api.list_messages(session) == []
 
@@ -295,7 +295,7 @@ async def test_the_output_format_is_kept_after_compaction() -> None:
         ) as engine,
     ):
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        answer = await engine.api.prompt(session, say("who?", format=JsonFormat(schema=PERSON)))
+        answer = await engine.api.prompt(session, text_prompt("who?", format=JsonFormat(schema=PERSON)))
 
         assert info(answer).structured == ADA
 
@@ -371,7 +371,7 @@ VALUES = st.recursive(
 
 
 def exactly(value: Any) -> dict[str, Any]:
-    """A schema that this value keeps to, and no other."""
+    """Return a schema that only this value satisfies."""
     match value:
         case dict():
             return {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from given.engine import PLACE, Engine, open_engine, say
+from given.engine import PLACE, Engine, open_engine, text_prompt
 from given.gate_harness import run_alongside
 from weft.local.permissions import PermissionSettings
 from weft.model.agent import Agent
@@ -23,7 +23,7 @@ TOOLS = (PLAN_ENTER, PLAN_EXIT)
 
 
 async def run(engine: Engine, session: SessionID, agent: str, answer: str) -> QuestionAsked:
-    async with run_alongside(engine.api.prompt(session, say("go", agent=agent))) as [running]:
+    async with run_alongside(engine.api.prompt(session, text_prompt("go", agent=agent))) as [running]:
         async for published in engine.api.events(after=0):
             if isinstance(published.event, QuestionAsked):
                 asked = published.event
@@ -96,6 +96,6 @@ async def test_without_a_user_the_agent_does_not_switch(tmp_path: Path) -> None:
     place = replace(PLACE, directory=str(tmp_path), worktree=str(tmp_path))
     async with open_engine(*script, tools=TOOLS, agents=(PLAN,), plans=str(tmp_path), place=place) as engine:
         session = (await engine.api.create_session(SessionInput())).id
-        await engine.api.prompt(session, say("go", agent="plan"))
+        await engine.api.prompt(session, text_prompt("go", agent="plan"))
         messages = await engine.api.list_messages(session)
         assert [message.info.agent for message in messages] == ["plan", "plan", "plan"]

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
-from given.engine import ALLOW, ECHO, MODEL, NOW, EchoInput, Engine, open_engine, say
+from given.engine import ALLOW, ECHO, MODEL, NOW, EchoInput, Engine, open_engine, text_prompt
 from weft.errors import InvalidIdError, ModelNotFoundError, NotFoundError
 from weft.local.permissions import PermissionSettings
 from weft.model.event import PartGrew, PartUpdated, PermissionAsked, PublishedEvent, StatusChanged
@@ -47,7 +47,7 @@ async def start(engine: Engine) -> SessionID:
 
 
 async def summarise(engine: Engine, session: SessionID) -> list[tuple[str, str]]:
-    """A session in short: role and the parts of each message."""
+    """Return the role and the parts of each message, in short."""
     messages = await engine.api.list_messages(session)
     return [(type(m.info).__name__[:1], " ".join(summarise_part(part) for part in m.parts)) for m in messages]
 
@@ -78,7 +78,7 @@ async def test_a_prompt_is_answered_with_reasoning_a_call_and_words() -> None:
     )
     async with open_engine(*script) as engine:
         session = await start(engine)
-        answer = await engine.api.prompt(session, say("go"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
 
         assert await summarise(engine, session) == [
             ("U", "'go'"),
@@ -96,14 +96,14 @@ async def test_a_prompt_is_answered_with_reasoning_a_call_and_words() -> None:
 
 async def test_cost_and_tokens_are_on_the_message_exactly() -> None:
     async with open_engine([Say(text="x"), End(usage=Usage(input=1000, output=10, reasoning=5))]) as engine:
-        answer = info(await engine.api.prompt(await start(engine), say("go")))
+        answer = info(await engine.api.prompt(await start(engine), text_prompt("go")))
 
         assert (answer.cost, answer.tokens.input, answer.tokens.reasoning) == (Decimal("0.003225"), 1000, 5)
 
 
 async def test_an_unknown_price_is_said_to_be_unknown() -> None:
     async with open_engine([Say(text="x")], model=replace(MODEL, cost=None)) as engine:
-        answer = info(await engine.api.prompt(await start(engine), say("go")))
+        answer = info(await engine.api.prompt(await start(engine), text_prompt("go")))
 
         assert (answer.cost, answer.priced) == (Decimal(0), False)
 
@@ -116,7 +116,7 @@ async def test_what_is_told_folds_to_what_is_stored() -> None:
     async with open_engine(*script) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         received: list[PublishedEvent] = []
         async for each in listening:
             received.append(each)
@@ -132,7 +132,7 @@ async def test_what_is_told_folds_to_what_is_stored() -> None:
 async def test_a_part_is_told_before_it_grows() -> None:
     async with open_engine([Say(text="one two three")]) as engine:
         listening = engine.api.events()
-        await engine.api.prompt(await start(engine), say("go"))
+        await engine.api.prompt(await start(engine), text_prompt("go"))
         known: set[str] = set()
         async for published in listening:
             match published.event:
@@ -157,7 +157,7 @@ async def test_calls_of_one_answer_run_side_by_side() -> None:
     calls = [UseTool(tool="meet", input={"words": "a"}), UseTool(tool="meet", input={"words": "b"})]
     async with asyncio.timeout(60), open_engine(calls, [Say(text="done")], tools=(tool,)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
 
         assert (await summarise(engine, session))[1] == ("A", "StepStart meet=met a meet=met b StepFinish")
 
@@ -172,7 +172,7 @@ async def test_a_call_that_cannot_be_made_tells_the_model_why() -> None:
     ]
     async with open_engine(bad, [Say(text="sorry")], tools=(INVALID, ECHO, APPLY_PATCH)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         _, (_, received), (_, last) = await summarise(engine, session)
 
         assert "there is no tool 'nosuch'; there are echo" in received
@@ -193,7 +193,7 @@ async def test_a_tool_that_breaks_ends_its_call_and_not_the_run() -> None:
     script = ([UseTool(tool="burst", input={"words": ""})], [Say(text="oh")])
     async with open_engine(*script, tools=(tool,)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
 
         assert (await summarise(engine, session))[1:] == [
             ("A", "StepStart burst!ZeroDivisionError: a bug in a tool StepFinish"),
@@ -214,7 +214,7 @@ async def test_calls_that_share_an_id_are_told_apart() -> None:
 
     async with open_engine(provider=Twins()) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         calls = [
             part.call_id
             for part in (await engine.api.list_messages(session))[1].parts
@@ -229,8 +229,8 @@ async def test_a_failed_answer_is_kept_with_the_reason_and_the_session_goes_on()
     script = ([Say(text="half"), Fail(message="no such thing", status=400)], [Say(text="again")])
     async with open_engine(*script) as engine:
         session = await start(engine)
-        failed = info(await engine.api.prompt(session, say("go")))
-        worked = info(await engine.api.prompt(session, say("again?")))
+        failed = info(await engine.api.prompt(session, text_prompt("go")))
+        worked = info(await engine.api.prompt(session, text_prompt("again?")))
 
         assert isinstance(failed.error, ApiFailure)
         assert (failed.error.data.message, failed.error.data.status_code) == ("no such thing", 400)
@@ -246,12 +246,12 @@ async def test_b12_what_may_pass_is_tried_again_and_the_half_answer_is_not_shown
     async with asyncio.timeout(60), open_engine(*script, clock=clock) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         retry = await until_retry(listening)
         await clock.somebody_sleeps(2)
         clock.turn(60_000)
         answer = info(await asking)
-        await engine.api.prompt(session, say("go on"))
+        await engine.api.prompt(session, text_prompt("go on"))
 
         assert (retry.attempt, retry.message) == (1, "overloaded")
         assert NOW + 2000 <= retry.next <= NOW + 2400
@@ -270,7 +270,7 @@ async def test_b12_a_provider_that_never_recovers_is_given_up_after_five_more_tr
     async with asyncio.timeout(60), open_engine(*script, clock=clock) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         attempts = []
         for _ in range(5):
             attempts.append((await until_retry(listening)).attempt)
@@ -288,7 +288,7 @@ async def test_a_wait_for_another_try_can_be_aborted() -> None:
     async with asyncio.timeout(60), open_engine(*script) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         await until_retry(listening)
         await engine.api.abort(session)
 
@@ -304,7 +304,7 @@ async def test_an_hour_that_a_provider_asks_for_is_waited_and_seen_and_can_be_ab
     async with asyncio.timeout(60), open_engine([LIMITED], [Say(text="never")]) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         await until_retry(listening)
 
         assert await engine.api.get_status(session) == Retry(attempt=1, message="slow down", next=NOW + HOUR)
@@ -320,7 +320,7 @@ async def test_a_wait_that_would_outlast_the_deadline_is_not_begun(turn: float |
     script = [LIMITED], [Say(text="after an hour")]
     async with asyncio.timeout(60), open_engine(*script, clock=clock, deadlines=deadlines) as engine:
         session = await start(engine)
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         if texts:
             await clock.somebody_sleeps(HOUR / 1000)
             clock.turn(HOUR)
@@ -334,7 +334,7 @@ async def test_an_answer_that_broke_off_after_its_calls_is_not_asked_for_again()
     broken = [UseTool(tool="echo", input={"words": "done once"}), Fail(message="reset", retryable=True)]
     async with asyncio.timeout(60), open_engine(broken, [Say(text="I saw it.")]) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
 
         assert await summarise(engine, session) == [
             ("U", "'go'"),
@@ -353,7 +353,7 @@ async def test_a_stream_that_ends_without_its_end_is_tried_again_and_is_no_answe
     async with asyncio.timeout(60), open_engine(provider=Cut(), clock=clock) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         for _ in range(5):
             await until_retry(listening)
             await clock.somebody_sleeps(2)
@@ -379,7 +379,7 @@ async def test_a_bug_in_a_provider_ends_the_run_and_leaves_nothing_open() -> Non
     tool = Tool(name="hang", about="Never return.", takes=EchoInput, run=hang_on)
     async with asyncio.timeout(60), open_engine(provider=Broken(), tools=(tool,)) as engine:
         session = await start(engine)
-        broke = info(await engine.api.prompt(session, say("go")))
+        broke = info(await engine.api.prompt(session, text_prompt("go")))
 
         assert broke.error == unknown_failure("'a bug in an adapter'")
         assert await summarise(engine, session) == [
@@ -397,7 +397,7 @@ async def test_abort_settles_what_is_open_and_the_next_prompt_is_answered() -> N
     async with asyncio.timeout(60), open_engine(*script, clock=clock, tools=(HANG,)) as engine:
         session = await start(engine)
         listening = engine.api.events()
-        prompt = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        prompt = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         await until_running(listening)
         assert await engine.api.abort(session) is True
         stopped = info(await prompt)
@@ -407,14 +407,14 @@ async def test_abort_settles_what_is_open_and_the_next_prompt_is_answered() -> N
             ("U", "'go'"),
             ("A", "StepStart 'I begin.' hang!Tool execution aborted"),
         ]
-        assert info(await engine.api.prompt(session, say("again"))).finish == "stop"
+        assert info(await engine.api.prompt(session, text_prompt("again"))).finish == "stop"
         assert await engine.api.abort(session) is False
 
 
 async def test_abort_before_the_run_has_begun_still_ends_it() -> None:
     async with asyncio.timeout(60), open_engine([Say(text="never")], tools=(HANG,)) as engine:
         session = await start(engine)
-        prompt = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        prompt = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         listening = engine.api.events()
         async for published in listening:
             if published.event.type == "session.updated":
@@ -439,10 +439,10 @@ async def test_a_prompt_sent_during_a_run_is_answered_by_it() -> None:
     tool = Tool(name="gate", about="Wait.", takes=EchoInput, run=wait)
     async with asyncio.timeout(60), open_engine(*script, tools=(tool,)) as engine:
         session = await start(engine)
-        first = asyncio.ensure_future(engine.api.prompt(session, say("one")))
+        first = asyncio.ensure_future(engine.api.prompt(session, text_prompt("one")))
         await reached.wait()
         listening = engine.api.events()
-        second = asyncio.ensure_future(engine.api.prompt(session, say("two")))
+        second = asyncio.ensure_future(engine.api.prompt(session, text_prompt("two")))
         async for published in listening:
             if isinstance(published.event, PartUpdated) and summarise_part(published.event.part) == "'two'":
                 break
@@ -464,7 +464,7 @@ async def test_the_same_message_id_sent_ten_times_at_once_is_one_prompt_and_one_
         session = await start(engine)
         id = Mint(lambda: NOW, bytes).message()
         answers = await asyncio.gather(
-            *(engine.api.prompt(session, say("go", message_id=id)) for _ in range(10))
+            *(engine.api.prompt(session, text_prompt("go", message_id=id)) for _ in range(10))
         )
 
         assert await summarise(engine, session) == [("U", "'go'"), ("A", "StepStart 'once' StepFinish")]
@@ -475,7 +475,7 @@ async def test_the_same_message_id_sent_ten_times_at_once_is_one_prompt_and_one_
 async def test_a_prompt_that_wants_no_reply_is_stored_and_nothing_runs() -> None:
     async with open_engine() as engine:
         session = await start(engine)
-        kept = await engine.api.prompt(session, say("note", no_reply=True))
+        kept = await engine.api.prompt(session, text_prompt("note", no_reply=True))
 
         assert await engine.api.list_messages(session) == [kept]
         assert engine.provider.requests == []
@@ -485,15 +485,15 @@ async def test_b38_a_mistake_in_a_prompt_stores_nothing() -> None:
     async with open_engine() as engine:
         session = await start(engine)
         with pytest.raises(NotFoundError, match="there is no agent 'nobody'"):
-            await engine.api.prompt(session, say("go", agent="nobody"))
+            await engine.api.prompt(session, text_prompt("go", agent="nobody"))
         with pytest.raises(ModelNotFoundError) as caught:
             await engine.api.prompt(
-                session, say("go", model=ModelRef(provider_id="scripted", model_id="tset"))
+                session, text_prompt("go", model=ModelRef(provider_id="scripted", model_id="tset"))
             )
         with pytest.raises(InvalidIdError):
-            await engine.api.prompt(session, say("go", message_id="msg_../../etc"))
+            await engine.api.prompt(session, text_prompt("go", message_id="msg_../../etc"))
         with pytest.raises(NotFoundError):
-            await engine.api.prompt(SessionID("ses_00000000000000000000000000"), say("go"))
+            await engine.api.prompt(SessionID("ses_00000000000000000000000000"), text_prompt("go"))
 
         assert caught.value.near == ("scripted/test",)
         assert await engine.api.list_messages(session) == []
@@ -505,7 +505,7 @@ async def test_what_nobody_can_be_asked_about_is_refused_and_the_run_ends() -> N
         [UseTool(tool="echo", input={"words": "x"})], [Say(text="never")], rules=rules
     ) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
 
         assert (await summarise(engine, session))[1] == (
             "A",
@@ -520,7 +520,7 @@ async def test_what_a_rule_forbids_is_told_to_the_model_and_it_goes_on() -> None
         [UseTool(tool="echo", input={"words": "x"})], [Say(text="ok then")], rules=rules
     ) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
 
         assert (await summarise(engine, session))[2] == ("A", "StepStart 'ok then' StepFinish")
 
@@ -529,7 +529,7 @@ async def test_a_tool_that_the_session_forbids_is_not_offered() -> None:
     deny = (Rule(permission="echo", pattern="*", action="deny"),)
     async with open_engine([Say(text="ok")]) as engine:
         session = await engine.api.create_session(SessionInput(permission=deny))
-        await engine.api.prompt(session.id, say("go"))
+        await engine.api.prompt(session.id, text_prompt("go"))
 
         assert engine.provider.requests[0].tools == ()
 
@@ -537,7 +537,7 @@ async def test_a_tool_that_the_session_forbids_is_not_offered() -> None:
 async def test_b37_an_agent_stops_at_its_limit_and_its_last_step_has_no_tools() -> None:
     script = [[UseTool(tool="echo", input={"words": "x"})]] * 9
     async with open_engine(*script, steps=3) as engine:
-        await engine.api.prompt(await start(engine), say("go"))
+        await engine.api.prompt(await start(engine), text_prompt("go"))
 
         assert [len(request.tools) for request in engine.provider.requests] == [1, 1, 0]
 
@@ -553,7 +553,7 @@ async def test_a_tool_that_the_prompt_switched_off_is_not_run() -> None:
     script = [UseTool(tool="echo", input={"words": "x"})], [Say(text="ok")]
     async with open_engine(*script, tools=(ECHO, INVALID)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go", tools={"echo": False}))
+        await engine.api.prompt(session, text_prompt("go", tools={"echo": False}))
 
         assert await summarise(engine, session) == [
             ("U", "'go'"),
@@ -569,7 +569,7 @@ async def test_a_call_on_the_last_step_is_not_run() -> None:
     script = [[UseTool(tool="echo", input={"words": "x"})]] * 2
     async with open_engine(*script, tools=(ECHO, INVALID), steps=2) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
 
         assert [parts for _, parts in (await summarise(engine, session))[1:]] == [
             "StepStart echo=x StepFinish",
@@ -582,7 +582,7 @@ async def test_a_tool_that_the_session_forbids_is_not_run() -> None:
     script = [UseTool(tool="echo", input={"words": "x"})], [Say(text="ok")]
     async with open_engine(*script, tools=(ECHO, INVALID)) as engine:
         session = (await engine.api.create_session(SessionInput(permission=deny))).id
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
 
         assert (await summarise(engine, session))[1] == ("A", f"StepStart {invalid('echo')} StepFinish")
 
@@ -592,7 +592,7 @@ async def test_a_call_within_a_batch_is_run_only_if_its_tool_is_offered() -> Non
     script = [UseTool(tool="batch", input={"tool_calls": calls})], [Say(text="ok")]
     async with open_engine(*script, tools=(ECHO, BATCH, INVALID)) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go", tools={"echo": False}))
+        await engine.api.prompt(session, text_prompt("go", tools={"echo": False}))
 
         assert (await summarise(engine, session))[1] == (
             "A",
@@ -609,9 +609,9 @@ async def test_tools_of_a_prompt_hold_for_the_session_until_they_are_switched_ag
     kept = Rule(permission="bash", pattern="rm *", action="deny")
     async with open_engine(*script, tools=(ECHO, INVALID)) as engine:
         session = (await engine.api.create_session(SessionInput(permission=(kept,)))).id
-        await engine.api.prompt(session, say("first", tools={"echo": False}))
-        await engine.api.prompt(session, say("second"))
-        await engine.api.prompt(session, say("third", tools={"echo": True}))
+        await engine.api.prompt(session, text_prompt("first", tools={"echo": False}))
+        await engine.api.prompt(session, text_prompt("second"))
+        await engine.api.prompt(session, text_prompt("third", tools={"echo": True}))
 
         assert [parts for role, parts in await summarise(engine, session) if role == "A"] == [
             "StepStart 'one' StepFinish",
@@ -629,7 +629,9 @@ async def test_tools_of_a_prompt_hold_for_the_session_until_they_are_switched_ag
 async def test_tools_of_a_prompt_that_wants_no_reply_become_rules_too() -> None:
     async with open_engine() as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("note", tools={"write": False, "echo": True}, no_reply=True))
+        await engine.api.prompt(
+            session, text_prompt("note", tools={"write": False, "echo": True}, no_reply=True)
+        )
 
         assert (await engine.api.get_session(session)).permission == (
             Rule(permission="write", pattern="*", action="deny"),
@@ -647,9 +649,9 @@ async def test_tools_of_a_prompt_that_comes_in_during_a_run_hold_in_that_run() -
     rules = (Rule(permission="echo", pattern="*", action="ask"),)
     async with asyncio.timeout(60), open_engine(*script, clock=clock, rules=rules) as engine:
         session = await start(engine)
-        first = asyncio.ensure_future(engine.api.prompt(session, say("first")))
+        first = asyncio.ensure_future(engine.api.prompt(session, text_prompt("first")))
         await clock.somebody_sleeps(1)
-        await engine.api.submit(session, say("second", tools={"echo": True}))
+        await engine.api.submit(session, text_prompt("second", tools={"echo": True}))
         clock.turn(1000)
         await first
 
@@ -665,7 +667,7 @@ async def test_b14_a_model_that_repeats_itself_is_told_and_then_stopped() -> Non
     rules = (*ALLOW, Rule(permission="doom_loop", pattern="*", action="ask"))
     async with open_engine(*script, rules=rules) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
         received = [parts for _, parts in (await summarise(engine, session))[1:]]
 
         assert [parts.split(" ", 1)[1].removesuffix(" StepFinish")[:40] for parts in received] == [
@@ -689,7 +691,7 @@ def calls_in(messages: list[MessageWithParts]) -> list[str]:
 async def test_b14_the_same_calls_in_one_answer_are_told_of_before_they_are_made() -> None:
     async with open_engine(SIX, [Say(text="enough")], rules=DOOM) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
 
         assert calls_in(await engine.api.list_messages(session)) == [
             *["echo=again"] * 2,
@@ -709,7 +711,7 @@ async def test_a_person_who_says_no_to_a_loop_ends_the_run(continue_on_deny: boo
     ):
         session = await start(engine)
         listening = engine.api.events()
-        running = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         asked = await anext(
             published.event.request
             async for published in listening
@@ -738,7 +740,7 @@ async def test_a_run_goes_on_after_a_no_only_if_that_is_configured(
     ):
         session = await start(engine)
         listening = engine.api.events()
-        running = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        running = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         asked = await anext(
             published.event.request
             async for published in listening
@@ -755,7 +757,7 @@ async def test_a_model_may_repeat_itself_where_that_is_allowed() -> None:
     script = [*[[UseTool(tool="echo", input={"words": "again"})]] * 5, [Say(text="enough")]]
     async with open_engine(*script) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("go"))
+        await engine.api.prompt(session, text_prompt("go"))
 
         assert (await summarise(engine, session))[-1] == ("A", "StepStart 'enough' StepFinish")
 
@@ -765,11 +767,11 @@ async def test_a_session_from_before_the_wrap_of_ids_goes_on_after_it(wrap: int)
     clock, store = HandClock(wrap - 60_000), MemoryStore()
     async with open_engine([Say(text="before")], clock=clock, store=store) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("one"))
+        await engine.api.prompt(session, text_prompt("one"))
     clock.set(wrap + 60_000)
     async with open_engine([Say(text="after")], clock=clock, store=store, seed=2) as engine:
         younger = await start(engine)
-        await engine.api.prompt(session, say("two"))
+        await engine.api.prompt(session, text_prompt("two"))
 
         assert [parts for _, parts in await summarise(engine, session)] == [
             "'one'",
@@ -785,9 +787,9 @@ async def test_a_clock_that_steps_back_does_not_put_new_messages_before_old_ones
     clock = HandClock(NOW)
     async with open_engine([Say(text="one")], [Say(text="two")], clock=clock) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("first"))
+        await engine.api.prompt(session, text_prompt("first"))
         clock.set(NOW - 3_600_000)
-        await engine.api.prompt(session, say("second"))
+        await engine.api.prompt(session, text_prompt("second"))
 
         assert [parts for role, parts in await summarise(engine, session) if role == "U"] == [
             "'first'",
@@ -801,7 +803,7 @@ async def test_ids_from_a_client_whose_clock_is_ahead_or_behind_do_not_confuse_t
         session = await start(engine)
         for skew in (600_000, -600_000):
             id = Mint(lambda skew=skew: NOW + skew, bytes).message()
-            await engine.api.prompt(session, say("go", message_id=id))
+            await engine.api.prompt(session, text_prompt("go", message_id=id))
 
         assert len(engine.provider.requests) == 2
         assert [role for role, _ in await summarise(engine, session)] == ["U", "A", "U", "A"]

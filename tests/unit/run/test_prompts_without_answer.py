@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from given.engine import NOW, Engine, open_engine, say
+from given.engine import NOW, Engine, open_engine, text_prompt
 from weft.cli.follow import follow
 from weft.cli.screen import JsonScreen
 from weft.errors import StoreError
@@ -45,7 +45,7 @@ def words(message: MessageWithParts) -> str:
 async def test_p42_a_run_that_breaks_before_any_answer_leaves_the_reason_as_the_answer() -> None:
     async with asyncio.timeout(PATIENCE), open_engine([Say(text="x")], instructions=unreadable) as engine:
         session, listening = await start(engine), engine.api.events()
-        answer = await engine.api.prompt(session, say("go"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
         collected: list[Event] = []
         async for each in listening:
             collected.append(each.event)
@@ -65,7 +65,7 @@ async def test_p42_a_run_that_breaks_before_any_answer_leaves_the_reason_as_the_
 async def test_r11_a_prompt_that_is_aborted_before_its_run_has_begun_says_so() -> None:
     async with asyncio.timeout(PATIENCE), open_engine([Say(text="never")], [Say(text="fresh")]) as engine:
         session = await start(engine)
-        id = (await engine.api.submit(session, say("go"))).info.id
+        id = (await engine.api.submit(session, text_prompt("go"))).info.id
         listening = engine.api.events()
         await engine.api.abort(session)
         prompt, answer = await engine.api.list_messages(session)
@@ -75,7 +75,7 @@ async def test_r11_a_prompt_that_is_aborted_before_its_run_has_begun_says_so() -
         async for published in listening:
             if isinstance(published.event, SessionRested):
                 break
-        assert info(await engine.api.prompt(session, say("again"))).finish == "stop"
+        assert info(await engine.api.prompt(session, text_prompt("again"))).finish == "stop"
 
 
 async def test_r11_a_prompt_that_waits_behind_an_aborted_answer_is_told_that_it_is_not_answered() -> None:
@@ -83,9 +83,9 @@ async def test_r11_a_prompt_that_waits_behind_an_aborted_answer_is_told_that_it_
     script = ([Say(text="one"), Wait(seconds=99)], [Say(text="fresh")])
     async with asyncio.timeout(PATIENCE), open_engine(*script, clock=clock) as engine:
         session = await start(engine)
-        first = asyncio.ensure_future(engine.api.prompt(session, say("first")))
+        first = asyncio.ensure_future(engine.api.prompt(session, text_prompt("first")))
         await clock.somebody_sleeps(99)
-        second = asyncio.ensure_future(engine.api.prompt(session, say("second")))
+        second = asyncio.ensure_future(engine.api.prompt(session, text_prompt("second")))
         while len(await engine.api.list_messages(session)) < 3:  # noqa: ASYNC110  a turn of the loop each
             await asyncio.sleep(0)
         await engine.api.abort(session)
@@ -97,7 +97,7 @@ async def test_r11_a_prompt_that_waits_behind_an_aborted_answer_is_told_that_it_
 
 
 class Refusing(MemoryStore):
-    """A disk that is full when an answer comes."""
+    """A store whose disk is full when an answer is stored."""
 
     async def apply(self, *events: Durable) -> None:
         if any(isinstance(e, MessageUpdated) and isinstance(e.info, AssistantMessage) for e in events):
@@ -109,7 +109,7 @@ async def test_r8_a_failure_that_cannot_be_stored_is_raised_and_the_session_rest
     async with asyncio.timeout(PATIENCE), open_engine([Say(text="x")], store=Refusing()) as engine:
         session, listening = await start(engine), engine.api.events()
         with pytest.raises(StoreError, match="no space left"):
-            await engine.api.prompt(session, say("go"))
+            await engine.api.prompt(session, text_prompt("go"))
         async for published in listening:
             if isinstance(published.event, SessionRested):
                 break
@@ -123,7 +123,7 @@ async def test_p31_the_last_line_is_there_also_when_nothing_can_be_stored(
 ) -> None:
     async with asyncio.timeout(PATIENCE), open_engine([Say(text="x")], store=Refusing()) as engine:
         session = await start(engine)
-        code = await follow(engine.api, session, say("go"), JsonScreen(session, HandClock(NOW)))
+        code = await follow(engine.api, session, text_prompt("go"), JsonScreen(session, HandClock(NOW)))
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
 
     assert (code, last["type"], last["status"]) == (1, "result", "failed")
@@ -133,9 +133,9 @@ async def test_p31_the_last_line_is_there_also_when_nothing_can_be_stored(
 async def test_p42_a_prompt_that_was_answered_before_gives_its_answer_back_and_starts_nothing() -> None:
     async with asyncio.timeout(PATIENCE), open_engine([Say(text="one")], [Say(text="two")]) as engine:
         session, mint = await start(engine), Mint(lambda: NOW, bytes)
-        first = say("go", message_id=mint.message())
+        first = text_prompt("go", message_id=mint.message())
         answer = await engine.api.prompt(session, first)
-        later = await engine.api.prompt(session, say("and then"))
+        later = await engine.api.prompt(session, text_prompt("and then"))
         before, listening = await engine.api.list_messages(session), engine.api.events()
 
         assert await engine.api.prompt(session, first) == answer
@@ -150,10 +150,10 @@ async def test_p42_a_prompt_that_was_answered_before_gives_its_answer_back_and_s
 
 
 async def test_p42_a_prompt_that_nobody_answered_before_a_crash_is_answered_when_it_is_sent_again() -> None:
-    store, asked = MemoryStore(), say("go", message_id=Mint(lambda: NOW, bytes).message())
+    store, asked = MemoryStore(), text_prompt("go", message_id=Mint(lambda: NOW, bytes).message())
     async with open_engine(store=store) as engine:
         session = await start(engine)
-        kept = await engine.api.prompt(session, say("go", message_id=asked.message_id, no_reply=True))
+        kept = await engine.api.prompt(session, text_prompt("go", message_id=asked.message_id, no_reply=True))
     async with asyncio.timeout(PATIENCE), open_engine([Say(text="here")], store=store, seed=2) as engine:
         answer = await engine.api.prompt(session, asked)
 
@@ -163,7 +163,7 @@ async def test_p42_a_prompt_that_nobody_answered_before_a_crash_is_answered_when
 
 
 class Uncounted(MemoryStore):
-    """What a step took cannot be written down."""
+    """A store that cannot store what a step spent."""
 
     async def edit(self, id: SessionID, editor: Callable[[Session], Session]) -> Session:
         if any(isinstance(each.info, AssistantMessage) for each in await self.list_messages(id)):
@@ -175,7 +175,7 @@ async def test_a_run_that_breaks_between_two_steps_ends_in_the_reason_and_not_in
     script = ([UseTool(tool="echo", input={"words": "x"})], [Say(text="never")])
     async with asyncio.timeout(PATIENCE), open_engine(*script, store=Uncounted()) as engine:
         session = await start(engine)
-        answer = await engine.api.prompt(session, say("go"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
 
         assert "a book is missing" in str(info(answer).error)
         assert (await engine.api.list_messages(session))[-1] == answer
@@ -186,14 +186,14 @@ async def test_r11_an_abort_at_any_moment_leaves_no_prompt_without_an_answer(tur
     script = [[UseTool(tool="echo", input={"words": "x"})], *([Say(text="fine")] for _ in range(6))]
     async with asyncio.timeout(PATIENCE), open_engine(*script) as engine:
         session = await start(engine)
-        first = asyncio.ensure_future(engine.api.prompt(session, say("one")))
+        first = asyncio.ensure_future(engine.api.prompt(session, text_prompt("one")))
         for _ in range(turns):
             await asyncio.sleep(0)
-        second = asyncio.ensure_future(engine.api.prompt(session, say("two")))
+        second = asyncio.ensure_future(engine.api.prompt(session, text_prompt("two")))
         for _ in range(turns % 7):
             await asyncio.sleep(0)
         await engine.api.abort(session)
-        third = info(await engine.api.prompt(session, say("three")))
+        third = info(await engine.api.prompt(session, text_prompt("three")))
         early = info(await first), info(await second)
         stored = await engine.api.list_messages(session)
 

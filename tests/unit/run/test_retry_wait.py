@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from given.engine import NOW, Engine, InstantClock, open_engine, say
+from given.engine import NOW, Engine, InstantClock, open_engine, text_prompt
 from weft.model.event import PublishedEvent, StatusChanged
 from weft.model.failure import AbortedFailure, ApiFailure
 from weft.model.ids import SessionID
@@ -49,7 +49,7 @@ async def test_what_the_provider_asks_for_is_waited_to_the_millisecond_and_told(
         open_engine([limited(12_345)], [Say(text="ok")], skip_waits=True) as engine,
     ):
         session, events = await start(engine), engine.api.events()
-        answer = await engine.api.prompt(session, say("go"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
 
         assert info(answer).error is None
         assert await statuses(events) == [
@@ -63,7 +63,7 @@ async def test_what_the_provider_asks_for_is_waited_to_the_millisecond_and_told(
 async def test_a_wait_beyond_the_deadline_is_a_failure_at_once_that_says_what_was_asked() -> None:
     deadlines = RunDeadlines(turn=1800)
     async with asyncio.timeout(60), open_engine([limited(3_600_000)], deadlines=deadlines) as engine:
-        answer = await engine.api.prompt(await start(engine), say("go"))
+        answer = await engine.api.prompt(await start(engine), text_prompt("go"))
         error = info(answer).error
 
         assert isinstance(error, ApiFailure)
@@ -75,7 +75,7 @@ async def test_a_wait_beyond_the_deadline_is_a_failure_at_once_that_says_what_wa
 async def test_many_long_waits_end_when_the_tries_do() -> None:
     clock = InstantClock(NOW)
     async with asyncio.timeout(60), open_engine(*[[limited(400_000)]] * 9, clock=clock) as engine:
-        answer = await engine.api.prompt(await start(engine), say("go"))
+        answer = await engine.api.prompt(await start(engine), text_prompt("go"))
 
         assert isinstance(info(answer).error, ApiFailure)
         assert clock.now() - NOW == MAX_RETRIES * 400_000
@@ -84,7 +84,7 @@ async def test_many_long_waits_end_when_the_tries_do() -> None:
 
 async def test_tries_are_counted_however_short_their_waits() -> None:
     async with asyncio.timeout(60), open_engine(*[[limited(0)]] * 20, skip_waits=True) as engine:
-        await engine.api.prompt(await start(engine), say("go"))
+        await engine.api.prompt(await start(engine), text_prompt("go"))
 
         assert len(engine.provider.requests) == MAX_RETRIES + 1
 
@@ -93,7 +93,7 @@ async def test_a_long_wait_ends_at_once_when_it_is_aborted() -> None:
     clock = HandClock(NOW)
     async with asyncio.timeout(60), open_engine([limited(800_000)], [Say(text="x")], clock=clock) as engine:
         session = await start(engine)
-        asking = asyncio.ensure_future(engine.api.prompt(session, say("go")))
+        asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         await clock.somebody_sleeps(800)
         await engine.api.abort(session)
 
@@ -121,8 +121,8 @@ async def test_all_that_an_attempt_left_is_marked_kept_and_not_shown_and_its_unw
     provider = Halfway()
     async with asyncio.timeout(60), open_engine(provider=provider, skip_waits=True) as engine:
         session = await start(engine)
-        answer = await engine.api.prompt(session, say("go"))
-        await engine.api.prompt(session, say("more"))
+        answer = await engine.api.prompt(session, text_prompt("go"))
+        await engine.api.prompt(session, text_prompt("more"))
 
         texts = [(part.text, part.ignored) for part in answer.parts if isinstance(part, TextPart)]
         assert texts == [("half", True), ("whole", False)]
@@ -134,7 +134,7 @@ async def test_all_that_an_attempt_left_is_marked_kept_and_not_shown_and_its_unw
 async def test_the_thoughts_of_a_failed_attempt_are_marked_too() -> None:
     script = ([Think(text="hm"), limited(1)], [Say(text="ok")])
     async with asyncio.timeout(60), open_engine(*script, skip_waits=True) as engine:
-        answer = await engine.api.prompt(await start(engine), say("go"))
+        answer = await engine.api.prompt(await start(engine), text_prompt("go"))
 
         assert [part.ignored for part in answer.parts if isinstance(part, ReasoningPart)] == [True]
         (setback,) = (part for part in answer.parts if isinstance(part, RetryPart))

@@ -1,4 +1,4 @@
-"""Budgets of a run, a session, a tree and a day, in a whole weft."""
+"""Budgets of a run, a session, a tree and a day, in a whole engine."""
 
 import asyncio
 from decimal import Decimal
@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from given.engine import ALLOW, ECHO, MODEL, NOW, Engine, open_engine, say
+from given.engine import ALLOW, ECHO, MODEL, NOW, Engine, open_engine, text_prompt
 from weft.host.now import day_of
 from weft.host.tasks import open_tasks
 from weft.model.agent import Agent
@@ -55,9 +55,9 @@ async def start(engine: Engine, parent: SessionID | None = None) -> SessionID:
 async def heard(
     engine: Engine, session: SessionID, words: str, **more: Any
 ) -> tuple[MessageWithParts, list[str]]:
-    """The answer to a prompt, and the warnings and failures told on the way."""
+    """Return the answer to a prompt, and the published warnings and failures."""
     listening = engine.api.events()
-    answer = await engine.api.prompt(session, say(words, **more))
+    answer = await engine.api.prompt(session, text_prompt(words, **more))
     notices: list[str] = []
     async for each in listening:
         match each.event:
@@ -106,9 +106,9 @@ async def test_a_raised_budget_lets_it_go_on_where_it_stopped() -> None:
     low, high = (Budgets(session=Budget(steps=steps)) for steps in (1, 2))
     async with open_engine(call("first"), store=store, budgets=low) as engine:
         session = await start(engine)
-        stopped = await engine.api.prompt(session, say("go"))
+        stopped = await engine.api.prompt(session, text_prompt("go"))
     async with open_engine(end(), store=store, budgets=high, seed=2) as engine:
-        answer = await engine.api.prompt(session, say("go on"))
+        answer = await engine.api.prompt(session, text_prompt("go on"))
         (request,) = engine.provider.requests
 
     assert failure(stopped).measure == "steps"
@@ -126,9 +126,9 @@ async def test_a_prompt_may_bring_a_budget_of_its_own_which_ends_with_its_run() 
     script = (end(), call("a"), call("b"), end())
     async with open_engine(*script) as engine:
         session = await start(engine)
-        await engine.api.prompt(session, say("before"))
+        await engine.api.prompt(session, text_prompt("before"))
         stopped, notices = await heard(engine, session, "go", budget=Budget(steps=2))
-        after = await engine.api.prompt(session, say("and now"))
+        after = await engine.api.prompt(session, text_prompt("and now"))
 
     assert (failure(stopped).scope, failure(stopped).spent) == ("run", 2)
     assert failure(stopped).hint.startswith("give it more with --max-steps")
@@ -143,9 +143,9 @@ async def test_children_spend_the_budget_of_their_ancestors() -> None:
         child = await start(engine, root)
         other = await start(engine, child)
         for session in (root, child, other):
-            assert info(await engine.api.prompt(session, say("go"))).error is None
-        stopped = [await engine.api.prompt(session, say("more")) for session in (other, child, root)]
-        elsewhere = await engine.api.prompt(await start(engine), say("go"))
+            assert info(await engine.api.prompt(session, text_prompt("go"))).error is None
+        stopped = [await engine.api.prompt(session, text_prompt("more")) for session in (other, child, root)]
+        elsewhere = await engine.api.prompt(await start(engine), text_prompt("go"))
 
     assert {(failure(each).scope, failure(each).spent) for each in stopped} == {("tree", 3 * PRICE)}
     assert info(elsewhere).error is None
@@ -164,7 +164,7 @@ async def test_eight_children_at_once_pass_a_budget_by_no_more_than_calls_took_b
         *script, tools=(ECHO, TASK), agents=(worker,), budgets=Budgets(tree=Budget(cost=limit))
     ) as engine:
         root = await start(engine)
-        await engine.api.prompt(root, say("go"))
+        await engine.api.prompt(root, text_prompt("go"))
         spending = await engine.api.get_spending(root)
 
     # Each call takes less than is expected of it, so nothing is passed at all; and some of the eight were not made.
@@ -178,7 +178,7 @@ async def test_a_run_with_a_budget_pays_for_the_children_it_sends_out() -> None:
     worker = Agent(name="worker", mode="subagent", permission=ALLOW)
     async with open_engine(*script, tools=(ECHO, TASK), agents=(worker,)) as engine:
         root = await start(engine)
-        stopped = await engine.api.prompt(root, say("go", budget=Budget(steps=3)))
+        stopped = await engine.api.prompt(root, text_prompt("go", budget=Budget(steps=3)))
         (child,) = await engine.api.list_children(root)
         below = await engine.api.list_messages(child.id)
 
@@ -192,12 +192,12 @@ async def test_a_day_is_over_all_sessions_and_begins_anew() -> None:
     budgets = Budgets(day=Budget(steps=2))
     async with open_engine(*[end()] * 9, clock=clock, store=store, budgets=budgets) as engine:
         for _ in range(2):
-            assert info(await engine.api.prompt(await start(engine), say("go"))).error is None
-        tired = await engine.api.prompt(await start(engine), say("go"))
+            assert info(await engine.api.prompt(await start(engine), text_prompt("go"))).error is None
+        tired = await engine.api.prompt(await start(engine), text_prompt("go"))
     async with open_engine(*[end()] * 9, clock=clock, store=store, budgets=budgets, seed=2) as engine:
-        again = await engine.api.prompt(await start(engine), say("go"))
+        again = await engine.api.prompt(await start(engine), text_prompt("go"))
         clock.turn(24 * 3_600_000)
-        rested = await engine.api.prompt(await start(engine), say("go"))
+        rested = await engine.api.prompt(await start(engine), text_prompt("go"))
 
     assert [(failure(each).scope, failure(each).spent) for each in (tired, again)] == [("day", 2), ("day", 2)]
     assert info(rested).error is None
@@ -207,11 +207,11 @@ async def test_a_day_that_nobody_counted_is_counted_from_the_messages() -> None:
     clock, store = HandClock(NOW), MemoryStore()
     async with open_engine(*[end()] * 9, clock=clock, store=store) as engine:
         for _ in range(2):
-            await engine.api.prompt(await start(engine), say("go"))
+            await engine.api.prompt(await start(engine), text_prompt("go"))
     async with open_engine(
         end(), clock=clock, store=store, budgets=Budgets(day=Budget(steps=2)), seed=2
     ) as engine:
-        stopped = await engine.api.prompt(await start(engine), say("go"))
+        stopped = await engine.api.prompt(await start(engine), text_prompt("go"))
     kept = await store.find_value(("budget", "day"))
 
     assert failure(stopped).spent == 2
@@ -229,9 +229,9 @@ async def test_two_processes_do_not_both_take_the_last_of_a_day() -> None:
         open_engine(slow, clock=clock, store=store, budgets=budgets, seed=2) as other,
         open_tasks() as tasks,
     ):
-        first = tasks.create_task(one.api.prompt(await start(one), say("go")))
+        first = tasks.create_task(one.api.prompt(await start(one), text_prompt("go")))
         await clock.somebody_sleeps(60)
-        second = await other.api.prompt(await start(other), say("go"))
+        second = await other.api.prompt(await start(other), text_prompt("go"))
         clock.turn(60_000)
 
     assert failure(second).scope == "day"
@@ -247,7 +247,7 @@ async def test_a_budget_of_seconds_ends_what_takes_longer_and_what_was_said_stay
         open_tasks() as tasks,
     ):
         session = await start(engine)
-        asked = tasks.create_task(engine.api.prompt(session, say("go")))
+        asked = tasks.create_task(engine.api.prompt(session, text_prompt("go")))
         for _ in range(2):
             await clock.somebody_sleeps(9)
             clock.turn(10_000)
@@ -280,7 +280,7 @@ async def test_the_first_call_is_weighed_before_anything_was_counted() -> None:
     async with open_engine(
         end(), budgets=Budgets(session=Budget(tokens=DEFAULT_OVERHEAD + MIN_ANSWER_TOKENS))
     ) as engine:
-        answer = await engine.api.prompt(await start(engine), say("go and look"))
+        answer = await engine.api.prompt(await start(engine), text_prompt("go and look"))
 
     assert failure(answer).next > DEFAULT_OVERHEAD + MIN_ANSWER_TOKENS
     assert engine.provider.requests == []
@@ -288,7 +288,7 @@ async def test_the_first_call_is_weighed_before_anything_was_counted() -> None:
 
 async def test_without_a_budget_nothing_is_kept_about_days() -> None:
     async with open_engine(end()) as engine:
-        await engine.api.prompt(await start(engine), say("go"))
+        await engine.api.prompt(await start(engine), text_prompt("go"))
         assert await engine.store.find_value(("budget", "day")) is None
 
 
@@ -298,7 +298,7 @@ async def test_a_step_that_was_cut_short_is_counted_when_its_run_is_over() -> No
     async with asyncio.timeout(60), open_engine(*script, clock=clock) as engine:
         session = await start(engine)
         async with open_tasks() as tasks:
-            tasks.create_task(engine.api.prompt(session, say("go")))
+            tasks.create_task(engine.api.prompt(session, text_prompt("go")))
             await clock.somebody_sleeps(5)
             await engine.api.abort(session)
         found = await engine.api.get_session(session)

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
-from given.engine import MODEL, NOW, Engine, open_engine, say
+from given.engine import MODEL, NOW, Engine, open_engine, text_prompt
 from given.simulated_time import SimulatedClock, simulate
 from weft.model.agent import Agent
 from weft.model.catalog import CachePrice, Cost
@@ -34,7 +34,7 @@ def small(*moves: AnyMove) -> ServedModel:
 async def titled(engine: Engine, *prompts: str, title: str | None = None) -> str:
     session = await engine.api.create_session(SessionInput(title=title))
     for words in prompts:
-        await engine.api.prompt(session.id, say(words))
+        await engine.api.prompt(session.id, text_prompt(words))
     return (await engine.api.get_session(session.id)).title
 
 
@@ -58,7 +58,7 @@ async def test_what_a_title_takes_is_part_of_what_the_session_has_spent() -> Non
     served = ServedModel(dear, ScriptedProvider([said], HandClock(NOW)))
     async with open_engine([Say(text="ok")], agents=(TITLER,), small=served) as engine:
         session = await engine.api.create_session(SessionInput())
-        answer = await engine.api.prompt(session.id, say("mend the loom"))
+        answer = await engine.api.prompt(session.id, text_prompt("mend the loom"))
         spent = (await engine.api.get_spending(session.id)).own
 
         assert isinstance(answer.info, AssistantMessage)
@@ -71,7 +71,7 @@ async def test_a_title_that_is_cut_off_was_paid_for_and_nobody_knows_how_dear() 
     served = small(Say(text="Mending the"), Fail(message="gone", status=500, retryable=True))
     async with open_engine([Say(text="ok")], agents=(TITLER,), small=served) as engine:
         session = await engine.api.create_session(SessionInput())
-        await engine.api.prompt(session.id, say("mend the loom"))
+        await engine.api.prompt(session.id, text_prompt("mend the loom"))
 
         assert (await engine.api.get_session(session.id)).title == "mend the loom"
         assert not (await engine.api.get_spending(session.id)).own.priced
@@ -135,8 +135,8 @@ async def test_every_prompt_gets_a_title_by_one_call_of_the_small_model_each() -
     async with open_engine(*script, agents=(TITLER,), small=served) as engine:
         listening = engine.api.events()
         session = (await engine.api.create_session(SessionInput())).id
-        await engine.api.prompt(session, say("mend the loom please"))
-        await engine.api.prompt(session, say("and weave on"))
+        await engine.api.prompt(session, text_prompt("mend the loom please"))
+        await engine.api.prompt(session, text_prompt("and weave on"))
 
         assert await titles_of(engine, session) == ["Mending", "Weaving on"]
         assert (await engine.api.get_session(session)).title == "Mending"
@@ -153,8 +153,8 @@ async def test_every_prompt_gets_a_title_by_one_call_of_the_small_model_each() -
 async def test_without_a_small_model_the_first_words_of_a_prompt_are_its_title() -> None:
     async with open_engine([Say(text="ok")], [Say(text="ok")], agents=(TITLER,)) as engine:
         session = (await engine.api.create_session(SessionInput(title="Mine"))).id
-        await engine.api.prompt(session, say("\n mend it \nsoon"))
-        await engine.api.prompt(session, say("x" * 100))
+        await engine.api.prompt(session, text_prompt("\n mend it \nsoon"))
+        await engine.api.prompt(session, text_prompt("x" * 100))
         assert await titles_of(engine, session) == ["mend it", "x" * 57 + "..."]
         assert len(engine.provider.requests) == 2
 
@@ -165,7 +165,7 @@ async def test_what_a_prompts_title_takes_is_counted() -> None:
     served = ServedModel(dear, ScriptedProvider([said], HandClock(NOW)))
     async with open_engine([Say(text="ok")], agents=(TITLER,), small=served) as engine:
         session = (await engine.api.create_session(SessionInput(title="Mine"))).id
-        answer = await engine.api.prompt(session, say("mend the loom"))
+        answer = await engine.api.prompt(session, text_prompt("mend the loom"))
         spent = (await engine.api.get_spending(session)).own
 
         assert isinstance(answer.info, AssistantMessage)
@@ -177,7 +177,7 @@ async def test_under_a_budget_no_title_is_asked_for_that_the_budget_has_not_seen
     provider = ScriptedProvider([[Say(text="Mending")]], HandClock(NOW))
     async with open_engine([Say(text="ok")], agents=(TITLER,), small=ServedModel(SMALL, provider)) as engine:
         session = (await engine.api.create_session(SessionInput(title="Mine"))).id
-        await engine.api.prompt(session, say("mend the loom", budget=Budget(tokens=100_000)))
+        await engine.api.prompt(session, text_prompt("mend the loom", budget=Budget(tokens=100_000)))
         assert await titles_of(engine, session) == ["mend the loom"]
         assert provider.requests == []
 
@@ -192,7 +192,7 @@ def test_a_run_does_not_wait_for_the_title_of_a_prompt() -> None:
         clock, small = SimulatedClock(NOW), ServedModel(SMALL, Hanging())
         async with open_engine([Say(text="ok")], clock=clock, agents=(TITLER,), small=small) as engine:
             session = (await engine.api.create_session(SessionInput(title="Mine"))).id
-            await engine.api.prompt(session, say("mend the loom"))
+            await engine.api.prompt(session, text_prompt("mend the loom"))
             return await titles_of(engine, session), clock.now() - NOW
 
     assert simulate(scenario()) == (["mend the loom"], 0)
@@ -202,7 +202,7 @@ async def test_a_small_model_that_fails_costs_a_prompt_nothing_but_its_title_by_
     served = small(Fail(message="no", status=500, retryable=True))
     async with open_engine([Say(text="ok")], agents=(TITLER,), small=served) as engine:
         session = (await engine.api.create_session(SessionInput(title="Mine"))).id
-        answer = await engine.api.prompt(session, say("mend the loom"))
+        answer = await engine.api.prompt(session, text_prompt("mend the loom"))
         assert isinstance(answer.info, AssistantMessage)
         assert (answer.info.error, await titles_of(engine, session)) == (None, ["mend the loom"])
 
@@ -210,7 +210,7 @@ async def test_a_small_model_that_fails_costs_a_prompt_nothing_but_its_title_by_
 async def test_what_nobody_wrote_or_answers_has_no_title() -> None:
     async with open_engine([Say(text="ok")], agents=(TITLER,)) as engine:
         session = (await engine.api.create_session(SessionInput(title="Mine"))).id
-        await engine.api.prompt(session, say("a note", no_reply=True))
+        await engine.api.prompt(session, text_prompt("a note", no_reply=True))
         assert await titles_of(engine, session) == [None]
         ours = PromptInput(parts=(TextInput(text="by a program", synthetic=True),))
         await engine.api.prompt(session, ours)

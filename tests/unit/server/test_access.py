@@ -1,4 +1,4 @@
-"""Who may come in, and who may not."""
+"""Who has access to a server, and who has not."""
 
 import base64
 

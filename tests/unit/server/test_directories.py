@@ -1,4 +1,4 @@
-"""Many directories in one server: each opened once, when asked for; closed when idle; failures not remembered."""
+"""Many directories in one server: each is opened once, on demand, and closed when idle; failures are not cached."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from given.engine import open_engine, say
+from given.engine import open_engine, text_prompt
 from weft.api import Api
 from weft.errors import ConflictError, DirectoryError
 from weft.model.event import BranchChanged, Event, PublishedEvent, SessionRested
@@ -21,7 +21,7 @@ from weft.server.feed import EventCounter
 
 
 class CountingOpener:
-    """Opens houses, and counts."""
+    """Opens engines, and counts."""
 
     def __init__(self) -> None:
         self.opened: list[str] = []
@@ -67,7 +67,7 @@ async def open_directories(
 
 
 async def turn_over() -> None:
-    """Let everything that can go on go on."""
+    """Let all tasks run that can."""
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -113,8 +113,8 @@ async def test_what_nobody_has_asked_for_is_closed_unless_somebody_is_there() ->
         heard.feed.listeners["fine"] += 1
         asked.calls += 1
         session = (await busy.api.create_session(SessionInput())).id
-        await busy.api.prompt(session, say("first"))
-        await busy.api.submit(session, say("second"))
+        await busy.api.prompt(session, text_prompt("first"))
+        await busy.api.submit(session, text_prompt("second"))
         assert await directories.close_idle() == ["/idle"]
         assert idle.feed.closed is True
         assert set(directories.list_open()) == {"/heard", "/asked", "/busy"}
@@ -193,10 +193,10 @@ async def test_a_run_that_begins_while_others_are_closed_goes_on() -> None:
         await directories.get("/idle")
         busy = await directories.get("/busy")
         session = (await busy.api.create_session(SessionInput())).id
-        await busy.api.prompt(session, say("first"))
+        await busy.api.prompt(session, text_prompt("first"))
         closing = asyncio.ensure_future(directories.close_idle())
         await turn_over()
-        await busy.api.submit(session, say("second"))
+        await busy.api.submit(session, text_prompt("second"))
         doors.gates["close /idle"].set()
         assert await closing == ["/idle"]
         assert set(directories.list_open()) == {"/busy"}
@@ -222,7 +222,7 @@ async def test_an_event_that_cannot_be_told_is_noted_and_the_next_one_is_heard()
 
 
 class Mute(CountingOpener):
-    """Opens houses whose events fail as soon as anybody listens, whenever it is."""
+    """Opens engines whose events fail as soon as somebody listens."""
 
     @asynccontextmanager
     async def _open(self, directory: str) -> AsyncIterator[Api]:
@@ -231,7 +231,7 @@ class Mute(CountingOpener):
 
 
 class Silent:
-    """An `Api` as the other, but for its events."""
+    """An `Api` that delegates everything except its events."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

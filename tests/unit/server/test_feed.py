@@ -1,4 +1,4 @@
-"""What happens, as frames: encoded once, in the grain a listener understands, and resumable."""
+"""Events as frames: encoded once, in the style of the listener, and resumable."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def idle() -> Event:
 
 
 def decode_read(read: tuple[bytes, int] | None) -> list[tuple[str, Any]]:
-    """The id and the event of each frame."""
+    """Return the id and the event of each frame."""
     assert read is not None
     return decode_frames(read[0])
 
@@ -193,7 +193,7 @@ async def test_a_cancelled_wait_is_not_a_timeout() -> None:
 
 
 async def heard_by(numbering: EventCounter, *listened: EventFeed) -> list[bytes]:
-    """What a listener of these feeds is sent, each piece by itself, until there is no more."""
+    """Return what a listener of these feeds receives, piece by piece, until there is no more."""
     sent: list[bytes] = []
 
     async def send(message: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Numbers: what happens is counted once, and told in a text that others can read."""
+"""Metrics: each event is counted once, in the text format that others read."""
 
 import re
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Our document is made from the routes, says what OpenCode's says, and every route stands in the manual."""
+"""Our OpenAPI document is generated from the routes, agrees with OpenCode's, and every route is in the manual."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Every operation of the promise has a route, and the manual says which."""
+"""Every operation of the API has a route, and the manual names it."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ MANUAL = Path(__file__).parents[3] / "docs" / "reference" / "http.md"
 
 
 def operations(promise: Any, before: str = "") -> set[str]:
-    """The names of what a promise promises, those of its parts included: `files.read_file`."""
+    """Yield the names of the operations of a Protocol and of its parts: `files.read_file`."""
     found: set[str] = set()
     for kind in promise.__mro__:
         if kind in {Protocol, object} or not getattr(kind, "_is_protocol", False):

@@ -1,4 +1,4 @@
-"""Requests are read within bounds, and what does not fit is refused with the reason."""
+"""Requests are read within limits, and invalid ones are refused with the reason."""
 
 import json
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""How often pages may be asked for, and what a door that is open to lookers lets through."""
+"""Rate limits of share pages, and what a server with public pages lets through without a password."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Any

@@ -1,4 +1,4 @@
-"""Requests for screens, tickets, and keys for repeats."""
+"""State of a server: requests to a TUI, tickets, and idempotency keys."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from given.engine import open_engine, say
+from given.engine import open_engine, text_prompt
 from weft.errors import ConflictError, InvalidInputError
 from weft.model.ids import check_id
 from weft.model.input import SessionInput
@@ -75,7 +75,7 @@ async def test_a_key_stands_for_one_prompt_in_one_session() -> None:
         with pytest.raises(InvalidInputError):
             await repeats.id_for(engine.api, one, "", b"body")
 
-        await engine.api.prompt(one, say("hi", message_id=first))
+        await engine.api.prompt(one, text_prompt("hi", message_id=first))
         restarted = IdempotencyKeys(lambda: NOW)
         assert await restarted.id_for(engine.api, one, "key", b"body") == first
         a_day_later = IdempotencyKeys(lambda: NOW + 25 * 60 * 60 * 1000)

@@ -1,4 +1,4 @@
-"""A fork: what the model is shown next, where references lead, and what is not copied."""
+"""Forks: what the model is shown next, where references point, and what is not copied."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ from weft.session.fork import fork_title
 
 
 class StoredSession:
-    """A session as it was lived: prompts, answers with tools, and compactions."""
+    """Stores a session with prompts, answers, tool calls and compactions."""
 
     def __init__(self, api: LocalApi, session: SessionID) -> None:
         self.api = api

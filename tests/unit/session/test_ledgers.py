@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from msgspec.structs import replace
 
-from given.engine import MODEL, Engine, open_engine, say
+from given.engine import MODEL, Engine, open_engine, text_prompt
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.session import Session, get_weft_data
@@ -25,7 +25,7 @@ async def test_a_step_is_counted_in_its_session_and_in_all_above_it() -> None:
         child = await engine.api.create_session(SessionInput(parent_id=root.id))
         grandchild = await engine.api.create_session(SessionInput(parent_id=child.id))
         for session in (root, child, grandchild, grandchild):
-            await engine.api.prompt(session.id, say("hello"))
+            await engine.api.prompt(session.id, text_prompt("hello"))
         kept = [await ledger(engine, session.id) for session in (root, child, grandchild)]
         spending = [await engine.api.get_spending(session.id) for session in (root, child, grandchild)]
 
@@ -41,7 +41,7 @@ async def test_a_child_that_was_removed_stays_on_the_bill() -> None:
         root = await engine.api.create_session(SessionInput())
         child = await engine.api.create_session(SessionInput(parent_id=root.id))
         for session in (root, child):
-            await engine.api.prompt(session.id, say("hello"))
+            await engine.api.prompt(session.id, text_prompt("hello"))
         before = await engine.api.get_spending(root.id)
         await engine.api.remove_session(child.id)
         after = await engine.api.get_spending(root.id)
@@ -53,9 +53,9 @@ async def test_a_child_that_was_removed_stays_on_the_bill() -> None:
 async def test_what_a_crash_kept_from_being_counted_is_counted_by_the_next_step() -> None:
     async with open_engine(*[[Say(text="a word or two")]] * 3) as engine:
         session = await engine.api.create_session(SessionInput())
-        await engine.api.prompt(session.id, say("one"))
+        await engine.api.prompt(session.id, text_prompt("one"))
         counted = await ledger(engine, session.id)
-        await engine.api.prompt(session.id, say("two"))
+        await engine.api.prompt(session.id, text_prompt("two"))
         true = await engine.api.get_spending(session.id)
 
         def uncounted(it: Session) -> Session:
@@ -63,14 +63,14 @@ async def test_what_a_crash_kept_from_being_counted_is_counted_by_the_next_step(
 
         await engine.store.edit(session.id, uncounted)
         assert await engine.api.get_spending(session.id) == true
-        await engine.api.prompt(session.id, say("three"))
+        await engine.api.prompt(session.id, text_prompt("three"))
         assert (await ledger(engine, session.id)).own == (await engine.api.get_spending(session.id)).own
 
 
 async def test_a_model_without_a_price_costs_an_unknown_amount() -> None:
     async with open_engine([Say(text="a word")], model=replace(MODEL, cost=None)) as engine:
         session = await engine.api.create_session(SessionInput())
-        await engine.api.prompt(session.id, say("hello"))
+        await engine.api.prompt(session.id, text_prompt("hello"))
         own = (await ledger(engine, session.id)).own
 
     assert (own.cost, own.priced) == (Decimal(0), False)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from given.engine import NOW, open_engine, say
+from given.engine import NOW, open_engine, text_prompt
 from weft.errors import NotFoundError, SessionBusyError, StoreError
 from weft.model.event import SessionDeleted, SessionRested, StatusChanged
 from weft.model.ids import SessionID
@@ -21,7 +21,7 @@ async def test_a_run_is_ended_before_its_session_goes() -> None:
         session = await engine.api.create_session(SessionInput())
         child = await engine.api.create_session(SessionInput(parent_id=session.id))
         listening = engine.api.events()
-        running = asyncio.ensure_future(engine.api.prompt(child.id, say("go")))
+        running = asyncio.ensure_future(engine.api.prompt(child.id, text_prompt("go")))
         while not isinstance((await anext(listening)).event, StatusChanged):
             pass
         await engine.api.remove_session(session.id)
@@ -97,7 +97,7 @@ async def test_growth_that_waits_is_in_the_trash_too() -> None:
     store = MemoryStore()
     async with open_engine([Say(text="some words")], store=store) as engine:
         session = await engine.api.create_session(SessionInput())
-        await engine.api.prompt(session.id, say("go"))
+        await engine.api.prompt(session.id, text_prompt("go"))
         before = await engine.api.list_messages(session.id)
         await engine.api.remove_session(session.id)
         with pytest.raises(NotFoundError):

@@ -1,4 +1,4 @@
-"""What others see of a session, which secrets are covered in it, and which items a share server is sent."""
+"""What others see of a session, which secrets are redacted in it, and which items a share server receives."""
 
 from decimal import Decimal
 from typing import Any
@@ -50,7 +50,7 @@ def ids_of(message: MessageWithParts) -> dict[str, Any]:
 
 
 def unfinished(session: SessionExport) -> SessionExport:
-    """The same, its last answer not over."""
+    """Return the session with its last answer unfinished."""
     *rest, last = session.messages
     assert isinstance(last.info, AssistantMessage)
     info = replace(last.info, time=replace(last.info.time, completed=None), finish=None)
@@ -152,7 +152,7 @@ def test_of_a_failure_what_was_said_is_shown_and_not_what_came_with_it() -> None
 
 
 def with_answer(session: SessionExport, said: str, number: int = 7) -> SessionExport:
-    """The same with one more turn, whose answer says this."""
+    """Return the session with one more turn and this answer."""
     asked, answered = turn_of(session.info.id, 90_000 + number * 10, number, "/there")
     assert isinstance(answered.info, AssistantMessage)
     part = text(answered.info, 90_000 + number * 10 + 9, said)

@@ -1,4 +1,4 @@
-"""Records in OpenTelemetry's SDK: ids as they were given, traces sampled as a whole."""
+"""Emit records through OpenTelemetry's SDK: ids are kept, and traces are sampled as a whole."""
 
 from random import Random
 
@@ -12,7 +12,7 @@ TRACES = 60
 
 
 def sent() -> dict[int, set[tuple[str, int, int | None]]]:
-    """By trace: the spans of it that were sent, the child's first, as it happens."""
+    """Return the exported spans by trace, the child first, as it ends first."""
     exporter, chance = InMemorySpanExporter(), Random(3)
     emitter = TelemetryEmitter(Exporters(spans=exporter))
     for _ in range(TRACES):

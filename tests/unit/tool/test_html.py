@@ -132,5 +132,5 @@ def test_anything_is_read(pieces: list[str]) -> None:
     ["<", "<a ", "<!--", "</", "<!", '<a href="', "<a href='\"", "<div>", "<a href=x>y", "&", "<script>"],
 )
 def test_a_page_made_to_be_slow_is_not(piece: str) -> None:
-    """Each of these took the standard library's reader minutes at this length, or would have."""
+    """Each of these took the standard library's parser minutes at this length, or would have."""
     to_markdown(piece * (200_000 // len(piece)))

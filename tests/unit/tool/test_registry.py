@@ -19,7 +19,7 @@ AGENTS = {"explore": Agent(name="explore", mode="subagent", description="Looks."
 def list_offered(
     equipment: ToolSetup, *, api: str = "claude-x", provider: str = "anthropic", denied: str = ""
 ) -> dict[str, str]:
-    """What a model reads of each tool it is offered."""
+    """Return the description of each tool that a model is offered."""
     audience = Audience(
         provider_id=provider, api_id=api, allowed=lambda _, pattern: pattern != denied, agents=AGENTS
     )

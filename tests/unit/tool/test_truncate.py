@@ -22,8 +22,8 @@ def stored(path: str) -> tuple[str, str, int]:
     return file.name[:5], file.read_text(), file.stat().st_mode & 0o777
 
 
-def lay_another_beside_it(spill: Spill) -> int:
-    """A file that is not ours; gives when the one that is was written (ms)."""
+def add_foreign_file(spill: Spill) -> int:
+    """Add a file that is not ours, and return when ours was written (ms)."""
     (kept,) = Path(spill.directory).iterdir()
     (kept.parent / "other").write_text("not ours")
     return int(kept.stat().st_mtime * 1000)
@@ -97,7 +97,7 @@ async def test_outputs_are_swept_away_after_a_week_by_their_own_age(tmp_path: Pa
     spill = spill_in(tmp_path, HandClock())
     assert await spill.sweep(0) == 0
     await spill.store("x")
-    written = lay_another_beside_it(spill)
+    written = add_foreign_file(spill)
     assert await spill.sweep(written + KEPT_MS - 10) == 0
     assert await spill.sweep(written + KEPT_MS + 10) == 1
     assert os.listdir(spill.directory) == ["other"]

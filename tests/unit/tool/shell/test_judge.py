@@ -10,7 +10,7 @@ from weft.tool.shell.judgement import ShellRequest, judge_command
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> ShellTree:
-    return make_shell_tree(tmp_path_factory.mktemp("grounds"))
+    return make_shell_tree(tmp_path_factory.mktemp("tree"))
 
 
 def parts(tree: ShellTree, command: str, permission: str) -> list[str]:

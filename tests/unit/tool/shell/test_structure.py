@@ -118,7 +118,7 @@ def test_a_forbidden_command_is_found_in_any_structure(command: str) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(AROUND), max_size=3))
 def test_a_parsed_command_is_denied(around: list[str]) -> None:
-    """Not merely asked about: what is plain to see is not taken for unclear."""
+    """A command that can be parsed is denied, not merely asked about."""
     command = reduce(put, around, "rm x")
     explanation = explain(command, WHERE, NO_RM)
     unread = any(each.part.why for each in explanation.parts)
