@@ -17,7 +17,7 @@ from random import Random
 from weft.model.ids import ProjectID, SessionID
 from weft.snapshot.contract import RestorePlan, SnapshotLimits
 from weft.snapshot.git import open_snapshots
-from weft.snapshot.tracker import SnapshotSite
+from weft.snapshot.location import SnapshotSite
 
 SIZES = (5_000, 100_000)
 CHANGED = 11

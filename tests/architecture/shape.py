@@ -32,12 +32,15 @@ SMALL_FOR_A_REASON = {
     "provider/gemini/adapter.py": "found by its name in the catalogue",
     "provider/catalog/fetch.py": "loads HTTP, which only a refresh needs",
     "provider/demo.py": "loaded for the demo alone",
+    "share/delivery.py": "loaded only if a session is shared",
     "testing/clock.py": "offered to users",
     "testing/replay.py": "offered to users",
     "tool/batch.py": "one module for each tool",
     "tool/glob.py": "one module for each tool",
+    "tool/question.py": "one module for each tool",
     "tool/recall.py": "one module for each tool",
     "tool/scan.py": "run as a script",
+    "tool/task.py": "one module for each tool",
     "tool/todo.py": "one module for each tool",
 }
 PARTICIPLE = re.compile(

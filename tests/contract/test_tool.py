@@ -11,27 +11,32 @@ from msgspec.structs import replace
 from given.web import Answer, Web, open_web
 from weft.model.agent import Skill
 from weft.testing.tool_contract import TOOL_CHECKS, Bench, Check, Trial
-from weft.tool.batch import BATCH
 from weft.tool.contract import AnyTool
 from weft.tool.diagnostic import NoLanguageServers
-from weft.tool.edit import EDIT, MULTIEDIT
-from weft.tool.glob import GLOB
-from weft.tool.grep import GREP
-from weft.tool.list import LIST
-from weft.tool.lsp.tool import LSP
-from weft.tool.patch import APPLY_PATCH
-from weft.tool.question import QUESTION
-from weft.tool.read import READ
-from weft.tool.recall import RECALL
-from weft.tool.registry import INVALID, TOOLS
-from weft.tool.shell.bash import BASH
-from weft.tool.shell.jobs import JOBS
+from weft.tool.registry import (
+    APPLY_PATCH,
+    BASH,
+    BATCH,
+    EDIT,
+    GLOB,
+    GREP,
+    INVALID,
+    JOBS,
+    LIST,
+    LSP,
+    MULTIEDIT,
+    QUESTION,
+    READ,
+    RECALL,
+    TASK,
+    TODOREAD,
+    TODOWRITE,
+    TOOLS,
+    WEBFETCH,
+    WRITE,
+)
 from weft.tool.skill import SkillSource, make_skill_tool
-from weft.tool.task import TASK
-from weft.tool.todo import TODOREAD, TODOWRITE
-from weft.tool.webfetch import WEBFETCH
 from weft.tool.websearch import CODESEARCH, WEBSEARCH, make_search_tools
-from weft.tool.write import WRITE
 
 WEAVING = Skill(name="weaving", description="For cloth.", location="/skills/weaving/SKILL.md")
 TRIALS = (

@@ -39,8 +39,7 @@ from weft.run.request import make_parameters
 from weft.run.runtime import RunDeadlines, SubtaskLimits
 from weft.session.totals import to_message_spent
 from weft.store.memory import MemoryStore
-from weft.tool.registry import INVALID
-from weft.tool.task import TASK
+from weft.tool.registry import INVALID, TASK
 
 PEOPLE = 3
 ASKED_FIRST = (*ALLOW, Rule(permission="echo", pattern="*", action="ask"))

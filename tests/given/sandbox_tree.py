@@ -12,7 +12,7 @@ from weft.config.sources import ConfigScope
 from weft.host.paths import paths_from
 from weft.local.sandbox import SandboxSettings, SandboxState, build_sandbox
 from weft.testing.tool_contract import Bench
-from weft.tool.shell.bash import BASH
+from weft.tool.registry import BASH
 
 SECRET = "the person's own"
 

@@ -14,7 +14,7 @@ from weft.model.diff import FileFate, Patch
 from weft.model.ids import ProjectID, SessionID
 from weft.snapshot.contract import Restoration, RestorePlan, SnapshotLimits, Snapshots
 from weft.snapshot.git import open_snapshots
-from weft.snapshot.tracker import SnapshotSite
+from weft.snapshot.location import SnapshotSite
 
 SESSION = SessionID("ses_loom")
 OTHER = SessionID("ses_shuttle")

@@ -20,8 +20,7 @@ from weft.model.session import Session
 from weft.provider.scripted import UseTool
 from weft.testing.clock import HandClock
 from weft.tool.contract import AnyTool
-from weft.tool.registry import INVALID
-from weft.tool.task import TASK
+from weft.tool.registry import INVALID, TASK
 
 GENERAL = Agent(name="general", mode="subagent", description="For work of any kind.", permission=ALLOW)
 EXPLORE = Agent(name="explore", mode="subagent", description="For finding things.", permission=ALLOW)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli.main import run_command
-from weft.config.definitions import Markdown
+from weft.config.markdown import Markdown
 
 
 @pytest.fixture

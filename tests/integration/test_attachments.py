@@ -14,8 +14,7 @@ from weft.model.message import MessageWithParts
 from weft.model.part import AgentPart, FilePart, TextPart
 from weft.model.permission import Rule
 from weft.provider.scripted import Say
-from weft.tool.list import LIST
-from weft.tool.read import READ
+from weft.tool.registry import LIST, READ
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(24)
 GENERAL = Agent(name="general", mode="subagent", permission=ALLOW)

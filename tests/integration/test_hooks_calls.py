@@ -27,11 +27,8 @@ from weft.plugin.hooks import (
 )
 from weft.provider.contract import AssistantTurn, CallContent, ResultContent, ToolTurn
 from weft.provider.scripted import Say, UseTool
-from weft.tool.batch import BATCH
 from weft.tool.contract import Tool, ToolContext, ToolResult
-from weft.tool.registry import INVALID
-from weft.tool.shell.bash import BASH
-from weft.tool.task import TASK
+from weft.tool.registry import BASH, BATCH, INVALID, TASK
 from weft.tool.truncate import MAX_BYTES
 
 CALL = UseTool(tool="echo", input={"words": "x"})

@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 from weft.errors import McpError
+from weft.host.tasks import open_tasks
 from weft.model.workspace import McpConnected, McpDisabled, McpFailed
 from weft.testing.tool_contract import AskedPermission, Bench, processes_in
 from weft.tool.mcp.connection import MAX_TOOLS, SdkConnector
-from weft.tool.mcp.entry import MAX_NAME_LENGTH, LocalEntry, McpTimeouts
+from weft.tool.mcp.contract import McpTimeouts
+from weft.tool.mcp.entry import MAX_NAME_LENGTH, LocalEntry
 from weft.tool.mcp.login import McpLoginStore
-from weft.tool.mcp.pool import ConfiguredServer, McpPool, open_pool
-from weft.tool.mcp.server import MAX_REASON
+from weft.tool.mcp.pool import ConfiguredServer, McpPool
+from weft.tool.mcp.server import MAX_REASON, McpServerContext
 
 RAW = Path(__file__).parents[1] / "given" / "mcp_servers" / "raw.py"
 
@@ -41,8 +43,14 @@ async def pooled(home: Path, *entries: LocalEntry, **more: Any) -> AsyncIterator
 
     configured = tuple(ConfiguredServer(entry=entry) for entry in entries)
     dial = SdkConnector(McpLoginStore(str(home / "mcp-auth.json")), "http://127.0.0.1:1/callback")
-    async with open_pool(configured, dial, changed, **more) as pool:
-        yield pool
+    async with open_tasks() as tasks:
+        pool = McpPool(McpServerContext(connector=dial, changed=changed, tasks=tasks), **more)
+        for each in configured:
+            pool.put(each)
+        try:
+            yield pool
+        finally:
+            await pool.close()
     assert processes_in(home) == []
 
 

@@ -17,7 +17,9 @@ from given.mcp_servers import good
 from given.mcp_servers.remote import OAuthProvider, app_with_login, serve_app
 from weft.config.provider_schema import McpOAuthConfig, McpRemoteConfig
 from weft.errors import ConflictError, InvalidInputError, McpError, NotFoundError
-from weft.local.mcp import LocalMcp, McpLaunch, McpSettings, open_mcp
+from weft.local.mcp import LocalMcp
+from weft.local.mcp_settings import McpLaunch, McpSettings
+from weft.local.parts import open_mcp
 from weft.model.event import Event
 from weft.model.workspace import McpConnected, McpDisabled, McpFailed, McpNeedsAuth, McpNeedsRegistration
 from weft.model.workspace_event import McpBrowserFailed, McpToolsChanged
@@ -46,7 +48,7 @@ async def open_mcp_of(
     settings = McpSettings(servers=servers, call=call, auth_file=str(home / "mcp-auth.json"), port=port)
     base = McpLaunch(directory=str(home), environment={"PATH": os.environ["PATH"]})
     async with open_mcp(settings, base, tell, reserved=frozenset()) as mcp:
-        yield mcp
+        yield mcp.get()
 
 
 async def quiet(*_: Any) -> None:

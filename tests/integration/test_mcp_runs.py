@@ -15,7 +15,7 @@ from given.mcp_servers.remote import serve_app
 from weft.config.provider_schema import McpLocalConfig, McpRemoteConfig, McpServerConfig
 from weft.errors import InvalidInputError, NotFoundError
 from weft.host.clock import SystemClock
-from weft.local.mcp import McpSettings
+from weft.local.mcp_settings import McpSettings
 from weft.local.permissions import PermissionSettings
 from weft.model.agent import CommandArgument
 from weft.model.event import QuestionAsked, SessionRested, SessionWarned

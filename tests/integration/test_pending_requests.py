@@ -22,7 +22,8 @@ from weft.permission.audit import find_break
 from weft.permission.policy import AskPolicy
 from weft.provider.scripted import AnyMove, Say, UseTool
 from weft.store.url import open_store
-from weft.tool.question import QUESTION, UNATTENDED
+from weft.tool.question import UNATTENDED
+from weft.tool.registry import QUESTION
 
 ASK = (Rule(permission="*", pattern="*", action="ask"),)
 CALL = [UseTool(tool="echo", input={"words": "x"})]

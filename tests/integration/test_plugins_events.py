@@ -12,7 +12,7 @@ import pytest
 from given.plugins import Project, prompt
 from weft.bus import Bus
 from weft.host.clock import SystemClock
-from weft.local.plugins import apply_changes, drain_listeners, open_plugin_listeners
+from weft.local.plugin_host import apply_changes, drain_listeners, open_plugin_listeners
 from weft.model.event import FileEdited
 from weft.plugin.chain import FaultCounter, HookChain, register_function
 from weft.plugin.hooks import Happened

@@ -21,7 +21,7 @@ from weft.sandbox.backends import find_sandbox
 from weft.sandbox.policy import Sandbox, SandboxPolicy
 from weft.testing.tool_contract import Bench, processes_in
 from weft.tool.programs import ProgramContext, find_program
-from weft.tool.shell.bash import BASH
+from weft.tool.registry import BASH
 
 AUTO = SandboxSettings(mode="auto")
 REQUIRED = SandboxSettings(mode="required")

@@ -22,10 +22,7 @@ from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import AgentPart, FilePart, SubtaskPart, TextPart
 from weft.model.permission import Rule
 from weft.provider.scripted import Say
-from weft.tool.list import LIST
-from weft.tool.read import READ
-from weft.tool.shell.bash import BASH
-from weft.tool.task import TASK
+from weft.tool.registry import BASH, LIST, READ, TASK
 
 ANSWERS = [[Say(text="Done.")]] * 6
 

@@ -23,8 +23,8 @@ from weft.errors import SnapshotMissingError
 from weft.model.diff import Patch, Tree, Uncovered
 from weft.snapshot.contract import Coverage, RestorePlan, SnapshotLimits
 from weft.snapshot.git import open_snapshots
+from weft.snapshot.location import SnapshotSite
 from weft.snapshot.noop import NoSnapshots
-from weft.snapshot.tracker import SnapshotSite
 
 
 def hostile(root: Path, marker: Path) -> None:

@@ -19,8 +19,7 @@ from weft.model.ids import ProjectID, SessionID
 from weft.model.project import Project, ProjectTime
 from weft.model.session import WeftSessionData
 from weft.snapshot.git import open_snapshots
-from weft.snapshot.location import default_base
-from weft.snapshot.tracker import SnapshotSite
+from weft.snapshot.location import SnapshotSite, default_base
 from weft.testing.store_values import NOW, session
 
 Out = pytest.CaptureFixture[str]

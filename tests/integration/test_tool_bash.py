@@ -12,8 +12,8 @@ from weft.model.session import Todo
 from weft.testing.clock import HandClock
 from weft.testing.tool_contract import AskedPermission, Bench, processes_in
 from weft.tool.contract import ToolResult
-from weft.tool.shell.bash import BASH, find_shell
-from weft.tool.todo import TODOREAD, TODOWRITE
+from weft.tool.registry import BASH, TODOREAD, TODOWRITE
+from weft.tool.shell.bash import find_shell
 
 
 @pytest.fixture

@@ -12,9 +12,8 @@ from weft.model.part import CompletedState, ErrorState, ToolPart
 from weft.model.permission import Rule
 from weft.provider.contract import ToolTurn
 from weft.provider.scripted import Say, UseTool
-from weft.tool.batch import BATCH
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
-from weft.tool.registry import INVALID
+from weft.tool.registry import BATCH, INVALID
 
 
 class NothingInput(Struct, frozen=True):

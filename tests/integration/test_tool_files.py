@@ -10,9 +10,7 @@ import pytest
 from weft.errors import DeniedError, ToolError
 from weft.testing.tool_contract import AskedPermission, Bench, contents
 from weft.tool.contract import Attachment, ToolResult
-from weft.tool.edit import EDIT
-from weft.tool.read import READ
-from weft.tool.write import WRITE
+from weft.tool.registry import EDIT, READ, WRITE
 
 
 @pytest.fixture

@@ -7,10 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from weft.testing.tool_contract import Bench, processes_in
-from weft.tool.edit import EDIT
 from weft.tool.format import FILE_PLACEHOLDER, FORMATTERS, FileFormatter, FormatterRunner, find_commands
 from weft.tool.programs import ProgramContext
-from weft.tool.write import WRITE
+from weft.tool.registry import EDIT, WRITE
 
 
 @pytest.fixture

@@ -17,9 +17,8 @@ from weft.model.wire import to_plain
 from weft.provider.scripted import Say, UseTool
 from weft.testing.tool_contract import Bench, processes_in
 from weft.tool.contract import Job
-from weft.tool.shell.bash import BASH
+from weft.tool.registry import BASH, JOBS
 from weft.tool.shell.jobs import (
-    JOBS,
     MAX_RUNNING,
     BackgroundJobs,
     list_running,

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from weft.errors import DeniedError, ToolError
+from weft.host.tasks import open_tasks
 from weft.testing.tool_contract import AskedPermission, Bench, processes_in
 from weft.tool.diagnostic import (
     Diagnostic,
@@ -23,13 +24,10 @@ from weft.tool.diagnostic import (
     format_errors,
     format_other_errors,
 )
-from weft.tool.edit import EDIT
 from weft.tool.lsp.known_servers import KnownServer, find_launches
-from weft.tool.lsp.pool import LspTimeouts, open_language_servers
-from weft.tool.lsp.tool import LSP
+from weft.tool.lsp.pool import LanguageServerPool, LspTimeouts
 from weft.tool.programs import ProgramContext
-from weft.tool.read import READ
-from weft.tool.write import WRITE
+from weft.tool.registry import EDIT, LSP, READ, WRITE
 
 SERVER = Path(__file__).parents[1] / "given" / "language_server.py"
 # A server that speaks is heard however busy the machine is.
@@ -58,10 +56,14 @@ def ground_of(project: Path, *, trusted: bool = False) -> ProgramContext:
 
 @asynccontextmanager
 async def watched(project: Path, *servers: KnownServer, patience: LspTimeouts = LONG) -> AsyncIterator[Bench]:
-    async with open_language_servers(servers, ground_of(project), patience) as watch:
+    async with open_tasks() as tasks:
+        pool = LanguageServerPool(servers, ground_of(project), tasks, patience)
         bench = Bench(project, outside=project.parent, environment=os.environ)
-        bench.desk = replace(bench.desk, language_servers=watch)
-        yield bench
+        bench.desk = replace(bench.desk, language_servers=pool)
+        try:
+            yield bench
+        finally:
+            pool.close()
     assert processes_in(project) == []
 
 

@@ -17,9 +17,7 @@ from weft.tool.diagnostic import (
     Diagnostics,
     NoLanguageServers,
 )
-from weft.tool.edit import MULTIEDIT
-from weft.tool.patch import APPLY_PATCH
-from weft.tool.read import READ
+from weft.tool.registry import APPLY_PATCH, MULTIEDIT, READ
 
 
 @pytest.fixture

@@ -17,14 +17,8 @@ from weft.permission.rules import matches
 from weft.provider.scripted import Say, UseTool
 from weft.testing.tool_contract import AskedPermission, Bench
 from weft.tool.contract import AnyTool
-from weft.tool.edit import EDIT
-from weft.tool.glob import GLOB
-from weft.tool.grep import GREP, GrepInput
-from weft.tool.list import LIST
-from weft.tool.patch import APPLY_PATCH
-from weft.tool.read import READ
-from weft.tool.shell.bash import BASH
-from weft.tool.write import WRITE
+from weft.tool.inputs import GrepInput
+from weft.tool.registry import APPLY_PATCH, BASH, EDIT, GLOB, GREP, LIST, READ, WRITE
 
 
 @pytest.fixture

@@ -10,9 +10,7 @@ import pytest
 from weft.errors import ToolError
 from weft.testing.tool_contract import AskedPermission, Bench
 from weft.tool.contract import ToolResult
-from weft.tool.glob import GLOB
-from weft.tool.grep import GREP
-from weft.tool.list import LIST
+from weft.tool.registry import GLOB, GREP, LIST
 
 PROGRAMS = ("sh", "git", "grep")
 HINT = "(Results are truncated. Consider using a more specific path or pattern.)"

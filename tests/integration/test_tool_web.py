@@ -16,7 +16,8 @@ from weft.errors import DeniedError, ToolError
 from weft.testing.tool_contract import AskedPermission, Bench
 from weft.tool.contract import Attachment, Audience, ToolResult
 from weft.tool.network import NetworkAccess, find_proxy, is_public
-from weft.tool.webfetch import WEBFETCH, decode_page
+from weft.tool.registry import WEBFETCH
+from weft.tool.webfetch import decode_page
 from weft.tool.websearch import make_search_tools
 
 HTML = "text/html; charset=utf-8"

@@ -13,7 +13,7 @@ from opencode.fake_model import FakeModel
 from opencode.sandbox import Sandbox
 from weft.api import Api
 from weft.client.api import connect
-from weft.client.conversation import converse
+from weft.client.prompt_run import converse
 from weft.model.event import PartUpdated, SessionRested
 from weft.model.input import SessionInput, prompt
 from weft.model.transcript import Transcript

@@ -43,7 +43,7 @@ from weft.agent.options import (
 from weft.agent.schema import Json
 from weft.agent.tools import to_tools
 from weft.api import Api
-from weft.client.conversation import PromptRun
+from weft.client.prompt_run import PromptRun
 from weft.errors import ClosedError, InvalidInputError, NotFoundError, UnsupportedError
 from weft.local.api import LocalApi
 from weft.model.event import Event, MessageUpdated, PermissionAsked, QuestionAsked, SessionFailed

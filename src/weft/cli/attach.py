@@ -17,7 +17,6 @@ from weft.cli.questions import PendingQuestions, read_line
 from weft.cli.screen import TerminalScreen
 from weft.client.address import is_loopback
 from weft.client.api import RemoteApi, open_remote
-from weft.client.conversation import SessionDescendants
 from weft.client.http import ConnectionOptions
 from weft.errors import InvalidInputError, WeftError
 from weft.host.tasks import open_tasks
@@ -28,7 +27,7 @@ from weft.model.input import CommandInput, PromptInput, SessionInput, ShellInput
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import ModelRef, TextPart
 from weft.model.session import Idle, Session
-from weft.model.transcript import Transcript
+from weft.model.transcript import SessionDescendants, Transcript
 
 RECENT_MESSAGES = 6
 HELP = """/new            start another session

@@ -11,7 +11,7 @@ from weft.cli.arguments import add_directory, add_format
 from weft.cli.config import load_and_warn
 from weft.cli.output import Paint, sanitize, shorten_line, to_table, warn, write_json
 from weft.config.commands import build_commands, get_command
-from weft.local.mcp import list_enabled_servers
+from weft.local.mcp_settings import list_enabled_servers
 from weft.model.agent import Command
 from weft.project.checkout import find_checkout
 from weft.trust.decision import to_warning

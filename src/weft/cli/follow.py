@@ -1,20 +1,22 @@
 """Send a prompt, show what happens until the session is idle, and return the exit code."""
 
+from __future__ import annotations
+
 import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Generator, Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from weft.api import Api
 from weft.cli.exit import ExitCode
 from weft.cli.outcome import RunOutcome, RunTally
 from weft.cli.output import Paint, sanitize
 from weft.cli.questions import TerminalQuestions
 from weft.cli.screen import RunScreen
-from weft.client.conversation import SessionDescendants, end_run
+from weft.client.abort import end_run
 from weft.errors import NotFoundError, StoreError
 from weft.host.exit import ExitTimer, handle_signals
 from weft.host.tasks import open_tasks
@@ -23,6 +25,10 @@ from weft.model.ids import PermissionID, SessionID
 from weft.model.input import CommandInput, PromptInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.permission import PermissionRequest
+from weft.model.transcript import SessionDescendants
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.api import Api
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # How long an aborted run may take to settle. A tool that does not stop even then is left behind, and named.

@@ -108,7 +108,7 @@ async def _debug(chosen: argparse.Namespace) -> int:
 
 async def _inspect(api: LocalApi, name: str) -> dict[str, Any]:
     status = (await api.mcp.list_servers())[name]
-    tools = [tool for tool in await api.workspace.list_tools() if tool.id in api.runtime.mcp.tools()]
+    tools = [tool for tool in await api.workspace.list_tools() if tool.id in api.runtime.mcp().tools()]
     own = {command.name for command in api.runtime.commands.values()}
     return {
         "status": to_plain(status),

@@ -8,7 +8,7 @@ import sys
 from weft.cli.arguments import add_directory, add_format
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, sanitize, to_table, warn, write_json
-from weft.local.plugins import PluginRow, list_plugins
+from weft.local.plugin_host import PluginRow, list_plugins
 
 HEAD = ("plugin", "state", "hooks and tools", "from")
 

@@ -1,16 +1,17 @@
 """Turn the arguments of `weft run` and `weft attach` into a session and a prompt."""
 
+from __future__ import annotations
+
 import argparse
 import mimetypes
 import os
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec.structs import replace
 
-from weft.api import Api
 from weft.errors import DocumentError, InvalidInputError
 from weft.local.place import list_sessions_here
 from weft.model.agent import Agent
@@ -27,6 +28,9 @@ from weft.permission.rules import narrow
 from weft.run.attachments import MentionScope, list_mentions, resolve_mentions
 from weft.run.compaction import CONTINUE_PROMPT
 from weft.session.tree import choose_last_session
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.api import Api
 
 TITLE_LENGTH = 50
 SCHEMA_FLAG = "--json-schema"

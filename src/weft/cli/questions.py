@@ -1,12 +1,14 @@
 """Ask the person at the terminal what an agent wants to know or to be allowed."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from weft.api import Api
 from weft.cli.output import Paint, sanitize
 from weft.errors import NotFoundError
 from weft.model.event import (
@@ -26,6 +28,9 @@ from weft.model.permission import (
     Reply,
     Scope,
 )
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.api import Api
 
 LINE_LIMIT = 65_536
 REPLIES: dict[str, Reply] = {"o": "once", "once": "once", "y": "once", "a": "always", "always": "always"}

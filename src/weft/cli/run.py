@@ -13,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
-from weft.api import Api
 from weft.cli.arguments import add_place, parse_dollars, parse_positive
 from weft.cli.exit import EXIT_CODES, ExitCode
 from weft.cli.follow import StopSignals, follow
@@ -28,8 +27,6 @@ from weft.cli.prompt import (
     to_prompt_input,
 )
 from weft.cli.screen import JsonScreen, RunScreen, TerminalScreen
-from weft.cli.session import open_reading
-from weft.cli.trust import offer_trust
 from weft.errors import InvalidInputError, WeftError
 from weft.host.clock import SystemClock
 from weft.host.exit import ExitTimer
@@ -41,7 +38,8 @@ from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import TextPart, ToolPart
 from weft.model.session import Session
 
-if TYPE_CHECKING:  # few runs are recorded
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.api import Api
     from weft.provider.tape import Tape
 
 KEY_REFUSED = frozenset({401, 403})
@@ -119,6 +117,8 @@ def run_prompt(chosen: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     if chosen.session:
+        from weft.cli.session import open_reading  # noqa: PLC0415  a new session has no id yet
+
         chosen.session = open_reading(chosen).get_session(chosen.session).id
     if chosen.worktree is None and not (chosen.session or chosen.go_on):
         return _run_here(chosen, words)
@@ -138,6 +138,8 @@ def take_prompt_from_worktree(chosen: argparse.Namespace) -> None:
 
 def _run_here(chosen: argparse.Namespace, words: str) -> int:
     if is_interactive():
+        from weft.cli.trust import offer_trust  # noqa: PLC0415  only a person can trust a project
+
         offer_trust(chosen.dir, os.environ)
     return run_to_end(lambda stop: _prompt_here(chosen, words, stop), alone=chosen.alone)
 

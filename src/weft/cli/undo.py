@@ -15,8 +15,9 @@ from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, confirm, sanitize, write_json
 from weft.cli.session import open_reading
 from weft.errors import InvalidInputError, RestoreFailedError
+from weft.host.processes import describe_process
 from weft.host.tasks import run_to_completion
-from weft.local.offline import OfflineSessions, describe_process, open_offline_sessions
+from weft.local.offline import OfflineSessions, open_offline_sessions
 from weft.local.undo import open_undoer
 from weft.model.diff import Fate, FileFate
 from weft.model.display import format_count
@@ -25,6 +26,7 @@ from weft.model.message import MessageWithParts
 from weft.model.session import RevertResult, Session
 from weft.model.wire import to_plain
 from weft.session.revert_point import (
+    RevertScope,
     choose_message,
     cut_at_revert,
     cut_history,
@@ -34,7 +36,7 @@ from weft.session.revert_point import (
 )
 from weft.session.settle import to_settling_events
 from weft.undo.recovery import Undoer
-from weft.undo.revert import RevertScope, revert, unrevert
+from weft.undo.revert import revert, unrevert
 
 WORDS: dict[Fate, str] = {
     "restored": "restored",

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Protocol
 
@@ -153,6 +152,8 @@ def parse_toml(path: str, text: str) -> dict[str, Any]:
 
     OpenCode rewrites the file as `config.json` and deletes it. We read it in place and leave the user's files alone.
     """
+    import tomllib  # noqa: PLC0415  few still have such a file
+
     try:
         found = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from weft.config.definitions import Markdown
+from weft.config.definitions import read_markdown
 from weft.config.flags import Flags, read_flags
 from weft.config.instructions import walk_up
 from weft.config.layer import read_text
@@ -108,7 +108,7 @@ def read_skill(skill: Skill) -> str:
     text = read_text(skill.location)
     if text is None:
         raise ConfigError(skill.location, "no longer exists")
-    return Markdown(skill.location, text).body
+    return read_markdown(skill.location, text).body
 
 
 def _list_own_directories(scope: ConfigScope, flags: Flags) -> Iterator[str]:
@@ -169,7 +169,7 @@ def _get_stamp(path: str) -> _Stamp | None:
 def _read(path: str) -> Skill | ConfigError:
     """Return the skill in a file, or what is wrong with the file."""
     try:
-        front = Markdown(path, read_text(path) or "").front
+        front = read_markdown(path, read_text(path) or "").front
     except ConfigError as error:
         return error
     name, description = front.get("name"), front.get("description")

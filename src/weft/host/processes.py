@@ -266,6 +266,11 @@ class CapturedOutput(Struct, frozen=True, kw_only=True):
     cut: bool = False
 
 
+def describe_process() -> str:
+    """Name this process, for others that wait for it."""
+    return f"process {os.getpid()} on {os.uname().nodename}"
+
+
 def tool_environment(source: Mapping[str, str], extra: Collection[str] = ()) -> dict[str, str]:
     """Return the variables that a tool's process may see: the allowed ones and those in `extra`. `LC_*` names a
     prefix."""

@@ -1,10 +1,10 @@
-"""Task groups, work that cancellation does not interrupt, and deadlines."""
+"""Task groups, parts that are opened on demand, work that cancellation does not interrupt, and deadlines."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from weft.errors import DeadlineError
 from weft.host.clock import Clock
@@ -26,6 +26,34 @@ async def open_tasks() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 T = TypeVar("T")
+
+
+class OnDemand(Generic[T]):
+    """A part with tasks of its own that is made when it is first used. `found` is None until then."""
+
+    def __init__(self, make: Callable[[asyncio.TaskGroup], T], tasks: asyncio.TaskGroup) -> None:
+        self._make = make
+        self._tasks = tasks
+        self.found: T | None = None
+
+    def get(self) -> T:
+        if self.found is None:
+            self.found = self._make(self._tasks)
+        return self.found
+
+
+@asynccontextmanager
+async def open_on_demand(
+    make: Callable[[asyncio.TaskGroup], T], close: Callable[[T], Awaitable[None]]
+) -> AsyncIterator[OnDemand[T]]:
+    """Open a part on demand. Leaving the context closes it, if it was made, and waits for its tasks."""
+    async with open_tasks() as tasks:
+        part = OnDemand(make, tasks)
+        try:
+            yield part
+        finally:
+            if part.found is not None:
+                await close(part.found)
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:

@@ -4,8 +4,6 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-import httpx2
-
 from weft.version import VERSION
 
 SECONDS: Final = 5.0
@@ -27,6 +25,8 @@ def fetch(url: str, *, seconds: float = SECONDS, most: int = MAX_BYTES) -> bytes
 
 
 async def _fetch(url: str, seconds: float, most: int) -> bytes:
+    import httpx2  # noqa: PLC0415  slow to import, and few fetch anything
+
     headers = {"User-Agent": f"weft/{VERSION}"}
     try:
         async with (

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.api.configuration import Configuration, Mcp
-from weft.api.sharing import Sharing
-from weft.api.workspace import Files, Terminals, Workspace, Worktrees
 from weft.bus import Bus
 from weft.errors import ConflictError, InvalidInputError, NotFoundError, SessionBusyError, UnreadableError
+from weft.local.parts import LocalParts
 from weft.local.place import make_recorded_home
 from weft.model.agent import Command
 from weft.model.diff import FileDiff
@@ -68,14 +66,17 @@ from weft.model.session import (
 from weft.model.spending import Spending
 from weft.model.transfer import ImportResult, SessionExport
 from weft.run.admit import choose_models
-from weft.run.commands import execute_command, find_command, initialize
 from weft.run.runner import Runner
 from weft.run.runtime import Runtime
-from weft.search import sessions
-from weft.session import fork, lifecycle, messages, remove, tree
+from weft.session import lifecycle, messages, tree
+from weft.session.revert_point import RevertScope
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.api.configuration import Configuration, Mcp
+    from weft.api.workspace import Files, Terminals, Workspace, Worktrees
     from weft.search.library import SessionLibrary
+    from weft.session.remove import Remover
+    from weft.share.sharer import Sharer
 
 
 class SessionStatuses:
@@ -127,19 +128,35 @@ class LocalApi(Struct, frozen=True, kw_only=True):
 
     runtime: Runtime
     runner: Runner
-    maker: lifecycle.SessionMaker
     bus: Bus
     statuses: SessionStatuses
-    workspace: Workspace
-    configuration: Configuration
-    files: Files
-    terminals: Terminals
-    mcp: Mcp
-    sharing: Sharing
-    worktrees: Worktrees
-    revoke: remove.RevokeShare = remove.revoke_nothing
-    welcome: lifecycle.OnCreated = lifecycle.ignore_created
+    parts: LocalParts
+    sharing: Sharer
     library: SessionLibrary | None = None
+
+    @property
+    def workspace(self) -> Workspace:
+        return self.parts.workspace
+
+    @property
+    def configuration(self) -> Configuration:
+        return self.parts.configuration
+
+    @property
+    def files(self) -> Files:
+        return self.parts.files
+
+    @property
+    def terminals(self) -> Terminals:
+        return self.parts.terminals
+
+    @property
+    def mcp(self) -> Mcp:
+        return self.parts.mcp
+
+    @property
+    def worktrees(self) -> Worktrees:
+        return self.parts.worktrees
 
     async def current_project(self) -> Project:
         own = self.runtime.place.project
@@ -156,8 +173,8 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         parent = None if input.parent_id is None else await self.get_session(input.parent_id)
         if id is not None and await self._exists(SessionID(check_new_id("session", id))):
             raise ConflictError("session", id, "already exists")
-        session = await lifecycle.create(self.maker, input, parent=parent, id=id, directory=directory)
-        self.welcome(session)
+        session = await lifecycle.create(self.runtime.maker, input, parent=parent, id=id, directory=directory)
+        self.sharing.welcome(session)
         return session
 
     async def get_session(self, id: SessionID) -> Session:
@@ -207,13 +224,16 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         return await self.update_session(id, SessionChange(untag=tags))
 
     async def fork_session(self, id: SessionID, *, at: MessageID | None = None) -> Session:
+        from weft.session.fork import fork  # noqa: PLC0415  few sessions are forked
+
         source, pin = await self.get_session(id), self.runtime.undoer.snapshots.pin
-        return await fork.fork(self.maker, self.runtime.store, source, at=at, pin=pin)
+        return await fork(self.runtime.maker, self.runtime.store, source, at=at, pin=pin)
 
     async def remove_session(self, id: SessionID, *, trash: bool = True) -> list[Session]:
+        from weft.session.remove import remove  # noqa: PLC0415  few sessions are removed
         from weft.undo.cleanup import release_sessions  # noqa: PLC0415  few calls undo
 
-        removed = await remove.remove(self._remover(), SessionID(check_id("session", id)), trash=trash)
+        removed = await remove(self._remover(), SessionID(check_id("session", id)), trash=trash)
         await self.runtime.end_jobs(*(session.id for session in removed))
         await self.runtime.gate.forget(*(session.id for session in removed))
         if not trash:
@@ -221,9 +241,9 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         return [hide_share_secret(session) for session in removed]
 
     async def restore_session(self, id: SessionID) -> list[Session]:
-        restored = await remove.restore(
-            self.runtime.journal, self.runtime.store, SessionID(check_id("session", id))
-        )
+        from weft.session.remove import restore  # noqa: PLC0415  few sessions are removed
+
+        restored = await restore(self.runtime.journal, self.runtime.store, SessionID(check_id("session", id)))
         return [hide_share_secret(session) for session in restored]
 
     async def list_trash(self) -> list[TrashBundle]:
@@ -253,15 +273,17 @@ class LocalApi(Struct, frozen=True, kw_only=True):
             return False
         return True
 
-    def _remover(self) -> remove.Remover:
+    def _remover(self) -> Remover:
+        from weft.session.remove import Remover  # noqa: PLC0415  few sessions are removed
+
         runtime = self.runtime
-        return remove.Remover(
+        return Remover(
             store=runtime.store,
             journal=runtime.journal,
             clock=runtime.clock,
             owner=runtime.owner,
             stop=self.runner.abort,
-            revoke=self.revoke,
+            revoke=self.sharing.revoke,
         )
 
     # --- messages ---
@@ -300,17 +322,21 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     # --- search ---
 
     async def search(self, words: str, *, limit: int = 20, everywhere: bool = False) -> list[Hit]:
+        from weft.search.sessions import search_sessions  # noqa: PLC0415  a run searches nothing
+
         project = None if everywhere else self.runtime.place.project.id
-        return await sessions.search_sessions(
-            self.runtime.store, self.library, words, limit=limit, project=project
-        )
+        return await search_sessions(self.runtime.store, self.library, words, limit=limit, project=project)
 
     async def get_spending(self, session: SessionID) -> Spending:
-        return await sessions.get_spending(self.runtime.store, await self.get_session(session))
+        from weft.search.sessions import get_spending  # noqa: PLC0415  a run searches nothing
+
+        return await get_spending(self.runtime.store, await self.get_session(session))
 
     async def get_figures(self, *, days: int | None = None, project: ProjectID | None = None) -> Figures:
-        wanted = sessions.to_statistics_query(self.runtime.clock.now(), days=days, project=project)
-        return await sessions.get_figures(self.runtime.store, self.library, wanted)
+        from weft.search.sessions import get_figures, to_statistics_query  # noqa: PLC0415  a run searches nothing
+
+        wanted = to_statistics_query(self.runtime.clock.now(), days=days, project=project)
+        return await get_figures(self.runtime.store, self.library, wanted)
 
     # --- transfers ---
 
@@ -354,16 +380,22 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     async def initialize(
         self, session: SessionID, *, model: ModelRef | None = None, message_id: MessageID | None = None
     ) -> MessageWithParts:
+        from weft.run.commands import initialize  # noqa: PLC0415  few prompts are commands
+
         id = SessionID(check_id("session", session))
         return await initialize(self.runtime, self.runner, id, model=model, message_id=message_id)
 
     async def list_commands(self) -> list[Command]:
-        return list({**self.runtime.mcp.list_commands(), **self.runtime.commands}.values())
+        return list({**self.runtime.mcp().list_commands(), **self.runtime.commands}.values())
 
     async def get_command(self, name: str) -> Command:
+        from weft.run.commands import find_command  # noqa: PLC0415  few prompts are commands
+
         return await find_command(self.runtime, name)
 
     async def command(self, session: SessionID, input: CommandInput) -> MessageWithParts:
+        from weft.run.commands import execute_command  # noqa: PLC0415  few prompts are commands
+
         return await execute_command(
             self.runtime, self.runner, SessionID(check_id("session", session)), input
         )
@@ -380,8 +412,6 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         files: tuple[str, ...] | None = None,
         dry_run: bool = False,
     ) -> RevertResult:
-        from weft.undo.revert import RevertScope  # noqa: PLC0415  few calls undo
-
         to = MessageID(check_id("message", message)), part and PartID(check_id("part", part))
         id = SessionID(check_id("session", session))
         reverted = await self.runner.revert(id, to, RevertScope(files=files, dry_run=dry_run))
@@ -390,8 +420,6 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     async def unrevert(
         self, session: SessionID, *, files: tuple[str, ...] | None = None, dry_run: bool = False
     ) -> RevertResult:
-        from weft.undo.revert import RevertScope  # noqa: PLC0415  few calls undo
-
         id = SessionID(check_id("session", session))
         reverted = await self.runner.unrevert(id, RevertScope(files=files, dry_run=dry_run))
         return replace(reverted, session=hide_share_secret(reverted.session))

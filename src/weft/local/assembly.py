@@ -1,33 +1,33 @@
 """Build the `Api` of one directory from its settings: journal, permissions, tools, terminals, MCP servers and runs."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from weft.api.editor import EditorWorkspace
 from weft.bus import Bus
 from weft.config.commands import build_commands
 from weft.config.schema import Config
 from weft.context.compaction import recall
 from weft.errors import ModelNotFoundError, WeftError
 from weft.host.clock import Clock, SystemClock
-from weft.host.tasks import open_tasks
+from weft.host.processes import describe_process
+from weft.host.tasks import OnDemand, open_tasks
 from weft.journal import Journal, open_journal
 from weft.local.api import LocalApi, SessionStatuses
-from weft.local.configuration import LocalConfiguration
-from weft.local.files import ProjectFiles
-from weft.local.mcp import LocalMcp, McpLaunch, McpSettings, open_mcp
-from weft.local.offline import describe_process
+from weft.local.mcp_settings import McpLaunch, McpSettings
+from weft.local.parts import LocalParts, find_servers, open_mcp, open_terminals
 from weft.local.permissions import PermissionSettings, open_gates, permission_project, to_consult
-from weft.local.terminals import LocalTerminals, open_terminals
-from weft.local.tools import HelperSettings, ToolHelpers, open_tool_helpers
+from weft.local.sources import WorkspaceSources
+from weft.local.tools import HelperSettings, LazyLanguageServers, ToolHelpers, open_tool_helpers
 from weft.local.undo import UndoSettings, open_undo_snapshots, to_undoer
-from weft.local.workspace import LocalWorkspace, WorkspaceSources
-from weft.local.worktrees import LocalWorktrees
 from weft.model.agent import Agent, Command, ReadInstructions, no_instructions
 from weft.model.catalog import Model
 from weft.model.event import FileEdited
@@ -46,12 +46,16 @@ from weft.run.runtime import CompactionPolicy, RunDeadlines, Runtime, SubtaskLim
 from weft.session.budget import BudgetLedger
 from weft.session.lifecycle import SessionMaker, SessionTodos
 from weft.share.contract import LazyShareClient, ShareContext, ShareSettings
-from weft.share.sharer import Sharer, open_sharer
+from weft.share.sharer import open_sharer
 from weft.store.contract import Store
 from weft.tool.buffers import SessionFiles
 from weft.tool.contract import AnyTool, ReadGuard, Recall, ToolResources
 from weft.tool.spill import Spill
 from weft.undo.recovery import recover
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.api.editor import EditorWorkspace
+    from weft.local.mcp import LocalMcp
 
 Warn = Callable[[WeftError], None]
 
@@ -143,7 +147,7 @@ async def open_local_api(
             make_resources=_make_resources(store, journal, spill, settings, helpers),
             end_jobs=helpers.jobs.end,
             hooks=settings.hooks,
-            mcp=mcp.pool,
+            mcp=partial(find_servers, mcp),
             maker=maker,
             listen=bus.listen,
             subtasks=settings.subtasks,
@@ -152,15 +156,17 @@ async def open_local_api(
             budget=BudgetLedger(store, settings.budgets),
             undoer=to_undoer(maker, store, snapshots, theirs=settings.undo.theirs),
         )
-        await spill.sweep(clock.now())
-        workspace = LocalWorkspace(runtime=runtime, sources=settings.sources, helpers=helpers, mcp=mcp)
-        async with _open_runner(runtime, warn) as runner:
-            yield _make_api(runner, settings, bus, statuses, workspace, terminals, sharer)
+        parts = LocalParts(runtime, settings.sources, helpers=helpers, mcp=mcp, terminals=terminals)
+        async with _open_runner(runtime, spill, warn) as runner:
+            yield LocalApi(
+                runtime=runtime, bus=bus, runner=runner, statuses=statuses, parts=parts, sharing=sharer
+            )
 
 
 @asynccontextmanager
-async def _open_runner(runtime: Runtime, warn: Warn) -> AsyncIterator[Runner]:
-    """Settle what a dead process left behind, and start a runner. Leaving ends all runs."""
+async def _open_runner(runtime: Runtime, spill: Spill, warn: Warn) -> AsyncIterator[Runner]:
+    """Remove old outputs, settle what a dead process left behind, and start a runner. Leaving ends all runs."""
+    await spill.sweep(runtime.clock.now())
     async with open_tasks() as tasks:
         runner = Runner(runtime, tasks)
         for error in (*await runner.recover(), *await recover(runtime.undoer)):
@@ -186,35 +192,9 @@ def _open_gates(
     return open_gates(settings.permissions, environment)
 
 
-def _make_api(
-    runner: Runner,
-    settings: Settings,
-    bus: Bus,
-    statuses: SessionStatuses,
-    workspace: LocalWorkspace,
-    terminals: LocalTerminals,
-    sharer: Sharer,
-) -> LocalApi:
-    runtime = workspace.runtime
-    return LocalApi(
-        runtime=runtime,
-        bus=bus,
-        runner=runner,
-        maker=runtime.maker,
-        statuses=statuses,
-        workspace=workspace,
-        configuration=LocalConfiguration(settings.sources, runtime.models, runtime.clock.now),
-        files=ProjectFiles(runtime.place, settings.sources.env, settings.environment),
-        terminals=terminals,
-        mcp=workspace.mcp,
-        worktrees=LocalWorktrees(place=runtime.place, paths=settings.sources.paths, env=settings.sources.env),
-        sharing=sharer,
-        revoke=sharer.revoke,
-        welcome=sharer.welcome,
-    )
-
-
-def _open_mcp(settings: Settings, place: Place, journal: Journal) -> AbstractAsyncContextManager[LocalMcp]:
+def _open_mcp(
+    settings: Settings, place: Place, journal: Journal
+) -> AbstractAsyncContextManager[OnDemand[LocalMcp]]:
     # A tool of a server must not take the name of a built-in tool.
     launch = McpLaunch(
         directory=place.directory, environment=settings.environment, sandbox=settings.helpers.sandbox
@@ -254,7 +234,7 @@ def _make_resources(
 
     async def report_edited(path: str) -> None:
         # Format first, so that listeners read the final file. OpenCode publishes first and formats afterwards.
-        await helpers.formatters(path)
+        await helpers.programs.get().formatters(path)
         await journal.commit(FileEdited(file=path))
 
     def make_recall(session: SessionID) -> Recall:
@@ -273,7 +253,7 @@ def _make_resources(
             environment=settings.environment,
             files=SessionFiles(session, settings.editor),
             terminals=settings.editor,
-            language_servers=helpers.language_servers,
+            language_servers=LazyLanguageServers(helpers.programs),
             jobs=helpers.jobs,
             sandbox=settings.helpers.sandbox,
         )

@@ -22,7 +22,7 @@ from weft.config.schema import default_keybinds
 from weft.config.secrets import MASK, list_secret_values, mask_secrets
 from weft.config.sources import ConfigScope
 from weft.errors import InvalidInputError, NoModelError, NotFoundError, NotPermittedError, UnsupportedError
-from weft.local.workspace import WorkspaceSources
+from weft.local.sources import WorkspaceSources
 from weft.model.catalog import Cost, Model
 from weft.model.provider import (
     AnyAuth,
@@ -161,16 +161,16 @@ class LocalConfiguration:
 
     async def list_auth_methods(self) -> dict[str, list[AuthMethod]]:
         known = await asyncio.to_thread(lambda: list_known_providers(self._sources.offers()))
-        return self._sources.logins.list_methods(known)
+        return self._sources.logins().list_methods(known)
 
     async def authorize(
         self, provider: str, method: int, *, inputs: Mapping[str, str] | None = None
     ) -> Authorization:
         self._auth_file()  # fail before the person goes to a browser
-        return await self._sources.logins.authorize(provider, method, inputs or {})
+        return await self._sources.logins().authorize(provider, method, inputs or {})
 
     async def finish_authorizing(self, provider: str, method: int, *, code: str | None = None) -> None:
-        await self.store_auth(provider, await self._sources.logins.finish(provider, method, code))
+        await self.store_auth(provider, await self._sources.logins().finish(provider, method, code))
 
     async def store_auth(self, provider: str, auth: AnyAuth) -> None:
         if PROVIDER_ID.fullmatch(provider) is None:

@@ -1,21 +1,36 @@
 """Log in to providers, with built-in methods and methods of plugins."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import import_module
 from inspect import isawaitable
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from msgspec import Struct
 
+from weft.config.load import LoadedConfig
 from weft.config.schema import Config
-from weft.errors import InvalidInputError, NotFoundError, ProviderAuthError
+from weft.errors import ConfigError, InvalidInputError, NotFoundError, ProviderAuthError
 from weft.host.clock import Clock
 from weft.host.tasks import Deadline
 from weft.model.provider import AnyAuth, AuthMethod, Authorization, AuthPrompt, OAuth, ProviderInfo
 from weft.model.wire import to_plain
-from weft.plugin.auth import ApiMethod, Authorized, Inputs, OAuthMethod, PluginAuth, PluginLogin
+from weft.plugin.auth import (
+    ApiMethod,
+    Authorized,
+    Inputs,
+    OAuthMethod,
+    PluginAuth,
+    PluginLogin,
+    list_auths,
+    to_login,
+)
 from weft.provider.catalog.models import Plain
 from weft.provider.catalog.offers import LoadLogin
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.local.plugin_tools import Plugin
 
 COPILOT: Final = "github-copilot"
 CLIENT_ID: Final = "clientId"
@@ -153,6 +168,22 @@ class LoginMethods:
         if not 0 <= index < len(methods):
             raise InvalidInputError("method", f"there are {len(methods)} methods, counted from 0")
         return methods[index]
+
+
+def find_login_methods(
+    loaded: LoadedConfig, plugins: Iterable[Plugin], clock: Clock, warn: Callable[[ConfigError], None]
+) -> LoginMethods:
+    """Return the login methods. Those of plugins replace the built-in ones; invalid ones are reported and left out."""
+    logins = LoginMethods(list_built_in_logins(loaded.vouched, clock))
+    for plugin in plugins:
+        try:
+            declared = list_auths(plugin.carried.namespace)
+        except InvalidInputError as error:
+            warn(ConfigError(plugin.source.where, str(error)))
+            continue
+        for auth in declared:
+            logins.add(to_login(plugin.worker, auth, clock))
+    return logins
 
 
 def find_options_loader(

@@ -1,82 +1,27 @@
 """The configured MCP servers of a directory, as front ends see them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
 from weft.config.provider_schema import McpLocalConfig, McpOAuthConfig, McpRemoteConfig, McpServerConfig
-from weft.config.schema import Config, ExperimentalConfig, WeftConfig
 from weft.errors import ConflictError, InvalidInputError
 from weft.host.machine import open_browser
 from weft.host.tasks import open_tasks
+from weft.local.mcp_settings import McpLaunch, McpSettings
 from weft.model.event import Event
 from weft.model.workspace import AnyMcpStatus, McpConnected, McpResource
 from weft.model.workspace_event import McpBrowserFailed, McpToolsChanged
-from weft.sandbox.policy import NO_SANDBOX, Sandbox
 from weft.tool.mcp.connection import SdkConnector
-from weft.tool.mcp.entry import (
-    CALL_SECONDS,
-    CONNECT_SECONDS,
-    WAIT_SECONDS,
-    LocalEntry,
-    McpTimeouts,
-    OAuthSettings,
-    RemoteEntry,
-)
-from weft.tool.mcp.login import PORT, McpLoginStore, PendingLogin, open_callback, redirect_uri
-from weft.tool.mcp.pool import ConfiguredServer, McpPool, open_pool
-from weft.tool.mcp.server import McpServerRunner
+from weft.tool.mcp.contract import CONNECT_SECONDS, McpTimeouts
+from weft.tool.mcp.entry import LocalEntry, OAuthSettings, RemoteEntry
+from weft.tool.mcp.login import McpLoginStore, PendingLogin, open_callback, redirect_uri
+from weft.tool.mcp.pool import ConfiguredServer, McpPool
+from weft.tool.mcp.server import McpServerContext, McpServerRunner
 
 MAX_NAME_LENGTH: Final = 100
-
-
-class McpSettings(Struct, frozen=True, kw_only=True):
-    """The configured servers, and how they are used.
-
-    A first run waits `wait` seconds for the servers (None: until each has connected or failed) and says so after `notice`
-    seconds. A tool call waits `call` seconds. `eager` connects on opening. Logins are stored in `auth_file`; the browser
-    returns to `port`.
-    """
-
-    servers: Mapping[str, McpServerConfig] = {}
-    wait: float | None = WAIT_SECONDS
-    notice: float = WAIT_SECONDS
-    call: float = CALL_SECONDS
-    eager: bool = False
-    auth_file: str = ""
-    port: int = PORT
-
-
-class McpLaunch(Struct, frozen=True, kw_only=True):
-    """How local servers are started: directory, environment and sandbox."""
-
-    directory: str
-    environment: Mapping[str, str]
-    sandbox: Sandbox = NO_SANDBOX
-
-
-def to_mcp_settings(config: Config, *, auth_file: str, one_shot: bool) -> McpSettings:
-    """Read the settings. A `one_shot` run waits for all servers: a server that connects later would be of no use."""
-    experimental = config.experimental or ExperimentalConfig()
-    own = (experimental.weft or WeftConfig()).mcp
-    defaults = McpSettings()
-    return McpSettings(
-        servers=config.mcp or {},
-        wait=own.wait if own and own.wait is not None else (None if one_shot else defaults.wait),
-        call=experimental.mcp_timeout / 1000 if experimental.mcp_timeout else defaults.call,
-        eager=own is not None and own.eager is True,
-        auth_file=auth_file,
-        port=own.callback_port if own and own.callback_port else defaults.port,
-    )
-
-
-def list_enabled_servers(config: Config) -> list[str]:
-    """Return the names of the servers that a run would start."""
-    return [name for name, server in (config.mcp or {}).items() if server.enabled is not False]
 
 
 def to_configured_server(
@@ -247,23 +192,26 @@ class LocalMcp:
             await server.leave(off=False)
 
 
-@asynccontextmanager
-async def open_mcp(
-    settings: McpSettings, launch: McpLaunch, tell: Tell, *, reserved: frozenset[str]
-) -> AsyncIterator[LocalMcp]:
-    """Open the configured servers. Start them now only with `eager`. Leaving the context ends all of them."""
+def make_mcp(
+    settings: McpSettings,
+    launch: McpLaunch,
+    tell: Tell,
+    tasks: asyncio.TaskGroup,
+    *,
+    reserved: frozenset[str],
+) -> LocalMcp:
+    """Return the configured servers, which run in tasks of the given group. Start them now only with `eager`."""
 
     async def report_changed(name: str) -> None:
         await tell(McpToolsChanged(server=name))
 
     book = McpLoginStore(settings.auth_file)
-    servers = tuple(
-        to_configured_server(name, config, launch, call=settings.call)
-        for name, config in settings.servers.items()
-    )
-    dial = SdkConnector(book, redirect_uri(settings.port))
-    patience = McpTimeouts(wait=settings.wait, notice=settings.notice)
-    async with open_pool(servers, dial, report_changed, reserved=reserved, timeouts=patience) as pool:
-        if settings.eager:
-            pool.begin()
-        yield LocalMcp(pool, book, settings, launch, tell)
+    connector = SdkConnector(book, redirect_uri(settings.port))
+    context = McpServerContext(connector=connector, changed=report_changed, tasks=tasks)
+    timeouts = McpTimeouts(wait=settings.wait, notice=settings.notice)
+    pool = McpPool(context, reserved, timeouts)
+    for name, config in settings.servers.items():
+        pool.put(to_configured_server(name, config, launch, call=settings.call))
+    if settings.eager:
+        pool.begin()
+    return LocalMcp(pool, book, settings, launch, tell)

@@ -1,9 +1,13 @@
 """The providers and models that configuration, stored keys and environment make available."""
 
-import asyncio
-from collections.abc import Callable, Mapping
+from __future__ import annotations
 
-from msgspec import Struct, field
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from weft.config.flags import read_flags
 from weft.config.load import LoadedConfig
@@ -13,27 +17,39 @@ from weft.config.secrets import list_secret_values
 from weft.errors import ConfigError, InvalidInputError
 from weft.host.clock import Clock
 from weft.host.paths import Paths
-from weft.local.configuration import to_provider_info
-from weft.local.logins import LoginMethods, find_options_loader
 from weft.model.catalog import parse_ref
 from weft.model.part import ModelRef
 from weft.model.provider import AnyAuth, ProviderInfo
 from weft.provider.catalog.adapters import Adapters
 from weft.provider.catalog.credentials import StoredLogin, find_auth, list_logins
 from weft.provider.catalog.models import open_catalogue
-from weft.provider.catalog.offers import OfferSources, ProviderOffers, to_plain_entries
-from weft.provider.demo import serve_demo
+from weft.provider.catalog.offers import (
+    DEMO,
+    OfferSources,
+    ProviderOffers,
+    make_scripted_model,
+    to_plain_entries,
+)
+from weft.provider.chunk import AnyChunk
+from weft.provider.contract import ModelRequest
 from weft.provider.endpoint import StreamDeadlines
 from weft.provider.registry import Registry, ServedModel
 
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.local.logins import LoginMethods
+    from weft.provider.catalog.offers import LoadLogin
+
 
 class ProviderEnvironment(Struct, frozen=True, kw_only=True):
-    """The environment that providers depend on. `warn` receives configuration problems that do no harm."""
+    """The environment that providers depend on. `warn` receives configuration problems that do no harm.
+
+    `logins` are set if a plugin declares any: only such a login loads the options of its provider.
+    """
 
     env: Mapping[str, str]
     paths: Paths
     warn: Callable[[ConfigError], None]
-    logins: LoginMethods = field(default_factory=LoginMethods)
+    logins: LoginMethods | None = None
 
 
 def find_offers(loaded: LoadedConfig, environment: ProviderEnvironment) -> ProviderOffers:
@@ -41,11 +57,20 @@ def find_offers(loaded: LoadedConfig, environment: ProviderEnvironment) -> Provi
     allowed = config.enabled_providers
 
     def describe(provider: str) -> ProviderInfo | None:
+        from weft.local.configuration import to_provider_info  # noqa: PLC0415  only the login of a plugin asks
+
         offer = offers.find(provider)
         return None if offer is None else to_provider_info(offer, list_secret_values(environment.env))
 
     async def stored(provider: str) -> AnyAuth | None:
         return await asyncio.to_thread(find_auth, environment.paths.auth_file, provider)
+
+    def find_loader(provider: str) -> LoadLogin | None:
+        if environment.logins is None:
+            return None
+        from weft.local.logins import find_options_loader  # noqa: PLC0415  few plugins declare a login
+
+        return find_options_loader(environment.logins, provider, stored, describe)
 
     offers = ProviderOffers(
         OfferSources(
@@ -57,7 +82,7 @@ def find_offers(loaded: LoadedConfig, environment: ProviderEnvironment) -> Provi
             enabled=frozenset(allowed) if allowed is not None else None,
             disabled=frozenset(config.disabled_providers or ()),
             experimental=flags.enable_experimental_models,
-            load=lambda provider: find_options_loader(environment.logins, provider, stored, describe),
+            load=find_loader,
         )
     )
     return offers
@@ -71,12 +96,26 @@ def _read_logins(environment: ProviderEnvironment) -> dict[str, StoredLogin]:
         return {}
 
 
+class LazyDemo:
+    """The demo model. Its script is read when somebody asks it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        from weft.provider.demo import open_demo  # noqa: PLC0415  most runs ask another model
+
+        async with aclosing(open_demo(self._clock).stream(request)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+
 def find_models(
     loaded: LoadedConfig, environment: ProviderEnvironment, clock: Clock, also: tuple[ServedModel, ...]
 ) -> Registry:
     """Return the registry of all models: the demo model, those in `also`, and those of the providers. Fetch nothing."""
     return Registry(
-        [serve_demo(clock), *also],
+        [ServedModel(make_scripted_model(DEMO), LazyDemo(clock)), *also],
         default=parse_model_setting("model", loaded.config.model),
         small=parse_model_setting("small_model", loaded.config.small_model),
         offers=find_offers(loaded, environment),

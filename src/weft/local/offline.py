@@ -10,6 +10,7 @@ from weft.bus import Bus
 from weft.config.store_address import resolve_store_url
 from weft.host.clock import Clock, SystemClock
 from weft.host.paths import paths_from
+from weft.host.processes import describe_process
 from weft.journal import Journal, open_journal
 from weft.local.place import find_place
 from weft.model.ids import Mint, SessionID
@@ -63,10 +64,6 @@ async def open_offline_sessions(
         yield OfflineSessions(
             store=opened, journal=journal, clock=clock, directory=directory, env=env, url=store
         )
-
-
-def describe_process() -> str:
-    return f"process {os.getpid()} on {os.uname().nodename}"
 
 
 async def _nothing_runs(_: SessionID) -> None:

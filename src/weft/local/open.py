@@ -7,14 +7,12 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.api import Api
-from weft.api.editor import EditorWorkspace
 from weft.config.agents import build_agents, choose_agent
 from weft.config.commands import build_commands
 from weft.config.flags import read_flags
@@ -33,22 +31,22 @@ from weft.config.sources import ConfigScope
 from weft.config.store_address import resolve_store_url
 from weft.context.tokens import Threshold
 from weft.errors import DocumentError, StoreError, WeftError
+from weft.host.clock import Clock
 from weft.host.paths import Paths, paths_from
-from weft.host.processes import tool_environment
+from weft.host.processes import describe_process, tool_environment
 from weft.host.web import fetch
 from weft.local.api import LocalApi
 from weft.local.assembly import Seams, Settings, ignore_warning, open_local_api
-from weft.local.mcp import to_mcp_settings
+from weft.local.mcp_settings import to_mcp_settings
 from weft.local.models import ProviderEnvironment, find_models, find_offers
-from weft.local.offline import describe_process
 from weft.local.permissions import PermissionSettings, find_person, permission_directory, to_terms
 from weft.local.place import find_place, record_place
-from weft.local.plugins import apply_config_hooks, find_login_methods, open_plugins
+from weft.local.plugins import open_plugins
 from weft.local.sandbox import build_sandbox, read_sandbox_settings
+from weft.local.sources import WorkspaceSources
 from weft.local.telemetry import open_telemetry, read_telemetry_settings
-from weft.local.tools import to_equipment, to_helper_settings
+from weft.local.tools import HelperSettings, to_equipment
 from weft.local.undo import to_undo_settings
-from weft.local.workspace import WorkspaceSources
 from weft.model.agent import Skill
 from weft.model.damage import Damage
 from weft.model.project import Place
@@ -67,6 +65,9 @@ from weft.tool.registry import list_tools
 from weft.trust.decision import is_trusted, list_held_back, to_warning
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.api import Api
+    from weft.api.editor import EditorWorkspace
+    from weft.local.logins import LoginMethods
     from weft.provider.tape import Tape
 
 TOOL_SECONDS = 60 * 60
@@ -101,9 +102,6 @@ class OpenOptions(Struct, frozen=True, kw_only=True):
 @asynccontextmanager
 async def open_directory(options: OpenOptions) -> AsyncIterator[LocalApi]:
     """Open the `Api` of a directory. Raise `ConfigError` if the configuration is not valid."""
-
-    from weft.provider.tape import TapedRegistry  # noqa: PLC0415  few runs are recorded
-
     env, paths = options.env, paths_from(options.env)
     url = resolve_store_url(env, paths, options.store)
 
@@ -123,15 +121,18 @@ async def open_directory(options: OpenOptions) -> AsyncIterator[LocalApi]:
         async with open_plugins(
             loaded, scope, clock=options.seams.clock, warn=options.warn, given=options.plugins
         ) as plugins:
-            loaded = await apply_config_hooks(loaded, plugins.hooks, found.place.directory, options.warn)
-            logins = find_login_methods(loaded, plugins.loaded, options.seams.clock, options.warn)
+            loaded = await plugins.change_config(loaded)
+            logins = plugins.find_logins(loaded)
             environment = ProviderEnvironment(env=env, paths=paths, warn=options.warn, logins=logins)
             models = find_models(loaded, environment, options.seams.clock, options.models)
             if options.tape is not None:
+                from weft.provider.tape import TapedRegistry  # noqa: PLC0415  few runs are recorded
+
                 options.tape.set_places(to_places(found.place, paths))
                 models = TapedRegistry(models, options.tape)
             settings = to_settings(loaded, found.place, scope, options, skills.skills)
-            settings = replace(settings, sources=to_workspace_sources(loaded, scope, environment, finder))
+            sources = to_workspace_sources(loaded, scope, environment, finder, options.seams.clock)
+            settings = replace(settings, sources=sources)
             settings = replace(settings, hooks=plugins.hooks, tools=(*settings.tools, *plugins.tools))
             settings = await _add_sandbox(settings, loaded, scope, options)
             async with (
@@ -203,9 +204,20 @@ def to_places(place: Place, paths: Paths) -> dict[str, str]:
 
 
 def to_workspace_sources(
-    loaded: LoadedConfig, scope: ConfigScope, environment: ProviderEnvironment, finder: SkillFinder
+    loaded: LoadedConfig,
+    scope: ConfigScope,
+    environment: ProviderEnvironment,
+    finder: SkillFinder,
+    clock: Clock,
 ) -> WorkspaceSources:
     """Return what the workspace shows to front ends. Its warnings were reported when the directory was opened."""
+
+    @cache  # an object: it remembers the logins that were begun
+    def get_logins() -> LoginMethods:
+        from weft.local.logins import find_login_methods  # noqa: PLC0415  a run needs no login
+
+        return environment.logins or find_login_methods(loaded, (), clock, ignore_warning)
+
     quiet = replace(environment, warn=ignore_warning)
     return WorkspaceSources(
         env=environment.env,
@@ -214,7 +226,7 @@ def to_workspace_sources(
         loaded=loaded,
         offers=lambda: find_offers(loaded, quiet),
         skills=lambda: finder.find().skills,
-        logins=environment.logins,
+        logins=get_logins,
     )
 
 
@@ -274,7 +286,7 @@ def to_settings(
         default_agent=choose_agent(agents, loaded.config),
         commands=build_commands(loaded.config, place.worktree),
         tools=list_tools(to_equipment(loaded, flags, skills)),
-        helpers=replace(to_helper_settings(loaded, flags, trusted=scope.trusted), jobs=paths.jobs),
+        helpers=HelperSettings(loaded=loaded, flags=flags, trusted=scope.trusted, jobs=paths.jobs),
         tool_output=paths.tool_output,
         environment=tool_environment(options.env),
         output_limit=flags.output_token_max,

@@ -1,16 +1,15 @@
-"""Find the plugins, tool files and hook commands of a directory, without reading or running them."""
+"""Find the plugins and tool files of a directory, without reading or running them."""
 
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from types import FunctionType
 from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from weft.config.check import find_nearest
 from weft.config.defaults import get_plugin_name
 from weft.config.flags import read_flags
 from weft.config.load import LoadedConfig
@@ -18,9 +17,6 @@ from weft.config.schema import ExperimentalConfig, PluginsConfig, WeftConfig
 from weft.config.sources import ConfigDirectory, ConfigScope, list_sources
 from weft.config.trust import list_tools
 from weft.errors import ConfigError
-from weft.plugin.chain import HOOK_SECONDS
-from weft.plugin.command import HookCommand
-from weft.plugin.hooks import COMMAND_BEFORE, EVENT, HOOKS, PERMISSION_ASK, TOOL_AFTER, TOOL_BEFORE
 
 ENTRY_POINT_GROUP: Final = "[weft.plugins]"
 METADATA_ENDINGS: Final = (".dist-info", ".egg-info")
@@ -223,30 +219,3 @@ def _to_given_sources(given: Sequence[Any]) -> Iterator[PluginSource]:
         yield PluginSource(
             name="functions", kind="given", where=functions[0].__code__.co_filename, given=together
         )
-
-
-HOOKS_KEY: Final = "experimental.weft.hooks"
-HOOKS_WITH_MATCHER: Final = {
-    each.name for each in (TOOL_BEFORE, TOOL_AFTER, EVENT, COMMAND_BEFORE, PERMISSION_ASK)
-}
-
-
-def list_hook_commands(loaded: LoadedConfig, warn: Callable[[ConfigError], None]) -> Iterator[HookCommand]:
-    """Return the commands that are configured for hooks, in order. Warn about those that are not valid."""
-    own = (loaded.config.experimental or ExperimentalConfig()).weft or WeftConfig()
-    default = (own.plugins.seconds if own.plugins else None) or HOOK_SECONDS
-    for name, commands in (own.hooks or {}).items():
-        origin = loaded.origins.get((*HOOKS_KEY.split("."), name))
-        path, key = origin.path if origin else HOOKS_KEY, f"{HOOKS_KEY}.{name}"
-        if name not in HOOKS:
-            warn(ConfigError(path, "there is no such hook", key=key, near=find_nearest(name, HOOKS)))
-            continue
-        for each in commands:
-            if not each.command:
-                warn(ConfigError(path, "the command is empty", key=key))
-                continue
-            if each.matcher is not None and name not in HOOKS_WITH_MATCHER:
-                warn(ConfigError(path, "this hook has no matcher; the setting is ignored", key=key))
-            yield HookCommand(
-                hook=name, argv=each.command, matcher=each.matcher, seconds=each.timeout or default
-            )

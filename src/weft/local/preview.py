@@ -16,10 +16,11 @@ from weft.context.view import View
 from weft.host.clock import SystemClock
 from weft.host.paths import paths_from
 from weft.local.assembly import Settings
-from weft.local.mcp import list_enabled_servers
+from weft.local.mcp_settings import list_enabled_servers
 from weft.local.models import ProviderEnvironment, find_models
 from weft.local.open import OpenOptions, to_scope, to_settings
-from weft.local.plugin_sources import find_plugins, list_hook_commands
+from weft.local.plugin_host import list_hook_commands
+from weft.local.plugin_sources import find_plugins
 from weft.local.reader import SessionReader
 from weft.model.agent import Agent
 from weft.model.catalog import Model

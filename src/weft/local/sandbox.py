@@ -17,7 +17,6 @@ from weft.errors import ConfigError, WeftError
 from weft.host.paths import Paths
 from weft.host.processes import tool_environment
 from weft.project.checkout import find_checkout, find_git_directories
-from weft.sandbox.backends import find_sandbox
 from weft.sandbox.policy import NO_SANDBOX, Sandbox, SandboxPolicy
 from weft.trust.decision import is_trusted
 
@@ -98,6 +97,8 @@ def build_sandbox(settings: SandboxSettings, at: ConfigScope) -> SandboxState:
     """Build the sandbox and try it out, as far as this machine supports it. Blocks."""
     if settings.mode == "off":
         return SandboxState(settings=settings)
+    from weft.sandbox.backends import find_sandbox  # noqa: PLC0415  few configure a sandbox
+
     policy = to_sandbox_policy(settings, at)
     inside = [path for path in policy.hidden if any(_is_in(path, each) for each in policy.writable)]
     if inside:

@@ -66,13 +66,12 @@ class RecordSink(Protocol):
 @asynccontextmanager
 async def open_telemetry(settings: TelemetrySettings | None, bus: Bus, warn: Warn) -> AsyncIterator[None]:
     """Send telemetry until the context is left. Warn if it cannot be sent."""
-
-    from weft.telemetry.fold import TelemetryFold  # noqa: PLC0415  few configure telemetry
-
     sink = None if settings is None else _find_sink(settings, warn)
     if settings is None or sink is None:
         yield
         return
+    from weft.telemetry.fold import TelemetryFold  # noqa: PLC0415  few configure telemetry
+
     async with open_follower(bus, TelemetryFold(os.urandom, content=settings.content), sink):
         yield
 

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from weft.errors import ConflictError, InvalidInputError, NotFoundError
 from weft.host.processes import ProcessCommand
-from weft.host.tasks import open_tasks
 from weft.host.terminal import PseudoTerminal, open_pseudo_terminal
 from weft.model.event import Event
 from weft.model.ids import Mint, PtyID, check_id
@@ -98,7 +97,7 @@ class LocalScreen:
 
 
 class LocalTerminals:
-    """The terminals of a directory. Use `open_terminals` to create it."""
+    """The terminals of a directory, in tasks of the given group. `close` ends all of them."""
 
     def __init__(
         self, directory: str, environment: Mapping[str, str], mint: Mint, tell: Tell, tasks: asyncio.TaskGroup
@@ -161,7 +160,7 @@ class LocalTerminals:
     async def open_screen(self, id: PtyID) -> AsyncIterator[LocalScreen]:
         yield LocalScreen(self._get(id))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         for record in self._records.values():
             if record.task is not None:
                 record.task.cancel()
@@ -255,16 +254,3 @@ async def _read_output(terminal: PseudoTerminal) -> bytes:
         return await terminal.read()
     except OSError:
         return b""  # a terminal that cannot be read has no more output
-
-
-@asynccontextmanager
-async def open_terminals(
-    directory: str, environment: Mapping[str, str], mint: Mint, tell: Tell
-) -> AsyncIterator[LocalTerminals]:
-    """Open the terminals of a directory. Leaving the context ends all of them."""
-    async with open_tasks() as tasks:
-        terminals = LocalTerminals(directory, environment, mint, tell, tasks)
-        try:
-            yield terminals
-        finally:
-            terminals.close()

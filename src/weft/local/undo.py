@@ -1,9 +1,12 @@
 """Undo in a directory: where its snapshots are stored and what they may contain."""
 
+from __future__ import annotations
+
 import os
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -12,19 +15,19 @@ from msgspec.structs import replace
 from weft.config.schema import Config, ExperimentalConfig, WeftConfig
 from weft.config.store_address import find_own_setting, resolve_store_url
 from weft.host.paths import Paths, paths_from
-from weft.local.offline import OfflineSessions
 from weft.model.ids import GLOBAL_PROJECT
 from weft.model.project import Place, get_root
 from weft.model.session import Session
 from weft.session.lifecycle import SessionMaker
 from weft.snapshot.contract import SnapshotLimits, Snapshots
 from weft.snapshot.git import open_snapshots
-from weft.snapshot.location import LIMITS_KEY, find_base, to_limits
-from weft.snapshot.noop import NoSnapshots
-from weft.snapshot.tracker import SnapshotSite
+from weft.snapshot.location import LIMITS_KEY, SnapshotSite, find_base, to_limits
 from weft.store.contract import Store
 from weft.undo.changes import ChangeTotals
 from weft.undo.recovery import Undoer, recover
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.local.offline import OfflineSessions
 
 
 class UndoSettings(Struct, frozen=True, kw_only=True):
@@ -72,6 +75,8 @@ def make_undo_settings(
 @asynccontextmanager
 async def open_undo_snapshots(settings: UndoSettings, place: Place) -> AsyncIterator[Snapshots]:
     if not settings.base:
+        from weft.snapshot.noop import NoSnapshots  # noqa: PLC0415  only a program that embeds weft has no directory for them
+
         yield NoSnapshots()
     elif settings.temporary:
         with tempfile.TemporaryDirectory(prefix="weft-undo-", ignore_cleanup_errors=True) as base:

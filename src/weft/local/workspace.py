@@ -1,19 +1,18 @@
 """The workspace around sessions: project, branch, agents, tools and helper programs."""
 
-import asyncio
-from collections.abc import Callable, Mapping
+from __future__ import annotations
 
-from msgspec import Struct, field
+import asyncio
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.api.configuration import Mcp
-from weft.config.load import LoadedConfig
 from weft.config.secrets import list_secret_values, mask_secrets
-from weft.config.sources import ConfigScope
 from weft.errors import GitError, NotFoundError
 from weft.host.git import Git
-from weft.host.paths import Paths
-from weft.local.logins import LoginMethods
+from weft.host.tasks import OnDemand
+from weft.local.sources import WorkspaceSources
 from weft.local.tools import ToolHelpers
 from weft.model.agent import Agent, Skill
 from weft.model.damage import Damage
@@ -30,34 +29,13 @@ from weft.model.workspace import (
     Vcs,
     WorkspacePaths,
 )
-from weft.provider.catalog.offers import ProviderOffers
 from weft.run.request import make_audience, to_specs
 from weft.run.runtime import Runtime
 from weft.tool.contract import schema_of
 from weft.tool.registry import HIDDEN_TOOLS
 
-
-def _no_skills() -> tuple[Skill, ...]:
-    return ()
-
-
-def _no_offers() -> None:
-    return None
-
-
-class WorkspaceSources(Struct, frozen=True, kw_only=True):
-    """What `LocalWorkspace` and `LocalConfiguration` show: configuration, paths, providers, skills and login methods.
-
-    `offers` and `skills` are looked up at each call. All fields are empty in an `Api` that was built without files.
-    """
-
-    env: Mapping[str, str] = {}
-    paths: Paths = Paths(data="", config="", cache="", state="", home="", os_home="")
-    scope: ConfigScope | None = None
-    loaded: LoadedConfig | None = None
-    offers: Callable[[], ProviderOffers | None] = _no_offers
-    skills: Callable[[], tuple[Skill, ...]] = _no_skills
-    logins: LoginMethods = field(default_factory=LoginMethods)
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.local.mcp import LocalMcp
 
 
 # The key that `check_store` writes and removes.
@@ -70,7 +48,7 @@ class LocalWorkspace(Struct, frozen=True, kw_only=True):
     runtime: Runtime
     sources: WorkspaceSources
     helpers: ToolHelpers
-    mcp: Mcp
+    mcp: OnDemand[LocalMcp]
 
     async def get_paths(self) -> WorkspacePaths:
         paths, place = self.sources.paths, self.runtime.place
@@ -138,7 +116,7 @@ class LocalWorkspace(Struct, frozen=True, kw_only=True):
         return list(await asyncio.to_thread(self.sources.skills))
 
     async def list_tools(self, model: ModelRef | None = None) -> list[ToolInfo]:
-        available = {**self.runtime.tools, **self.runtime.mcp.tools()}
+        available = {**self.runtime.tools, **self.runtime.mcp().tools()}
         tools = [tool for name, tool in available.items() if name not in HIDDEN_TOOLS]
         if model is None:
             return [
@@ -155,12 +133,12 @@ class LocalWorkspace(Struct, frozen=True, kw_only=True):
     async def list_lsp(self) -> list[LspStatus]:
         return [
             LspStatus(id=name, name=name, root=root, status="error" if broken else "connected")
-            for name, root, broken in self.helpers.language_servers.list_servers()
+            for name, root, broken in self.helpers.programs.get().language_servers.list_servers()
         ]
 
     async def list_formatters(self) -> list[FormatterStatus]:
-        found = await asyncio.to_thread(self.helpers.formatters.list_formatters)
+        found = await asyncio.to_thread(self.helpers.programs.get().formatters.list_formatters)
         return [FormatterStatus(name=name, extensions=endings, enabled=used) for name, endings, used in found]
 
     async def list_mcp(self) -> dict[str, AnyMcpStatus]:
-        return await self.mcp.list_servers(connect=True)
+        return await self.mcp.get().list_servers(connect=True)

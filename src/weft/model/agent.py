@@ -81,3 +81,8 @@ class Command(Wire, frozen=True, kw_only=True):
     subtask: bool | None = None
     hints: tuple[str, ...] = always(())
     arguments: tuple[CommandArgument, ...] = ()
+
+
+def list_offered(agents: Mapping[str, Agent]) -> dict[str, Agent]:
+    """Return the agents that models are told about. Hidden ones can still be used by name, as in OpenCode."""
+    return {name: agent for name, agent in agents.items() if agent.mode != "primary" and not agent.hidden}

@@ -6,12 +6,22 @@ A run keeps one so that it reads the store only once. The memory store keeps one
 from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
-from weft.model.event import Event, MessageRemoved, MessageUpdated, PartGrew, PartRemoved, PartUpdated
-from weft.model.ids import MessageID, PartID
+from weft.model.event import (
+    Event,
+    MessageRemoved,
+    MessageUpdated,
+    PartGrew,
+    PartRemoved,
+    PartUpdated,
+    SessionCreated,
+    SessionUpdated,
+    session_of,
+)
+from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, message_sort_key, sort_parts
 from weft.model.part import AnyPart, ReasoningPart, TextPart
 
@@ -137,3 +147,25 @@ def grow_part(part: P, event: PartGrew) -> P:
     if not 0 <= offset <= len(text) or text.startswith(event.delta, offset):
         return part  # a gap, or applied before
     return replace(part, text=text[:offset] + event.delta)
+
+
+class SessionDescendants:
+    """A session and its descendants, learned from events."""
+
+    def __init__(self, session: SessionID) -> None:
+        self._session = session
+        self._below: set[SessionID] = set()
+
+    def place(self, event: Event) -> Literal["own", "below"] | None:
+        """Return whether an event is about the session itself (`own`), a descendant (`below`), or neither (None)."""
+        match event:
+            # A child session is created or updated before it runs, and both events name its parent.
+            case SessionCreated(info=info) | SessionUpdated(info=info):
+                if info.parent_id == self._session or info.parent_id in self._below:
+                    self._below.add(info.id)
+            case _:
+                pass
+        about = session_of(event)
+        if about == self._session:
+            return "own"
+        return "below" if about in self._below else None

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Final
 
 from weft.host.clock import Clock
-from weft.provider.catalog.offers import DEMO, make_scripted_model
+from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import AssistantTurn, ModelRequest, UserTurn
 from weft.provider.registry import ServedModel
@@ -44,9 +44,7 @@ def serve_script(id: str, raw: bytes, clock: Clock, *, where: str, pace: float =
     )
 
 
-def serve_demo(clock: Clock) -> ServedModel:
-    """Return the demo model."""
+def open_demo(clock: Clock) -> DemoProvider:
+    """Return what plays the demo."""
     raw = files("weft.provider").joinpath("scripts/demo.json").read_bytes()
-    return ServedModel(
-        make_scripted_model(DEMO), DemoProvider(read_script(raw, where="the demo script"), clock)
-    )
+    return DemoProvider(read_script(raw, where="the demo script"), clock)

@@ -138,7 +138,7 @@ async def _attach_resource(runtime: Runtime, file: FileInput, source: ResourceSo
     name = file.filename or ""
     heading = to_synthetic(f"Reading MCP resource: {name} ({source.uri})")
     try:
-        contents = await runtime.mcp.read_resource(source.client_name, source.uri)
+        contents = await runtime.mcp().read_resource(source.client_name, source.uri)
     except WeftError as error:
         return [heading, to_synthetic(f"Failed to read MCP resource {name}: {error}")]
     parts: list[AnyPartInput] = []

@@ -29,7 +29,8 @@ from weft.run.processor import CallFailed, CallReported, CallStarted, Processor
 from weft.run.runtime import Runtime
 from weft.session.lifecycle import create
 from weft.tool.contract import ChildResult, ChildTask, ReportProgress, ToolContext
-from weft.tool.task import TASK, run_child_task, unknown_agent_error
+from weft.tool.registry import TASK
+from weft.tool.task import run_child_task, unknown_agent_error
 
 # Every report is stored, and a person cannot follow more than four a second.
 REPORT_INTERVAL_SECONDS = 0.25

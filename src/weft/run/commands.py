@@ -141,8 +141,8 @@ async def execute_command(
 async def find_command(runtime: Runtime, name: str) -> Command:
     """Return a configured command, or a prompt of an MCP server. Raise `NotFoundError` if there is neither."""
     word = name.removeprefix("/")
-    found = None if word in runtime.commands else await runtime.mcp.find_command(word)
-    return found or get_command({**runtime.mcp.list_commands(), **runtime.commands}, name)
+    found = None if word in runtime.commands else await runtime.mcp().find_command(word)
+    return found or get_command({**runtime.mcp().list_commands(), **runtime.commands}, name)
 
 
 async def _store_initialized(runtime: Runtime) -> None:
@@ -247,7 +247,7 @@ class _CommandExpansion:
         ]
         if missing:
             arguments |= await self._ask_for_arguments(missing, session)
-        text = await self._runtime.mcp.render(self._command.name, arguments)
+        text = await self._runtime.mcp().render(self._command.name, arguments)
         return "\n\n".join(piece for piece in (text.strip(), rest) if piece)
 
     async def _ask_for_arguments(

@@ -10,7 +10,6 @@ from weft.model.session import Session
 from weft.model.transcript import Transcript
 from weft.permission.rules import to_limits
 from weft.run.answer import PendingAnswer
-from weft.run.children import run_subtask
 from weft.run.compaction import (
     continue_after_summary,
     exceeds_context,
@@ -74,6 +73,8 @@ class RunLoop:
                         tokens_before = 0 if self._shrunk else await self._project_tokens()
                         await self._compact(prompt, tokens_before=tokens_before)
                     case Subtask() as subtask:
+                        from weft.run.children import run_subtask  # noqa: PLC0415  few prompts are subtasks
+
                         await run_subtask(self._runtime, self._transcript, subtask)
                     case ModelStep(prompt=prompt) if prompt.id == self._refused_prompt:
                         return  # the person refused a call, and has to say how to go on

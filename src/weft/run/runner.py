@@ -1,9 +1,12 @@
 """Start, join, abort and await runs: at most one for each session."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import dropwhile
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -22,7 +25,6 @@ from weft.model.session import Busy, Idle, RevertResult, Session
 from weft.model.transcript import Transcript
 from weft.run.admit import admit, choose_models
 from weft.run.answer import PendingAnswer
-from weft.run.children import ChildSpawner
 from weft.run.compaction import request_summary
 from weft.run.decide import (
     ModelStep,
@@ -40,13 +42,14 @@ from weft.run.failure import to_failure
 from weft.run.loop import RunLoop
 from weft.run.questions import with_questions
 from weft.run.runtime import Runtime
-from weft.run.shell import ManualCommand
 from weft.run.title import open_titles
-from weft.session.revert_point import cut_at_revert
+from weft.session.revert_point import WHOLE_REVERT, RevertScope, RevertTarget, cut_at_revert
 from weft.session.settle import to_settling_events
 from weft.session.totals import update_ledger
-from weft.undo.cleanup import clean_up
-from weft.undo.revert import WHOLE_REVERT, RevertScope, RevertTarget, revert, unrevert
+from weft.tool.contract import ChildResult, ChildTask, ToolContext
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.run.shell import ManualCommand
 
 
 async def record_failure(
@@ -116,9 +119,7 @@ class Runner:
     """Runs sessions, in tasks of the given group. Each session has one run at a time, over all processes."""
 
     def __init__(self, runtime: Runtime, tasks: asyncio.TaskGroup) -> None:
-        self._runtime = replace(
-            runtime, spawn=ChildSpawner(runtime, self).spawn, make_resources=with_questions(runtime, self)
-        )
+        self._runtime = replace(runtime, spawn=self._spawn, make_resources=with_questions(runtime, self))
         self._tasks = tasks
         self._runs: dict[SessionID, SessionRun] = {}
         self._locks: WeakValueDictionary[SessionID, asyncio.Lock] = WeakValueDictionary()
@@ -194,6 +195,8 @@ class Runner:
         async with self._locks.setdefault(session, asyncio.Lock()), AsyncExitStack() as unstarted:
             if await self._find_run(session) is not None:
                 raise SessionBusyError(session, self._runtime.owner)
+            from weft.run.shell import ManualCommand  # noqa: PLC0415  few people run commands by hand
+
             run = await self._open_to_continue(session, unstarted)
             run.command = command = ManualCommand(self._runtime, run.session, run.transcript, input)
             try:
@@ -223,12 +226,16 @@ class Runner:
         self, session: SessionID, to: RevertTarget, scope: RevertScope = WHOLE_REVERT
     ) -> RevertResult:
         """Undo a session and its files back to a message. Raise `SessionBusyError` if the session has a run."""
+        from weft.undo.revert import revert  # noqa: PLC0415  few sessions are undone
+
         async with self._open_idle(session) as run:
             history = run.transcript.messages()
             return await run_to_completion(revert(self._runtime.undoer, run.session, history, to, scope))
 
     async def unrevert(self, session: SessionID, scope: RevertScope = WHOLE_REVERT) -> RevertResult:
         """Redo what `revert` undid. Raise `SessionBusyError` if the session has a run."""
+        from weft.undo.revert import unrevert  # noqa: PLC0415  few sessions are undone
+
         async with self._open_idle(session) as run:
             history = run.transcript.messages()
             return await run_to_completion(unrevert(self._runtime.undoer, run.session, history, scope))
@@ -290,6 +297,11 @@ class Runner:
         for session in list(self._runs):
             await self.abort(session)
 
+    async def _spawn(self, context: ToolContext, child_task: ChildTask) -> ChildResult:
+        from weft.run.children import ChildSpawner  # noqa: PLC0415  few runs start a child session
+
+        return await ChildSpawner(self._runtime, self).spawn(context, child_task)
+
     async def _find_run(self, session: SessionID) -> SessionRun | None:
         """Return the run to join, or None. Wait for a run that is ending: nothing can join that one."""
         run = self._runs.get(session)
@@ -328,6 +340,8 @@ class Runner:
         """Open a session to continue it. If it was undone, remove what was undone, after checking that the prompt is valid."""
         run = await self._open(session, stack)
         if run.session.revert is not None:
+            from weft.undo.cleanup import clean_up  # noqa: PLC0415  few sessions are undone
+
             history = run.transcript.messages()
             if input is not None:
                 choose_models(self._runtime, input, cut_at_revert(run.session.revert, history).kept)

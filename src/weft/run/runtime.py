@@ -26,7 +26,7 @@ from weft.session.budget import BudgetLedger
 from weft.session.lifecycle import SessionMaker
 from weft.store.contract import Store
 from weft.tool.contract import AnyTool, ChildResult, ChildTask, ToolContext, ToolResources, refuse_spawn
-from weft.tool.mcp.tools import McpServers, NoMcpServers
+from weft.tool.mcp.contract import McpServers, NoMcpServers
 from weft.undo.recovery import Undoer
 
 
@@ -88,7 +88,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     * `spawn` runs a child session for a tool call (the runner provides it);
     * `view` caches what the model was shown (each run has its own);
     * `briefings` caches the briefings of the sessions that run;
-    * `hooks` calls plugins, `mcp` reaches MCP servers;
+    * `hooks` calls plugins, `mcp` returns the MCP servers there are by now;
     * `session_tools` are tools that only one session is offered.
     """
 
@@ -125,7 +125,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     briefings: dict[SessionID, Briefing] = field(default_factory=dict)
     end_jobs: EndJobs = end_no_jobs
     hooks: Hooks = NO_HOOKS
-    mcp: McpServers = NoMcpServers()
+    mcp: Callable[[], McpServers] = NoMcpServers
     session_tools: dict[SessionID, Mapping[str, AnyTool]] = field(default_factory=dict)
 
 
@@ -137,10 +137,10 @@ async def with_session_tools(runtime: Runtime, session: SessionID, limits: Limit
     Servers whose tools the `limits` all forbid are not waited for. Within a run tools are only ever added, at the end, so that
     the provider's cache of the conversation stays valid. OpenCode asks every server anew with every step.
     """
-    async for warning in runtime.mcp.connect_all(lambda prefix: not hides_all(prefix, limits)):
+    async for warning in runtime.mcp().connect_all(lambda prefix: not hides_all(prefix, limits)):
         await runtime.journal.commit(SessionWarned(session_id=session, message=warning))
     own = runtime.session_tools.get(session, {})
-    new = {name: tool for name, tool in runtime.mcp.tools().items() if name not in runtime.tools}
+    new = {name: tool for name, tool in runtime.mcp().tools().items() if name not in runtime.tools}
     if not new and own.items() <= runtime.tools.items():
         return runtime
     return replace(runtime, tools={**runtime.tools, **new, **own})

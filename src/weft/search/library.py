@@ -1,8 +1,10 @@
 """Search the sessions of a store through an index that is updated from what the store reads."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from weft.errors import IndexFailedError
 from weft.host.files import Stamp
@@ -37,9 +39,10 @@ from weft.search.index import (
     to_entry,
 )
 from weft.search.list_cache import write_list_cache
-from weft.search.query import search_index
-from weft.search.statistics import StatisticsQuery, compute_figures
 from weft.store.reader import StoreReader
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.search.statistics import StatisticsQuery
 
 T = TypeVar("T")
 
@@ -111,11 +114,15 @@ class SessionLibrary:
         project: ProjectID | None = None,
         progress: IndexProgress = ignore_progress,
     ) -> list[Hit]:
+        from weft.search.query import search_index  # noqa: PLC0415  a run updates the index, and searches nothing
+
         return self._query(
             lambda database: search_index(database, words, project=project, limit=limit), progress
         )
 
     def figures(self, wanted: StatisticsQuery, *, progress: IndexProgress = ignore_progress) -> Figures:
+        from weft.search.statistics import compute_figures  # noqa: PLC0415  a run updates the index, and searches nothing
+
         return self._query(lambda database: compute_figures(database, wanted), progress)
 
     def refresh(self, progress: IndexProgress = ignore_progress) -> None:

@@ -29,12 +29,6 @@ from weft.session.tree import make_child_data, make_child_rules, select_sessions
 from weft.store.contract import Store
 from weft.version import VERSION
 
-OnCreated = Callable[[Session], None]
-
-
-def ignore_created(_: Session) -> None:
-    """Do nothing with a new session."""
-
 
 class SessionMaker(Struct, frozen=True, kw_only=True):
     """What creating a session needs."""

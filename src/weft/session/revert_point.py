@@ -27,6 +27,19 @@ SHELL_TOOL: Final = "bash"
 NO_SNAPSHOT: Final = "there is no snapshot of it"
 ONLY_OPENCODE_SNAPSHOT: Final = "OpenCode changed it, and only OpenCode has a snapshot of it"
 
+# The message to undo back to, and the part of it, if not all of it is undone.
+RevertTarget = tuple[MessageID, PartID | None]
+
+
+class RevertScope(Struct, frozen=True, kw_only=True):
+    """Which files to restore: all, or only `files` (absolute paths). With `dry_run`, nothing is changed."""
+
+    files: tuple[str, ...] | None = None
+    dry_run: bool = False
+
+
+WHOLE_REVERT: Final = RevertScope()
+
 
 class RevertPoint(Struct, frozen=True, kw_only=True):
     """The first message to remove. If a part is given, the message stays, without this part and those after it."""

@@ -15,24 +15,17 @@ from weft.model.transfer import SessionExport
 from weft.model.wire import encode, from_plain, to_plain
 from weft.share.contract import ShareContext
 from weft.share.items import from_items, name_item
-from weft.share.records import HOSTED_KEY, ShareRecord, ShareRecords
+from weft.share.records import HOSTED_KEY, SECRET_BYTES, ShareRecord, ShareRecords, new_share_id
 from weft.share.redaction import SessionRedactor
 from weft.share.revoke import ShareRevoker
 from weft.share.view import is_busy, to_shared_view
 from weft.transfer.session_import import pack_session
 
 ID: Final = re.compile(r"[0-9a-f]{40}")
-ID_BYTES: Final = 20
-SECRET_BYTES: Final = 24
 MAX_RECEIVED: Final = 1000
 MAX_ITEMS: Final = 20_000
 MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_REDACTORS: Final = 32
-
-
-def new_share_id() -> str:
-    """Return a new id. The address is all that is needed to see a share: 160 bits that nobody can guess."""
-    return secrets.token_hex(ID_BYTES)
 
 
 class ShareHost:

@@ -1,5 +1,6 @@
 """Share records: what is shared, where, until when, and the secret that revokes it."""
 
+import secrets
 from collections.abc import Callable
 from typing import Final
 
@@ -13,7 +14,14 @@ from weft.store.contract import Store
 
 RECORDS_KEY: Final = ("sharing", "book")
 OPENCODE_KEY: Final = "session_share"
+ID_BYTES: Final = 20
+SECRET_BYTES: Final = 24
 HOSTED_KEY: Final = "hosted"  # received shares by their id
+
+
+def new_share_id() -> str:
+    """Return a new id. The address is all that is needed to see a share: 160 bits that nobody can guess."""
+    return secrets.token_hex(ID_BYTES)
 
 
 class ShareRecord(Wire, frozen=True, kw_only=True):

@@ -1,11 +1,14 @@
 """Share a session with others on request, for as long as the person wants."""
 
+from __future__ import annotations
+
 import asyncio
 import secrets
 from collections import defaultdict
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -17,12 +20,12 @@ from weft.model.ids import SessionID, check_id
 from weft.model.session import Session, SessionShare
 from weft.model.share import DEFAULT_SHARE_TERMS, Share, SharePreview, ShareTerms
 from weft.share.contract import NO_TARGET_HINT, ShareContext, check_address, get_record, list_shares
-from weft.share.host import SECRET_BYTES, ShareHost, new_share_id
-from weft.share.records import ShareRecord, ShareRecords
-from weft.share.redaction import to_preview
+from weft.share.records import SECRET_BYTES, ShareRecord, ShareRecords, new_share_id
 from weft.share.revoke import ShareRevoker, unmark_session
 from weft.share.sync import CLOSING_SECONDS, ShareSync, open_share_sync
-from weft.transfer.session_import import pack_session
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.share.host import ShareHost
 
 
 class Sharer:
@@ -36,7 +39,12 @@ class Sharer:
         self._records = ShareRecords(context.store)
         self._locks: defaultdict[SessionID, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._revoker = ShareRevoker(store=context.store, journal=context.journal, remote=context.remote)
-        self.showing = ShareHost(context)
+
+    @cached_property
+    def showing(self) -> ShareHost:
+        from weft.share.host import ShareHost  # noqa: PLC0415  only a server shows pages
+
+        return ShareHost(self._context)
 
     async def share(self, session: SessionID, terms: ShareTerms = DEFAULT_SHARE_TERMS) -> Session:
         """Share a session. If it is shared on the same terms, return it; on others, raise `ConflictError`."""
@@ -57,6 +65,9 @@ class Sharer:
         self, session: SessionID, terms: ShareTerms = DEFAULT_SHARE_TERMS
     ) -> SharePreview:
         """Return what a share would show and redact, without sending anything."""
+        from weft.share.redaction import to_preview  # noqa: PLC0415  few sessions are shared
+        from weft.transfer.session_import import pack_session  # noqa: PLC0415  few sessions are shared
+
         id = SessionID(check_id("session", session))
         export = await pack_session(self._context.store, id)
         return await asyncio.to_thread(to_preview, export, terms)

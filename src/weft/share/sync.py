@@ -1,40 +1,26 @@
 """Keep shares on other servers up to date in the background."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-
-from msgspec.structs import replace
+from typing import TYPE_CHECKING
 
 from weft.bus import Bus
 from weft.errors import CursorLostError, NotFoundError, StoreError, WeftError
 from weft.host.tasks import open_tasks
-from weft.model.catalog import Model
 from weft.model.event import Event, SessionRested, SessionUpdated, SessionWarned, session_of
 from weft.model.ids import SessionID
-from weft.model.message import UserMessage
-from weft.model.transfer import SessionExport
 from weft.share.contract import GoneError, ShareContext
-from weft.share.items import Sent, hash_item, select_unsent, to_batches, to_items
 from weft.share.records import ShareRecord, ShareRecords
-from weft.share.redaction import SessionRedactor
 from weft.share.revoke import ShareRevoker
-from weft.share.view import to_shared_view
-from weft.transfer.session_import import pack_session
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.share.delivery import ShareDelivery
 
 SYNC_SECONDS = 1.0
 CLOSING_SECONDS = 8.0
-
-
-class _SyncState:
-    """One share: what was sent, and the secrets that were found."""
-
-    def __init__(self, record: ShareRecord) -> None:
-        self.record = record
-        self.redactor = SessionRedactor(redact=record.redact)
-        self.sent: Sent = {}
-        self.lock = asyncio.Lock()
-        self.warned = False
 
 
 class ShareSync:
@@ -44,25 +30,16 @@ class ShareSync:
         self._context = context
         self._bus = bus
         self._listener = bus.listen(None)
-        self._states: dict[SessionID, _SyncState] = {}
+        self._deliveries: dict[SessionID, ShareDelivery] = {}
         self._behind: set[SessionID] = set()
 
     async def send(self, record: ShareRecord) -> None:
         """Send everything that the other server does not have yet. Raise `SharingError` on failure."""
-        state = self._get_state(record)
-        async with state.lock:
-            export = await pack_session(self._context.store, record.session_id)
-            view = to_shared_view(export, attachments=record.attachments)
-            redacted = await asyncio.to_thread(state.redactor.redact, view)
-            items = to_items(redacted, self._models(redacted))
-            for batch in to_batches(select_unsent(items, state.sent)):
-                await self._context.remote.sync(record, batch.values())
-                state.sent.update({name: hash_item(item) for name, item in batch.items()})
-            state.warned = False
+        await self._get_delivery(record).send()
 
     def forget(self, session: SessionID) -> None:
         """Stop sending a session."""
-        self._states.pop(session, None)
+        self._deliveries.pop(session, None)
         self._behind.discard(session)
 
     async def follow(self) -> None:
@@ -77,10 +54,10 @@ class ShareSync:
     async def flush(self) -> None:
         """Send the sessions that are behind."""
         for session in list(self._behind):
-            state = self._states.get(session)
+            delivery = self._deliveries.get(session)
             self._behind.discard(session)
-            if state is not None:
-                await self._try(state)
+            if delivery is not None:
+                await self._try(delivery)
 
     async def catch_up(self) -> None:
         """Send what happened and was not sent yet. OpenCode loses this at the end, and with it all of a short run."""
@@ -103,7 +80,7 @@ class ShareSync:
             events = [each.event for each in await self._listener.take()]
         except CursorLostError:
             self._listener = self._bus.listen(None)
-            self._behind |= self._states.keys()
+            self._behind |= self._deliveries.keys()
             return []
         if any(isinstance(event, SessionUpdated | SessionRested) for event in events):
             await self._load_shares()  # another process may have shared it meanwhile
@@ -112,7 +89,7 @@ class ShareSync:
     def _note(self, events: Iterable[Event]) -> None:
         for event in events:
             session = session_of(event)
-            if session in self._states and not isinstance(event, SessionWarned):
+            if session in self._deliveries and not isinstance(event, SessionWarned):
                 self._behind.add(session)
 
     async def _load_shares(self) -> None:
@@ -123,36 +100,38 @@ class ShareSync:
             return  # unreadable records must not end a run; listing the shares reports the error
         remote = [record for record in records if record.target == "remote" and not record.is_over(now)]
         shared = {record.session_id: record for record in remote}
-        for session in self._states.keys() - shared.keys():
+        for session in self._deliveries.keys() - shared.keys():
             self.forget(session)
         for record in shared.values():
-            self._get_state(record)
+            self._get_delivery(record)
 
-    def _get_state(self, record: ShareRecord) -> _SyncState:
-        state = self._states.get(record.session_id)
-        if state is None or state.record.id != record.id:
-            state = self._states[record.session_id] = _SyncState(record)
-        return state
+    def _get_delivery(self, record: ShareRecord) -> ShareDelivery:
+        from weft.share.delivery import ShareDelivery  # noqa: PLC0415  few sessions are shared
 
-    async def _try(self, state: _SyncState) -> None:
-        record = state.record
+        delivery = self._deliveries.get(record.session_id)
+        if delivery is None or delivery.record.id != record.id:
+            delivery = self._deliveries[record.session_id] = ShareDelivery(self._context, record)
+        return delivery
+
+    async def _try(self, delivery: ShareDelivery) -> None:
+        record = delivery.record
         try:
             await self.send(record)
         except NotFoundError:
             self.forget(record.session_id)  # the session was removed, and its share was revoked before
         except WeftError as error:
-            if self._states.get(record.session_id) is state:  # otherwise it was revoked meanwhile
-                await self._handle_error(state, error)
+            if self._deliveries.get(record.session_id) is delivery:  # otherwise it was revoked meanwhile
+                await self._handle_error(delivery, error)
 
-    async def _handle_error(self, state: _SyncState, error: WeftError) -> None:
-        record = state.record
+    async def _handle_error(self, delivery: ShareDelivery, error: WeftError) -> None:
+        record = delivery.record
         if isinstance(error, GoneError):
             with suppress(StoreError):
                 await self._drop(record)
             return
         self._behind.add(record.session_id)
-        if not state.warned:
-            state.warned = True
+        if not delivery.warned:
+            delivery.warned = True
             await self._warn(record.session_id, f"what is shown at {record.url} is behind: {error}")
 
     async def _drop(self, record: ShareRecord) -> None:
@@ -164,16 +143,6 @@ class ShareSync:
 
     async def _warn(self, session: SessionID, message: str) -> None:
         await self._context.journal.commit(SessionWarned(session_id=session, message=message))
-
-    def _models(self, export: SessionExport) -> list[Model]:
-        """Return what is known of the models in a session, without how to reach them, which may contain keys."""
-        refs = [message.info.model for message in export.messages if isinstance(message.info, UserMessage)]
-        found = {ref: self._context.find_model(ref) for ref in dict.fromkeys(refs) if ref is not None}
-        return [
-            replace(model, api=replace(model.api, url=""), options={}, headers={}, variants=None)
-            for model in found.values()
-            if model is not None
-        ]
 
 
 @asynccontextmanager

@@ -1,17 +1,18 @@
-"""Open files below one directory by relative path, and never follow a link out of it."""
+"""Open files below one directory by relative path, and never follow a link out of it. Remember their permissions."""
 
 import errno
 import os
 import re
 import secrets
 import stat
-from collections.abc import Generator, Iterable, Iterator
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from typing import Final
 
 from weft.host.files import Stamp, stamp_of
-from weft.snapshot.entry import LINK, FileEntry, blob_name, list_parents
+from weft.snapshot.entry import EXECUTABLE, FILE, LINK, FileEntry, blob_name, list_parents
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -225,3 +226,49 @@ def _write_temp(temp: bytes, directory: int, permissions: int, content: bytes) -
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+class FilePermissions:
+    """Remembers permissions, which git does not: the most common ones, and the files that differ."""
+
+    def __init__(self, files: SafeDirectory) -> None:
+        self._files = files
+        self._usual = {False: 0o644, True: 0o755}
+        self._others: dict[bytes, int] = {}
+
+    def learn(self, entries: Mapping[bytes, FileEntry]) -> None:
+        """Read the permissions of all files once, because those of a removed file can no longer be read."""
+        seen: dict[bytes, int] = {}
+        for path, entry in entries.items():
+            if not entry.is_link and (found := self._find_permissions(path)) is not None:
+                seen[path] = found
+        for executable in (False, True):
+            counted = Counter(each for each in seen.values() if bool(each & EXECUTABLE) == executable)
+            for usual, _ in counted.most_common(1):
+                self._usual[executable] = usual
+        self._others = {
+            path: each for path, each in seen.items() if each != self._usual[bool(each & EXECUTABLE)]
+        }
+
+    def complete(
+        self, path: bytes, old: FileEntry | None, new: FileEntry | None
+    ) -> tuple[FileEntry | None, FileEntry | None]:
+        """Return both entries with all nine permission bits: those of the file now, or those remembered if it is gone."""
+        if old is not None and not old.is_link:
+            executable = bool(old.mode & EXECUTABLE)
+            known = self._others.get(path, self._usual[executable])
+            old = FileEntry(FILE | known, old.oid) if bool(known & EXECUTABLE) == executable else old
+        found = self._find_permissions(path) if new is not None and not new.is_link else None
+        if new is not None and found is not None:
+            new = FileEntry(FILE | found, new.oid)
+            self._others[path] = found
+            if old is not None and not old.is_link and old.mode & EXECUTABLE == new.mode & EXECUTABLE:
+                old = FileEntry(new.mode, old.oid)
+        return old, new
+
+    def _find_permissions(self, path: bytes) -> int | None:
+        try:
+            found = os.lstat(self._files.absolute(path))
+        except OSError:
+            return None
+        return stat.S_IMODE(found.st_mode) if stat.S_ISREG(found.st_mode) else None

@@ -1,15 +1,18 @@
 """The snapshot contract on a separate git repository. Blocking work runs in threads."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import secrets
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
-from typing import Final
+from contextlib import ExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final
 
 from weft.errors import GitError
 from weft.host.files import Disk, hold_lock
+from weft.host.now import now
 from weft.host.tasks import open_tasks, run_to_completion
 from weft.model.diff import FileDiff, Patch, Tree
 from weft.model.ids import SessionID
@@ -21,11 +24,13 @@ from weft.snapshot.contract import (
     SnapshotLimits,
     Snapshots,
 )
-from weft.snapshot.objects import pin_trees, release_session, unpin_trees
-from weft.snapshot.recovery import list_process_directories, recover_process, remove_old_temps
-from weft.snapshot.tracker import FileTracker, SnapshotSite
-from weft.snapshot.watch import CallWatcher, WatchedCall
+from weft.snapshot.location import SnapshotSite, find_scan_obstacle, locate_snapshots
 
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.snapshot.tracker import FileTracker
+    from weft.snapshot.watch import CallWatcher, WatchedCall
+
+HOUR_NS: Final = 60 * 60 * 1_000_000_000
 DEFAULT_LIMITS: Final = SnapshotLimits()
 SWITCHED_OFF: Final = "snapshots are switched off"
 FIRST_SCAN_TOO_SLOW: Final = "the first scan of the files took too long"
@@ -44,7 +49,7 @@ async def open_snapshots(
     If `off`, nothing new is recorded, but earlier snapshots can still be restored.
     """
     async with open_tasks() as tasks:
-        snapshots = GitSnapshots(FileTracker(site, environ, limits, _make_name()), limits, tasks, off=off)
+        snapshots = GitSnapshots(site, environ, limits, tasks, off=off)
         try:
             yield snapshots
         finally:
@@ -55,19 +60,47 @@ class GitSnapshots:
     """The snapshots of a directory, used by this process. Create it with `open_snapshots`."""
 
     def __init__(
-        self, tracker: FileTracker, limits: SnapshotLimits, tasks: asyncio.TaskGroup, *, off: bool
+        self,
+        site: SnapshotSite,
+        environ: Mapping[str, str],
+        limits: SnapshotLimits,
+        tasks: asyncio.TaskGroup,
+        *,
+        off: bool,
     ) -> None:
-        self._tracker = tracker
+        self._site = site
+        self._environ = environ
         self._limits = limits
         self._tasks = tasks
-        self._live = os.path.dirname(tracker.scanner.index)
-        self._watcher = CallWatcher(tracker, self._live)
+        self._place = locate_snapshots(site.base, site.project, site.root)
+        self._name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._live = f"{self._place.live}/{self._name}"
+        self._made_tracker: FileTracker | None = None
+        self._made_watcher: CallWatcher | None = None
         self._locks = ExitStack()
         self._enter_lock = threading.Lock()
         self._entered = False
         self._first_scan: asyncio.Task[None] | None = None
         self._off_reason = SWITCHED_OFF if off else ""
-        self._partial_reason = tracker.find_scan_obstacle()
+        self._partial_reason = find_scan_obstacle(site, self._place)
+
+    # What tracks files is loaded when there is something to track. It is made on the event loop, so that there is only one.
+
+    @property
+    def _tracker(self) -> FileTracker:
+        if self._made_tracker is None:
+            from weft.snapshot.tracker import FileTracker  # noqa: PLC0415  an open directory without runs tracks nothing
+
+            self._made_tracker = FileTracker(self._site, self._environ, self._limits, self._name)
+        return self._made_tracker
+
+    @property
+    def _watcher(self) -> CallWatcher:
+        if self._made_watcher is None:
+            from weft.snapshot.watch import CallWatcher  # noqa: PLC0415  an answer without tool calls changes nothing
+
+            self._made_watcher = CallWatcher(self._tracker, self._live)
+        return self._made_watcher
 
     def coverage(self) -> Coverage:
         if self._off_reason:
@@ -77,10 +110,11 @@ class GitSnapshots:
         return Coverage(extent="all")
 
     async def close(self) -> None:
-        self._tracker.plumbing.stop()
+        if self._made_tracker is not None:
+            self._made_tracker.plumbing.stop()
         if self._first_scan is not None:
             await asyncio.wait([self._first_scan])
-        if self._entered and self._watcher.is_settled:
+        if self._entered and (self._made_watcher is None or self._made_watcher.is_settled):
             await asyncio.to_thread(Disk().remove, self._live)
         self._locks.close()
 
@@ -92,16 +126,19 @@ class GitSnapshots:
 
     async def _scan_first(self) -> None:
         try:
-            await asyncio.to_thread(self._enter)
+            await self._enter()
             await asyncio.to_thread(self._tracker.scan_first)
         except (GitError, OSError) as error:
             self._partial_reason = f"the files could not be scanned: {error}"
 
-    def _enter(self) -> None:
+    async def _enter(self) -> None:
         """Lock the directory of this process before writing to it, so that others see that the process is alive."""
+        await asyncio.to_thread(self._lock, self._tracker)
+
+    def _lock(self, tracker: FileTracker) -> None:
         with self._enter_lock:
             if not self._entered:
-                self._tracker.make()
+                tracker.make()
                 self._locks.enter_context(hold_lock(f"{self._live}/lock"))
                 self._entered = True
 
@@ -128,7 +165,7 @@ class GitSnapshots:
         if self._off_reason:
             return None
         try:
-            await asyncio.to_thread(self._enter)
+            await self._enter()
             if files is not None:
                 return await self._watcher.open_some(session, files)
             return await self._watcher.open_all(session, await self._wait_for_scan())
@@ -146,10 +183,13 @@ class GitSnapshots:
             self._off_reason = f"snapshots cannot be written: {error}"
 
     async def take(self, session: SessionID) -> tuple[Patch, ...]:
-        return await run_to_completion(self._watcher.take(session))
+        if self._made_watcher is None:
+            return ()
+        return await run_to_completion(self._made_watcher.take(session))
 
     async def mark_stored(self, session: SessionID) -> None:
-        await self._watcher.mark_stored(session)
+        if self._made_watcher is not None:
+            await self._made_watcher.mark_stored(session)
 
     async def track(self, session: SessionID) -> Tree | None:
         del session  # all sessions see the same files
@@ -206,7 +246,7 @@ class GitSnapshots:
     async def recover(self, should_stand: Callable[[SessionID, str], Awaitable[bool]]) -> RecoveryReport:
         finished: list[Restoration] = []
         rolled_back: list[Restoration] = []
-        interrupted = await asyncio.to_thread(self._tracker.restorer.find_interrupted)
+        interrupted = await self._find_interrupted()
         if interrupted is not None:
             finish = await should_stand(*interrupted)
             restored = await asyncio.to_thread(self._tracker.restorer.recover, finish=finish)
@@ -217,18 +257,24 @@ class GitSnapshots:
             finished=tuple(finished), rolled_back=tuple(rolled_back), patches=tuple(patches)
         )
 
+    async def _find_interrupted(self) -> tuple[SessionID, str] | None:
+        """Return session and note of a restore that a dead process began."""
+        if not await asyncio.to_thread(os.path.exists, self._place.intent):
+            return None
+        return await asyncio.to_thread(self._tracker.restorer.find_interrupted)
+
     async def is_unsettled(self, session: SessionID) -> bool:
-        interrupted = await asyncio.to_thread(self._tracker.restorer.find_interrupted)
+        interrupted = await self._find_interrupted()
         return interrupted is not None and interrupted[0] == session
 
     async def _recover_patches(self) -> list[tuple[SessionID, Patch]]:
         patches: list[tuple[SessionID, Patch]] = []
-        await asyncio.to_thread(remove_old_temps, self._tracker)
-        for directory in await asyncio.to_thread(
-            list_process_directories, self._tracker, os.path.basename(self._live)
-        ):
+        await asyncio.to_thread(self._remove_old_temps)
+        for directory in await asyncio.to_thread(self._list_process_directories):
+            from weft.snapshot.recovery import recover_process  # noqa: PLC0415  other processes are rare
+
             stack = ExitStack()
-            await asyncio.to_thread(self._enter)
+            await self._enter()
             ledgers = await asyncio.to_thread(stack.enter_context, recover_process(self._tracker, directory))
             for ledger in ledgers:
                 # Save them in our own ledger before those of the dead process are removed.
@@ -237,17 +283,34 @@ class GitSnapshots:
             await asyncio.to_thread(stack.close)
         return patches
 
+    def _remove_old_temps(self) -> None:
+        """Remove temporary files that are older than an hour."""
+        if os.path.isdir(self._place.objects):
+            from weft.snapshot.objects import remove_temps  # noqa: PLC0415  not every directory has snapshots
+
+            old = now() * 1_000_000 - HOUR_NS
+            remove_temps(self._place, older_than=lambda found: found.st_mtime_ns < old)
+
+    def _list_process_directories(self) -> list[str]:
+        """Return the directories of other processes, running or dead."""
+        with suppress(FileNotFoundError):
+            names = sorted(os.listdir(self._place.live))
+            return [f"{self._place.live}/{name}" for name in names if name != self._name]
+        return []
+
     # --- pins ---
 
     async def pin(self, session: SessionID, trees: Sequence[Tree]) -> None:
-        await asyncio.to_thread(pin_trees, self._tracker.place, session, trees)
+        from weft.snapshot.objects import pin_trees  # noqa: PLC0415  only changed files are pinned
+
+        await asyncio.to_thread(pin_trees, self._place, session, trees)
 
     async def unpin(self, session: SessionID, trees: Sequence[Tree]) -> None:
-        await asyncio.to_thread(unpin_trees, self._tracker.place, session, trees)
+        from weft.snapshot.objects import unpin_trees  # noqa: PLC0415  only changed files are pinned
+
+        await asyncio.to_thread(unpin_trees, self._place, session, trees)
 
     async def release(self, session: SessionID) -> None:
-        await asyncio.to_thread(release_session, self._tracker.place, session)
+        from weft.snapshot.objects import release_session  # noqa: PLC0415  only changed files are pinned
 
-
-def _make_name() -> str:
-    return f"{os.getpid()}-{secrets.token_hex(4)}"
+        await asyncio.to_thread(release_session, self._place, session)

@@ -14,10 +14,9 @@ from weft.host.files import Disk, Stamp, stamp_of
 from weft.host.git import Plumbing
 from weft.host.private_files import find_birth_time
 from weft.model.diff import Tree
-from weft.snapshot.directory import CachedLookup, SafeDirectory, find_stat
+from weft.snapshot.directory import CachedLookup, FilePermissions, SafeDirectory, find_stat
 from weft.snapshot.entry import FileEntry, is_same, list_parents
 from weft.snapshot.objects import ObjectStore, SnapshotsFullError
-from weft.snapshot.restore import FilePermissions
 
 
 def link_or_copy(source: str, target: str) -> None:

@@ -16,6 +16,7 @@ from weft.model.ids import ProjectID
 from weft.snapshot.contract import MAX_BYTES, MAX_FILE_BYTES, WAIT_SECONDS, SnapshotLimits
 
 NAME_LENGTH: Final = 16
+HOLDS_HOME: Final = "it contains your home directory, which is too large to scan"
 
 # These attributes override every `.gitattributes`, so that contents are stored and restored byte for byte.
 _REPOSITORY_FILES: Final = {
@@ -55,6 +56,19 @@ _REPOSITORY_FILES: Final = {
 	directory = *
 """,
 }
+
+
+class SnapshotSite(Struct, frozen=True, kw_only=True):
+    """A directory to track, and its project. Snapshots are stored below `base`; paths in `avoid` are never tracked.
+
+    `home` is the user's home directory. A directory that contains it is not scanned.
+    """
+
+    root: str
+    project: ProjectID
+    base: str
+    avoid: tuple[str, ...] = ()
+    home: str = ""
 
 
 class SnapshotLocation:
@@ -126,6 +140,14 @@ def locate_snapshots(base: str, project: ProjectID, root: str) -> SnapshotLocati
     real = os.path.realpath(root)
     digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:NAME_LENGTH]
     return SnapshotLocation(f"{base}/{project}/{digest}", real)
+
+
+def find_scan_obstacle(site: SnapshotSite, place: SnapshotLocation) -> str:
+    """Return why a directory is not scanned; "" if it is."""
+    home = os.path.realpath(site.home) if site.home else ""
+    if place.root == "/" or (home and is_below(home, place.root)):
+        return HOLDS_HOME
+    return ""
 
 
 def list_locations(base: str) -> list[SnapshotLocation]:

@@ -2,21 +2,18 @@
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final
 
 from msgspec import Struct
 
 from weft.errors import GitError
 from weft.host.files import Disk, try_lock
-from weft.host.now import now
 from weft.model.diff import Patch
 from weft.model.ids import SessionID
 from weft.snapshot.ledger import ChangeLedger, RecordedChange, load_ledger
-from weft.snapshot.objects import remove_temps
 from weft.snapshot.tracker import FileTracker, RefusedFile
 
-HOUR_NS: Final = 60 * 60 * 1_000_000_000
 CONTESTED_BY_CRASH: Final = "two sessions ran commands when their process died"
 NOT_SCANNED: Final = "its process died, and the files could not be scanned"
 LEDGER_SUFFIX: Final = ".json"
@@ -29,14 +26,6 @@ class RecoveredLedger(Struct, frozen=True, kw_only=True):
     patches: tuple[Patch, ...]
 
 
-def list_process_directories(tracker: FileTracker, own: str) -> list[str]:
-    """Return the directories of other processes, running or dead."""
-    with suppress(FileNotFoundError):
-        names = sorted(os.listdir(tracker.place.live))
-        return [f"{tracker.place.live}/{name}" for name in names if name != own]
-    return []
-
-
 @contextmanager
 def recover_process(tracker: FileTracker, directory: str) -> Generator[list[RecoveredLedger]]:
     """Yield what a dead process left, and remove its directory if the body succeeds. Yield nothing if it is alive."""
@@ -46,13 +35,6 @@ def recover_process(tracker: FileTracker, directory: str) -> Generator[list[Reco
             return
         yield _recover_ledgers(tracker, directory)
         Disk().remove(directory)
-
-
-def remove_old_temps(tracker: FileTracker) -> None:
-    """Remove temporary files that are older than an hour."""
-    if os.path.isdir(tracker.place.objects):
-        old = now() * 1_000_000 - HOUR_NS
-        remove_temps(tracker.place, older_than=lambda status: status.st_mtime_ns < old)
 
 
 def _recover_ledgers(tracker: FileTracker, directory: str) -> list[RecoveredLedger]:

@@ -2,7 +2,6 @@
 
 import os
 import stat
-from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -27,7 +26,7 @@ from weft.snapshot.decide import (
     list_emptied,
 )
 from weft.snapshot.directory import FileTooLargeError, SafeDirectory, UnexpectedStateError
-from weft.snapshot.entry import EXECUTABLE, FILE, FileEntry, format_path, is_same, list_parents
+from weft.snapshot.entry import FileEntry, format_path, is_same, list_parents
 from weft.snapshot.ledger import RecordedChange, to_states
 from weft.snapshot.location import SnapshotLocation
 from weft.snapshot.objects import ObjectStore, pin_trees
@@ -378,49 +377,3 @@ def _correct_result(restoration: Restoration, failed: Mapping[str, str]) -> Rest
         for each in restoration.fates
     )
     return replace(restoration, fates=fates)
-
-
-class FilePermissions:
-    """Stores permissions, which git does not: the most common ones, and those of files that differ."""
-
-    def __init__(self, files: SafeDirectory) -> None:
-        self._files = files
-        self._common = {False: 0o644, True: 0o755}
-        self._others: dict[bytes, int] = {}
-
-    def learn(self, entries: Mapping[bytes, FileEntry]) -> None:
-        """Read the permissions of all files once, because those of a removed file can no longer be read."""
-        permissions: dict[bytes, int] = {}
-        for path, entry in entries.items():
-            if not entry.is_link and (found := self._find_permissions(path)) is not None:
-                permissions[path] = found
-        for executable in (False, True):
-            counted = Counter(each for each in permissions.values() if bool(each & EXECUTABLE) == executable)
-            for common, _ in counted.most_common(1):
-                self._common[executable] = common
-        self._others = {
-            path: each for path, each in permissions.items() if each != self._common[bool(each & EXECUTABLE)]
-        }
-
-    def complete(
-        self, path: bytes, old: FileEntry | None, new: FileEntry | None
-    ) -> tuple[FileEntry | None, FileEntry | None]:
-        """Return both entries with all nine permission bits: those of the file now, or those remembered if it is gone."""
-        if old is not None and not old.is_link:
-            executable = bool(old.mode & EXECUTABLE)
-            stored = self._others.get(path, self._common[executable])
-            old = FileEntry(FILE | stored, old.oid) if bool(stored & EXECUTABLE) == executable else old
-        found = self._find_permissions(path) if new is not None and not new.is_link else None
-        if new is not None and found is not None:
-            new = FileEntry(FILE | found, new.oid)
-            self._others[path] = found
-            if old is not None and not old.is_link and old.mode & EXECUTABLE == new.mode & EXECUTABLE:
-                old = FileEntry(new.mode, old.oid)
-        return old, new
-
-    def _find_permissions(self, path: bytes) -> int | None:
-        try:
-            status = os.lstat(self._files.absolute(path))
-        except OSError:
-            return None
-        return stat.S_IMODE(status.st_mode) if stat.S_ISREG(status.st_mode) else None

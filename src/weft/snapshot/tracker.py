@@ -1,10 +1,13 @@
 """Track the files below one directory: read them, keep their contents, and turn changes into patches. Calls block."""
 
+from __future__ import annotations
+
 import os
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -13,35 +16,22 @@ from weft.host.files import Stamp, share_lock, stamp_of
 from weft.host.git import Git, Plumbing
 from weft.host.machine import NETWORK_FILE_SYSTEMS, find_file_system
 from weft.model.diff import Patch, Tree, Uncovered
-from weft.model.ids import ProjectID, SessionID
+from weft.model.ids import SessionID
 from weft.snapshot.contract import SnapshotLimits
-from weft.snapshot.diffs import TreeDiffs
 from weft.snapshot.directory import FileTooLargeError, SafeDirectory
 from weft.snapshot.entry import FileEntry, TreeState, format_path
 from weft.snapshot.index import NO_ROOM, TOO_LARGE, UNREADABLE, GitListing, Scanner, ScanResult
 from weft.snapshot.ledger import RecordedChange, group_changes, join_changes, to_states
-from weft.snapshot.location import SnapshotLocation, is_below, locate_snapshots
+from weft.snapshot.location import SnapshotLocation, SnapshotSite, is_below, locate_snapshots
 from weft.snapshot.objects import ObjectStore, SnapshotsFullError, pin_trees
-from weft.snapshot.opencode import OpenCodeSnapshots
-from weft.snapshot.restore import Restorer
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.snapshot.diffs import TreeDiffs
+    from weft.snapshot.restore import Restorer
 
 OUTSIDE: Final = "it lies outside the project"
 NOT_AVAILABLE: Final = "its earlier content is no longer available"
 NOT_A_FILE: Final = "it is not a file"
-CONTAINS_HOME: Final = "it contains your home directory, which is too large to scan"
-
-
-class SnapshotSite(Struct, frozen=True, kw_only=True):
-    """A directory to track, and its project. Snapshots are stored below `base`; paths in `avoid` are never tracked.
-
-    `home` is the user's home directory. A directory that contains it is not scanned.
-    """
-
-    root: str
-    project: ProjectID
-    base: str
-    avoid: tuple[str, ...] = ()
-    home: str = ""
 
 
 class RefusedFile(Struct, frozen=True, kw_only=True):
@@ -67,7 +57,6 @@ class FileTracker:
         self, site: SnapshotSite, environ: Mapping[str, str], limits: SnapshotLimits, live: str
     ) -> None:
         self.place: SnapshotLocation = locate_snapshots(site.base, site.project, site.root)
-        self._site = site
         # Worktrees live in our own data directory, but their files belong to the project and are tracked.
         real = map(os.path.realpath, site.avoid)
         self._avoid = tuple(each for each in real if is_below(each, self.place.root))
@@ -81,8 +70,18 @@ class FileTracker:
         self.objects = ObjectStore(self.place, self.plumbing, limits.max_bytes)
         self.listing = GitListing(self.plumbing, self.objects, limits.wait_seconds)
         self.scanner = self.make_scanner(f"{self.place.live}/{live}/index")
-        self.restorer = Restorer(self.place, self.files, self.objects, limits.max_file_bytes)
-        self.diffs = TreeDiffs(self.plumbing, self.objects, self.files.root)
+
+    @cached_property
+    def restorer(self) -> Restorer:
+        from weft.snapshot.restore import Restorer  # noqa: PLC0415  few sessions are undone
+
+        return Restorer(self.place, self.files, self.objects, self._limits.max_file_bytes)
+
+    @cached_property
+    def diffs(self) -> TreeDiffs:
+        from weft.snapshot.diffs import TreeDiffs  # noqa: PLC0415  a run that changes no file shows none
+
+        return TreeDiffs(self.plumbing, self.objects, self.files.root)
 
     def make_scanner(self, index: str) -> Scanner:
         scanner = Scanner(self.files, self.objects, self.plumbing, self.listing)
@@ -95,6 +94,8 @@ class FileTracker:
 
     def borrow(self, git_dir: str, snapshot: str, trees: Mapping[str, str]) -> Patch:
         """Return what OpenCode changed when it reverted a session."""
+        from weft.snapshot.opencode import OpenCodeSnapshots  # noqa: PLC0415  few sessions were undone in OpenCode
+
         snapshots = OpenCodeSnapshots(self._environ, git_dir, self.place.root)
         return snapshots.read_patch(self.objects, snapshot, trees)
 
@@ -105,13 +106,6 @@ class FileTracker:
             self._made = True
 
     # --- all files ---
-
-    def find_scan_obstacle(self) -> str:
-        """Return why this directory is not scanned; "" if it is."""
-        home = os.path.realpath(self._site.home) if self._site.home else ""
-        if self.place.root == "/" or (home and is_below(home, self.place.root)):
-            return CONTAINS_HOME
-        return ""
 
     def scan_first(self) -> None:
         """Scan all files for the first time. Raise `GitError` or `OSError` on failure."""

@@ -1,14 +1,18 @@
 """Text files as tools see them: on disk, or as an editor has them open with unsaved changes."""
 
+from __future__ import annotations
+
 import asyncio
 import hashlib
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from weft.api.editor import EditorFiles
 from weft.errors import ToolError
 from weft.model.ids import SessionID
 from weft.tool import files
 from weft.tool.files import MAX_TEXT_BYTES, Stamp, TextFile, check_replaceable, with_tool_errors
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.api.editor import EditorFiles
 
 _BOM: Final = "\ufeff"
 

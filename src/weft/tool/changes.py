@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from weft.errors import ToolError
 from weft.host.tasks import run_to_completion
-from weft.tool.contract import Audience, read_description
 from weft.tool.files import replace_text
 
 Undo = Callable[[], object]
@@ -208,23 +207,3 @@ def _dedent(body: list[str]) -> list[str]:
     texts = [line[1:] for line in body if line[0] in " +-" and line[1:].strip()]
     shared = min((len(line) - len(line.lstrip()) for line in texts), default=0)
     return [line[0] + line[1 + shared :] if line[0] in " +-" else line for line in body]
-
-
-def prefers_patches(api_id: str) -> bool:
-    """Return True for models that were trained on patches.
-
-    These are OpenAI's GPT models, except GPT-4 and the open-weight ones.
-    """
-    return "gpt-" in api_id and "oss" not in api_id and "gpt-4" not in api_id
-
-
-def describe_apply_patch(audience: Audience) -> str | None:
-    return read_description("apply_patch") if prefers_patches(audience.api_id) else None
-
-
-def describe_edit(audience: Audience) -> str | None:
-    return None if prefers_patches(audience.api_id) else read_description("edit")
-
-
-def describe_write(audience: Audience) -> str | None:
-    return None if prefers_patches(audience.api_id) else read_description("write")

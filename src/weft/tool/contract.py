@@ -1,18 +1,19 @@
 """The tool contract: what a tool is, what it is given to work with, and what it returns."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
 
-from weft.api.editor import EditorTerminals
 from weft.errors import NobodyError, NotFoundError, ToolError
 from weft.host.clock import Clock
 from weft.host.processes import ProcessCommand
@@ -28,6 +29,9 @@ from weft.tool.diagnostic import LanguageServers, NoLanguageServers
 from weft.tool.files import Stamp
 from weft.tool.network import NetworkAccess
 from weft.tool.spill import Spill
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.api.editor import EditorTerminals
 
 
 class WatchChanges(Protocol):

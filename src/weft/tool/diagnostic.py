@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
+from urllib.parse import quote, unquote, urlsplit
 
 from msgspec import Struct
 
@@ -66,6 +67,21 @@ class NoLanguageServers:
 
     async def request(self, path: str, method: str, params: dict[str, Any]) -> list[Any] | None:
         del path, method, params
+        return None
+
+
+def to_uri(path: str) -> str:
+    """Return the URI by which the protocol of language servers names a file."""
+    return "file://" + quote(path)
+
+
+def to_path(uri: Any) -> str | None:
+    """Return the path that a URI names, or None if it names no file."""
+    if not isinstance(uri, str) or not uri.startswith("file:"):
+        return None
+    try:
+        return unquote(urlsplit(uri).path) or None
+    except ValueError:
         return None
 
 

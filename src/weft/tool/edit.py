@@ -5,15 +5,14 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
-from typing import Annotated, Any, Final, Protocol
-
-from msgspec import Meta, Struct
+from typing import Any, Final, Protocol
 
 from weft.errors import ToolError
-from weft.tool.changes import describe_edit, make_diff
-from weft.tool.contract import Tool, ToolContext, ToolResult, read_description
+from weft.tool.changes import make_diff
+from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.diagnostic import format_errors, to_metadata
 from weft.tool.files import find_text
+from weft.tool.inputs import EditInput, MultiEditInput, SingleEdit
 from weft.tool.paths import ToolPath, format_title, resolve_path
 from weft.tool.write import ask_to_edit, write_file
 
@@ -237,20 +236,6 @@ MAX_SHOWN_CHARACTERS: Final = 512 * 1024
 _BOM: Final = "\ufeff"
 
 
-OldString = Annotated[str, Meta(description="The text to replace, quoted as it stands in the file.")]
-NewString = Annotated[str, Meta(description="The text to put in its place; it must differ.")]
-ReplaceAll = Annotated[bool, Meta(description="Replace every occurrence, not just one.")]
-
-
-class EditInput(Struct, frozen=True, kw_only=True, rename="camel"):
-    file_path: Annotated[
-        str, Meta(description="The file: an absolute path, or one from the working directory.")
-    ]
-    old_string: OldString
-    new_string: NewString
-    replace_all: ReplaceAll = False
-
-
 class Replacement(Protocol):
     """The replacement of one text by another, once or everywhere."""
 
@@ -350,30 +335,6 @@ def replace_surrogates(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-EDIT = Tool(
-    name="edit", about=read_description("edit"), takes=EditInput, run=edit, tell=describe_edit, announces=True
-)
-
-
-class SingleEdit(Struct, frozen=True, kw_only=True, rename="camel"):
-    old_string: OldString
-    new_string: NewString
-    replace_all: ReplaceAll = False
-
-
-class MultiEditInput(Struct, frozen=True, kw_only=True, rename="camel"):
-    file_path: Annotated[
-        str, Meta(description="The file: an absolute path, or one from the working directory.")
-    ]
-    edits: Annotated[
-        tuple[SingleEdit, ...],
-        Meta(
-            min_length=1,
-            description="The replacements, made one after the other, each on what the last left.",
-        ),
-    ]
-
-
 async def multiedit(wanted: MultiEditInput, ctx: ToolContext) -> ToolResult:
     # OpenCode calls `edit` once for each edit, so a failing edit leaves the earlier ones applied.
     return await edit_file(
@@ -393,8 +354,3 @@ def apply_edits(text: str, edits: Sequence[SingleEdit]) -> str:
         except ToolError as error:
             raise ToolError(f"Edit {number} of {len(edits)}: {error} Nothing was changed.") from error
     return text
-
-
-MULTIEDIT = Tool(
-    name="multiedit", about=read_description("multiedit"), takes=MultiEditInput, run=multiedit, announces=True
-)

@@ -1,23 +1,15 @@
 """The `glob` tool: find files by name."""
 
 import os
-from typing import Annotated, Final
-
-from msgspec import Meta, Struct
+from typing import Final
 
 from weft.errors import ToolError
-from weft.tool.contract import Tool, ToolContext, ToolResult, read_description
+from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.file_listing import TRUNCATED_NOTE, list_files, matches_glob
+from weft.tool.inputs import GlobInput
 from weft.tool.paths import format_title, resolve_path
 
 MAX_FILES: Final = 100
-
-
-class GlobInput(Struct, frozen=True, kw_only=True):
-    pattern: Annotated[str, Meta(description="The glob, such as `**/*.py` or `src/**/test_*.ts`.")]
-    path: Annotated[
-        str | None, Meta(description="The directory to search; the working directory if left out.")
-    ] = None
 
 
 async def glob(wanted: GlobInput, ctx: ToolContext) -> ToolResult:
@@ -40,6 +32,3 @@ async def glob(wanted: GlobInput, ctx: ToolContext) -> ToolResult:
         output="\n".join(lines),
         metadata={"count": min(len(found), MAX_FILES), "truncated": truncated},
     )
-
-
-GLOB = Tool(name="glob", about=read_description("glob"), takes=GlobInput, run=glob, announces=True)

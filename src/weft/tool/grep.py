@@ -6,16 +6,17 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Annotated, Final
+from typing import Final
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.errors import ToolError
 from weft.host.private_files import open_temporary
 from weft.host.processes import CapturedOutput
-from weft.tool.contract import Tool, ToolContext, ToolResult, read_description
+from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.file_listing import TRUNCATED_NOTE, find_ripgrep, list_files, matches_glob, run_search
+from weft.tool.inputs import GrepInput
 from weft.tool.paths import ToolPath, resolve_path
 
 MAX_MATCHES: Final = 100
@@ -27,16 +28,6 @@ MAX_WITHHELD: Final = 20
 SKIPPED_NOTE: Final = "(Some paths were inaccessible and skipped)"
 
 _SCAN_SCRIPT: Final = os.path.join(os.path.dirname(__file__), "scan.py")
-
-
-class GrepInput(Struct, frozen=True, kw_only=True):
-    pattern: Annotated[str, Meta(description="The regular expression to look for, line by line.")]
-    path: Annotated[
-        str | None, Meta(description="The directory or file to search; the working directory if left out.")
-    ] = None
-    include: Annotated[
-        str | None, Meta(description="A glob for the files to search, such as `*.{ts,tsx}`.")
-    ] = None
 
 
 class GrepMatch(Struct, frozen=True, kw_only=True):
@@ -191,6 +182,3 @@ def _format_result(pattern: str, found: GrepResult) -> ToolResult:
     return ToolResult(
         title=pattern, output="\n".join(lines), metadata={"matches": shown, "truncated": truncated}
     )
-
-
-GREP = Tool(name="grep", about=read_description("grep"), takes=GrepInput, run=grep, announces=True)

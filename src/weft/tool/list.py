@@ -1,13 +1,12 @@
 """The `list` tool: list a directory as a tree. It is not offered to models; prompts use it to attach directories."""
 
 from collections.abc import Iterator
-from typing import Annotated, Final
-
-from msgspec import Meta, Struct
+from typing import Final
 
 from weft.errors import ToolError
-from weft.tool.contract import Tool, ToolContext, ToolResult, read_description
+from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.file_listing import list_names, matches_glob
+from weft.tool.inputs import ListInput
 from weft.tool.paths import format_title, resolve_path
 
 MAX_FILES: Final = 100
@@ -20,11 +19,6 @@ dist build target vendor bin obj .idea .vscode .zig-cache zig-out .coverage cove
 venv env
 """
 _IGNORED_AT_TOP: Final = _IGNORED_ANYWHERE | frozenset(_IGNORED_AT_TOP_NAMES.split())
-
-
-class ListInput(Struct, frozen=True, kw_only=True):
-    path: Annotated[str | None, Meta(description="The directory; the working directory if left out.")] = None
-    ignore: Annotated[tuple[str, ...], Meta(description="Globs of what to leave out.")] = ()
 
 
 async def list_directory(wanted: ListInput, ctx: ToolContext) -> ToolResult:
@@ -64,6 +58,3 @@ def format_tree(names: list[str], depth: int = 1) -> Iterator[str]:
         yield f"{'  ' * depth}{directory}/"
         yield from format_tree(below[directory], depth + 1)
     yield from (f"{'  ' * depth}{file}" for file in sorted(files))
-
-
-LIST = Tool(name="list", about=read_description("list"), takes=ListInput, run=list_directory, announces=True)

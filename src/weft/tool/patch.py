@@ -4,17 +4,18 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.errors import ToolError
-from weft.tool.changes import TextChange, apply_changes, describe_apply_patch, make_diff
-from weft.tool.contract import Tool, ToolContext, ToolResult, read_description
+from weft.tool.changes import TextChange, apply_changes, make_diff
+from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.diagnostic import Diagnostics, format_errors, to_metadata
 from weft.tool.edit import MAX_SHOWN_CHARACTERS, preserve_format, replace_surrogates
 from weft.tool.files import TextFile, find_stamp, find_text
+from weft.tool.inputs import PatchInput
 from weft.tool.paths import ToolPath, format_title, list_edit_patterns, list_lasting_patterns, resolve_path
 from weft.tool.write import save_unsaved
 
@@ -286,12 +287,6 @@ EMPTY_PATCH: Final = "patch rejected: empty patch"
 MARKS: Final = {"add": "A", "delete": "D", "update": "M", "move": "M"}
 
 
-class PatchInput(Struct, frozen=True, kw_only=True, rename="camel"):
-    patch_text: Annotated[
-        str, Meta(description="The whole patch, from `*** Begin Patch` to `*** End Patch`.")
-    ]
-
-
 class PatchedFile(Struct, frozen=True, kw_only=True):
     """What a section of a patch does to a file: its text before and after, and its new path if it moves."""
 
@@ -501,13 +496,3 @@ def _to_metadata(change: PatchedFile, ctx: ToolContext) -> dict[str, Any]:
         "deletions": shown.deletions,
     }
     return metadata | ({"movePath": change.target.path} if change.target is not None else {})
-
-
-APPLY_PATCH = Tool(
-    name="apply_patch",
-    about=read_description("apply_patch"),
-    takes=PatchInput,
-    run=apply_patch,
-    tell=describe_apply_patch,
-    announces=True,
-)

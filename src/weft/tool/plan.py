@@ -2,21 +2,12 @@
 
 from os.path import relpath
 
-from msgspec import Struct
-
 from weft.errors import DismissedError, NobodyError, ToolError
 from weft.model.permission import CallRef, Option, Question
-from weft.tool.contract import Tool, ToolContext, ToolResult, read_description
+from weft.tool.contract import ToolContext, ToolResult
+from weft.tool.inputs import PlanEnterInput, PlanExitInput
 
 YES, NO = "Yes", "No"
-
-
-class PlanEnterInput(Struct, frozen=True, kw_only=True):
-    pass
-
-
-class PlanExitInput(Struct, frozen=True, kw_only=True):
-    pass
 
 
 async def plan_enter(wanted: PlanEnterInput, ctx: ToolContext) -> ToolResult:
@@ -83,15 +74,3 @@ async def _ask_consent(wish: Question, ctx: ToolContext) -> None:
         raise ToolError("Nobody is there to agree to the change. Continue as the current agent.") from error
     if answer != (YES,):
         raise DismissedError
-
-
-PLAN_ENTER = Tool(
-    name="plan_enter",
-    about=read_description("plan_enter"),
-    takes=PlanEnterInput,
-    run=plan_enter,
-    announces=True,
-)
-PLAN_EXIT = Tool(
-    name="plan_exit", about=read_description("plan_exit"), takes=PlanExitInput, run=plan_exit, announces=True
-)

@@ -1,38 +1,14 @@
 """The `question` tool: ask the person something, with answers to choose from."""
 
-from typing import Annotated
-
-from msgspec import Meta, Struct
-
 from weft.errors import NobodyError
 from weft.model.permission import CallRef, Option, Question
-from weft.tool.contract import Tool, ToolContext, ToolResult, read_description
+from weft.tool.contract import ToolContext, ToolResult
+from weft.tool.inputs import QuestionInput, QuestionItem
 
-MAX_LABEL = 30
 UNATTENDED = (
     "Nobody is there to answer: this run is unattended. Decide by yourself what is most likely wanted and can be undone, "
     "say in your answer what you decided and why, and do not ask again."
 )
-
-
-class OptionInput(Struct, frozen=True, kw_only=True):
-    label: Annotated[
-        str, Meta(description="The answer, in one to five words.", extra_json_schema={"maxLength": MAX_LABEL})
-    ]
-    description: Annotated[str, Meta(description="What choosing it means.")]
-
-
-class QuestionItem(Struct, frozen=True, kw_only=True):
-    question: Annotated[str, Meta(description="The whole question.")]
-    header: Annotated[
-        str, Meta(description="A name for it, very short.", extra_json_schema={"maxLength": MAX_LABEL})
-    ]
-    options: Annotated[tuple[OptionInput, ...], Meta(description="The answers to choose from.")]
-    multiple: Annotated[bool, Meta(description="Whether several may be chosen.")] = False
-
-
-class QuestionInput(Struct, frozen=True, kw_only=True):
-    questions: Annotated[tuple[QuestionItem, ...], Meta(description="What to ask, all at once.")]
 
 
 async def question(wanted: QuestionInput, ctx: ToolContext) -> ToolResult:
@@ -57,8 +33,3 @@ async def question(wanted: QuestionInput, ctx: ToolContext) -> ToolResult:
 def _to_question(item: QuestionItem) -> Question:
     options = tuple(Option(label=each.label, description=each.description) for each in item.options)
     return Question(question=item.question, header=item.header, options=options, multiple=item.multiple)
-
-
-QUESTION = Tool(
-    name="question", about=read_description("question"), takes=QuestionInput, run=question, announces=True
-)

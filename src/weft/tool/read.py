@@ -5,16 +5,16 @@ import os
 from base64 import b64encode
 from collections.abc import Iterator
 from io import BytesIO
-from typing import Annotated, BinaryIO, Final
+from typing import BinaryIO, Final
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from weft.errors import ToolError
-from weft.tool.contract import Attachment, Tool, ToolContext, ToolResult, read_description
+from weft.tool.contract import Attachment, ToolContext, ToolResult
 from weft.tool.files import Stamp, TextFile, open_plain_file, stamp_of, with_tool_errors
+from weft.tool.inputs import ReadInput
 from weft.tool.paths import ToolPath, format_title, resolve_path
 
-DEFAULT_LINES: Final = 2000
 MAX_LINE_LENGTH: Final = 2000
 MAX_BYTES: Final = 51200
 PREVIEW_LINES: Final = 20
@@ -31,16 +31,6 @@ zip tar gz bz2 xz zst 7z exe dll so dylib class jar war doc docx xls xlsx ppt pp
 lib wasm pyc pyo
 """
 _BINARY: Final = frozenset(_BINARY_NAMES.split())
-
-
-class ReadInput(Struct, frozen=True, kw_only=True, rename="camel"):
-    file_path: Annotated[
-        str, Meta(description="The file: an absolute path, or one from the working directory.")
-    ]
-    offset: Annotated[int, Meta(ge=0, description="How many lines to skip before the first one shown.")] = 0
-    limit: Annotated[int, Meta(ge=1, description="How many lines to show at most; 2000 if left out.")] = (
-        DEFAULT_LINES
-    )
 
 
 class FilePage(Struct, frozen=True, kw_only=True):
@@ -191,6 +181,3 @@ def _describe_missing(place: ToolPath) -> str:
         return message
     suggestions = "\n".join(os.path.join(parent, each) for each in similar[:MAX_SUGGESTIONS])
     return f"{message}\n\nDid you mean one of these?\n{suggestions}"
-
-
-READ = Tool(name="read", about=read_description("read"), takes=ReadInput, run=read, announces=True)

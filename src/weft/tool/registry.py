@@ -1,29 +1,39 @@
 """The list of tools, which of them exist in a configuration, and the tool that answers invalid calls."""
 
-from typing import Annotated, Final
+from collections.abc import Callable
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from weft.tool.batch import BATCH
-from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult, read_description
-from weft.tool.edit import EDIT, MULTIEDIT
-from weft.tool.glob import GLOB
-from weft.tool.grep import GREP
-from weft.tool.list import LIST
-from weft.tool.lsp.tool import LSP
-from weft.tool.patch import APPLY_PATCH
-from weft.tool.plan import PLAN_ENTER, PLAN_EXIT
-from weft.tool.question import QUESTION
-from weft.tool.read import READ
-from weft.tool.recall import RECALL
-from weft.tool.shell.bash import BASH
-from weft.tool.shell.jobs import JOBS
+from weft.model.agent import list_offered
+from weft.tool.contract import AnyTool, Audience, Tool, ToolContext, ToolResult, read_description
+from weft.tool.inputs import (
+    BashInput,
+    BatchInput,
+    EditInput,
+    GlobInput,
+    GrepInput,
+    JobsInput,
+    ListInput,
+    LspInput,
+    MultiEditInput,
+    PatchInput,
+    PlanEnterInput,
+    PlanExitInput,
+    QuestionInput,
+    ReadInput,
+    RecallInput,
+    TaskInput,
+    TodoReadInput,
+    TodoWriteInput,
+    WebFetchInput,
+    WriteInput,
+)
 from weft.tool.skill import SKILL, SkillSource, make_skill_tool
-from weft.tool.task import TASK
-from weft.tool.todo import TODOREAD, TODOWRITE
-from weft.tool.webfetch import WEBFETCH
 from weft.tool.websearch import CODESEARCH, WEBSEARCH, make_search_tools
-from weft.tool.write import WRITE
+
+AGENTS_PLACEHOLDER: Final = "{agents}"
 
 
 class InvalidInput(Struct, frozen=True, kw_only=True):
@@ -41,6 +51,78 @@ INVALID = Tool(
     name="invalid", about=read_description("invalid"), takes=InvalidInput, run=invalid, announces=True
 )
 
+
+def declare(
+    name: str,
+    takes: type[Struct],
+    function: str,
+    *,
+    tell: Callable[[Audience], str | None] | None = None,
+    announces: bool = True,
+) -> AnyTool:
+    """Return a built-in tool. `function` names what does the work, as `module:name` in this package.
+
+    It is loaded when the tool is called: a run calls few of the tools, and many runs none.
+    """
+    module, _, attribute = function.partition(":")
+
+    async def run(wanted: Any, ctx: ToolContext) -> ToolResult:
+        result: ToolResult = await getattr(import_module(f"weft.tool.{module}"), attribute)(wanted, ctx)
+        return result
+
+    return Tool(name=name, about=read_description(name), takes=takes, run=run, tell=tell, announces=announces)
+
+
+def prefers_patches(api_id: str) -> bool:
+    """Return True for models that were trained on patches.
+
+    These are OpenAI's GPT models, except GPT-4 and the open-weight ones.
+    """
+    return "gpt-" in api_id and "oss" not in api_id and "gpt-4" not in api_id
+
+
+def describe_apply_patch(audience: Audience) -> str | None:
+    return read_description("apply_patch") if prefers_patches(audience.api_id) else None
+
+
+def describe_edit(audience: Audience) -> str | None:
+    return None if prefers_patches(audience.api_id) else read_description("edit")
+
+
+def describe_write(audience: Audience) -> str | None:
+    return None if prefers_patches(audience.api_id) else read_description("write")
+
+
+def describe_task(audience: Audience) -> str | None:
+    """Return the tool's description with the agents that may be used, or None if there are none."""
+    usable = [
+        f"- {name}: {agent.description or 'for what the user says it is for'}"
+        for name, agent in list_offered(audience.agents).items()
+        if audience.allowed("task", name)
+    ]
+    return read_description("task").replace(AGENTS_PLACEHOLDER, "\n".join(usable)) if usable else None
+
+
+QUESTION = declare("question", QuestionInput, "question:question")
+BASH = declare("bash", BashInput, "shell.bash:bash")
+READ = declare("read", ReadInput, "read:read")
+GLOB = declare("glob", GlobInput, "glob:glob")
+GREP = declare("grep", GrepInput, "grep:grep")
+EDIT = declare("edit", EditInput, "edit:edit", tell=describe_edit)
+WRITE = declare("write", WriteInput, "write:write", tell=describe_write)
+TASK = declare("task", TaskInput, "task:task", tell=describe_task)
+WEBFETCH = declare("webfetch", WebFetchInput, "webfetch:webfetch")
+TODOWRITE = declare("todowrite", TodoWriteInput, "todo:todowrite")
+TODOREAD = declare("todoread", TodoReadInput, "todo:todoread")
+APPLY_PATCH = declare("apply_patch", PatchInput, "patch:apply_patch", tell=describe_apply_patch)
+LSP = declare("lsp", LspInput, "lsp.tool:lsp")
+BATCH = declare("batch", BatchInput, "batch:batch")
+LIST = declare("list", ListInput, "list:list_directory")
+MULTIEDIT = declare("multiedit", MultiEditInput, "edit:multiedit")
+RECALL = declare("recall", RecallInput, "recall:recall")
+JOBS = declare("jobs", JobsInput, "shell.jobs:jobs", announces=False)
+PLAN_EXIT = declare("plan_exit", PlanExitInput, "plan:plan_exit")
+PLAN_ENTER = declare("plan_enter", PlanEnterInput, "plan:plan_enter")
 
 # Models are told about the tools in this order.
 TOOLS: Final[tuple[AnyTool, ...]] = (

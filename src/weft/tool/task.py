@@ -1,29 +1,14 @@
 """The `task` tool: hand a task to a subagent, which does it in a child session."""
 
 from collections.abc import Mapping
-from typing import Annotated
 
-from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from weft.errors import ToolError
-from weft.model.agent import Agent
-from weft.tool.contract import Audience, ChildTask, Tool, ToolContext, ToolResult, read_description
+from weft.model.agent import Agent, list_offered
+from weft.tool.contract import ChildTask, ToolContext, ToolResult
+from weft.tool.inputs import TaskInput
 from weft.tool.truncate import truncate_result
-
-AGENTS_PLACEHOLDER = "{agents}"
-DESCRIPTION = read_description("task")
-
-
-class TaskInput(Struct, frozen=True, kw_only=True):
-    description: Annotated[str, Meta(description="What the task is, in three to five words.")]
-    prompt: Annotated[str, Meta(description="All that the subagent has to know, and what it is to do.")]
-    subagent_type: Annotated[str, Meta(description="Which subagent is to do it.")]
-    session_id: Annotated[
-        str | None,
-        Meta(description="The session of an earlier task, to go on with it; leave it out to start afresh."),
-    ] = None
-    command: Annotated[str | None, Meta(description="The command that led to this task, if one did.")] = None
 
 
 async def task(wanted: TaskInput, ctx: ToolContext) -> ToolResult:
@@ -56,21 +41,3 @@ def unknown_agent_error(name: str, agents: Mapping[str, Agent]) -> ToolError:
     """Return the error for an agent that does not exist or cannot be used for tasks."""
     there = ", ".join(list_offered(agents)) or "none"
     return ToolError(f"Unknown agent type: {name} is not a valid agent type. There are: {there}.")
-
-
-def list_offered(agents: Mapping[str, Agent]) -> dict[str, Agent]:
-    """Return the agents that models are told about. Hidden ones can still be used by name, as in OpenCode."""
-    return {name: agent for name, agent in agents.items() if agent.mode != "primary" and not agent.hidden}
-
-
-def describe_task(audience: Audience) -> str | None:
-    """Return the tool's description with the agents that may be used, or None if there are none."""
-    usable = [
-        f"- {name}: {agent.description or 'for what the user says it is for'}"
-        for name, agent in list_offered(audience.agents).items()
-        if audience.allowed("task", name)
-    ]
-    return DESCRIPTION.replace(AGENTS_PLACEHOLDER, "\n".join(usable)) if usable else None
-
-
-TASK = Tool(name="task", about=DESCRIPTION, takes=TaskInput, run=task, tell=describe_task, announces=True)

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from ipaddress import ip_address
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urljoin, urlsplit
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from weft.errors import ToolError
-from weft.tool.contract import Attachment, Tool, ToolContext, ToolResult, read_description
-from weft.tool.html import to_markdown, to_text
+from weft.tool.contract import Attachment, ToolContext, ToolResult
+from weft.tool.inputs import WebFetchInput
 from weft.tool.network import find_proxy
 from weft.tool.read import MAX_PDF_BYTES, MAX_PICTURE_BYTES, sniff_mime
 from weft.version import VERSION
@@ -225,18 +225,6 @@ _ACCEPT: Final = {
 _CHARSET: Final = re.compile(rb"charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]+)", re.IGNORECASE)
 
 
-class WebFetchInput(Struct, frozen=True, kw_only=True):
-    url: Annotated[str, Meta(description="The whole address, with http:// or https://.")]
-    format: Annotated[
-        Literal["text", "markdown", "html"],
-        Meta(description="What a page is to be turned into; html leaves it as it is."),
-    ] = "markdown"
-    timeout: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
-        Meta(description="How long it may take, in seconds; 30 if left out, 120 at most."),
-    ] = None
-
-
 async def webfetch(wanted: WebFetchInput, ctx: ToolContext) -> ToolResult:
     page = await fetch_page(
         wanted.url,
@@ -268,6 +256,8 @@ def _convert(page: FetchedPage, format: Literal["text", "markdown", "html"]) -> 
     text = decode_page(page.kind, page.raw)
     if format == "html" or not _is_html(page):
         return text
+    from weft.tool.html import to_markdown, to_text  # noqa: PLC0415  only a page needs it
+
     return to_markdown(text, page.url) if format == "markdown" else to_text(text)
 
 
@@ -285,8 +275,3 @@ def decode_page(kind: str, raw: bytes) -> str:
         return raw.decode(named[1].decode() if named else "utf-8", errors="replace").removeprefix("\ufeff")
     except (LookupError, UnicodeError):
         return raw.decode(errors="replace").removeprefix("\ufeff")
-
-
-WEBFETCH = Tool(
-    name="webfetch", about=read_description("webfetch"), takes=WebFetchInput, run=webfetch, announces=True
-)

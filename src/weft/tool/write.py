@@ -1,22 +1,13 @@
 """The `write` tool: write a file. The other editing tools use its functions, too."""
 
 import asyncio
-from typing import Annotated
 
-from msgspec import Meta, Struct
-
-from weft.tool.changes import describe_write, make_diff
-from weft.tool.contract import Tool, ToolContext, ToolResult, read_description
+from weft.tool.changes import make_diff
+from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.diagnostic import format_errors, format_other_errors, to_metadata
 from weft.tool.files import Stamp, find_stamp
+from weft.tool.inputs import WriteInput
 from weft.tool.paths import ToolPath, format_title, list_edit_patterns, list_lasting_patterns, resolve_path
-
-
-class WriteInput(Struct, frozen=True, kw_only=True, rename="camel"):
-    content: Annotated[str, Meta(description="All that the file is to hold.")]
-    file_path: Annotated[
-        str, Meta(description="The file: an absolute path, or one from the working directory.")
-    ]
 
 
 async def write(wanted: WriteInput, ctx: ToolContext) -> ToolResult:
@@ -73,13 +64,3 @@ async def save_unsaved(place: ToolPath, ctx: ToolContext) -> None:
     if unsaved is not None:
         ctx.resources.guard.check(place.real, unsaved.stamp)
         await ctx.resources.files.save(place.real, unsaved.content)
-
-
-WRITE = Tool(
-    name="write",
-    about=read_description("write"),
-    takes=WriteInput,
-    run=write,
-    tell=describe_write,
-    announces=True,
-)

@@ -8,15 +8,16 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.errors import InvalidInputError
 from weft.model.diff import FileFate, Patch
-from weft.model.ids import MessageID, PartID
 from weft.model.message import MessageWithParts
 from weft.model.session import RevertResult, Session, SessionRevert, get_weft_data, with_weft_data
 from weft.session.revert_point import (
+    WHOLE_REVERT,
+    RevertScope,
+    RevertTarget,
     cut_at_revert,
     cut_history,
     find_opencode_trees,
@@ -34,19 +35,6 @@ from weft.undo.recovery import Undoer, recover
 MAX_DIFF_CHARS: Final = 256 << 10
 COMMAND_CAUTION: Final = "changes that commands made to ignored files, nested repositories and files outside the project are not undone"
 _FILE_HEADER: Final = "diff --git "
-
-
-RevertTarget = tuple[MessageID, PartID | None]
-
-
-class RevertScope(Struct, frozen=True, kw_only=True):
-    """Which files to restore: all, or only `files` (absolute paths). With `dry_run`, nothing is changed."""
-
-    files: tuple[str, ...] | None = None
-    dry_run: bool = False
-
-
-WHOLE_REVERT: Final = RevertScope()
 
 
 async def revert(

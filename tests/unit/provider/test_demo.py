@@ -1,6 +1,7 @@
 """The demo: every prompt plays the script from its beginning, at no cost."""
 
 from weft.host.clock import SystemClock
+from weft.provider.catalog.offers import DEMO, make_scripted_model
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
@@ -11,7 +12,7 @@ from weft.provider.contract import (
     ToolTurn,
     UserTurn,
 )
-from weft.provider.demo import serve_demo
+from weft.provider.demo import open_demo
 from weft.run.usage import is_free
 from weft.testing.provider_stand import hear
 
@@ -23,8 +24,8 @@ FIRST, LAST = "I'll look at the file first.", "Done. `greet.py` now greets"
 
 
 async def answer(*turns: ModelMessage) -> str:
-    served = serve_demo(SystemClock())
-    heard = await hear(served.provider, ModelRequest(model=served.model, system=(), messages=turns))
+    request = ModelRequest(model=make_scripted_model(DEMO), system=(), messages=turns)
+    heard = await hear(open_demo(SystemClock()), request)
     return heard.text()
 
 
@@ -42,4 +43,4 @@ async def test_a_prompt_that_needs_more_steps_is_told_that_the_demo_is_over() ->
 
 
 def test_the_demo_costs_nothing() -> None:
-    assert is_free(serve_demo(SystemClock()).model)
+    assert is_free(make_scripted_model(DEMO))

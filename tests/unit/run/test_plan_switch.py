@@ -15,7 +15,7 @@ from weft.model.message import UserMessage
 from weft.model.part import CompletedState, ErrorState, TextPart, ToolPart
 from weft.permission.policy import AskPolicy
 from weft.provider.scripted import Say, UseTool
-from weft.tool.plan import PLAN_ENTER, PLAN_EXIT
+from weft.tool.registry import PLAN_ENTER, PLAN_EXIT
 
 ANSWERED = PermissionSettings(terms=AskPolicy(answered=True))
 PLAN = Agent(name="plan", mode="primary")

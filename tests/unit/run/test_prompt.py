@@ -34,10 +34,8 @@ from weft.provider.scripted import End, Fail, Say, Think, UseTool, Wait
 from weft.run.runtime import RunDeadlines
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
-from weft.tool.batch import BATCH
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
-from weft.tool.patch import APPLY_PATCH
-from weft.tool.registry import INVALID
+from weft.tool.registry import APPLY_PATCH, BATCH, INVALID
 
 WRAP = 1_786_706_395_136  # 2026-08-14T11:19:55.136Z
 

@@ -23,7 +23,7 @@ from weft.run.budget import MIN_ANSWER_TOKENS
 from weft.run.spender import DEFAULT_OVERHEAD
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
-from weft.tool.task import TASK
+from weft.tool.registry import TASK
 
 PRICE = Decimal("0.03")  # of a call as scripted here
 USED = Usage(input=9_000, output=200)

@@ -6,8 +6,8 @@ import pytest
 
 from weft.errors import ToolError
 from weft.tool.contract import to_input
-from weft.tool.edit import EDIT, EditInput
-from weft.tool.read import READ, ReadInput
+from weft.tool.inputs import EditInput, ReadInput
+from weft.tool.registry import EDIT, READ
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,16 @@
 import pytest
 
 from weft.model.agent import Agent, Skill
-from weft.tool.changes import prefers_patches
 from weft.tool.contract import Audience
-from weft.tool.registry import HIDDEN_TOOLS, PLAN_TOOLS, TOOLS, ToolSetup, find_tool, list_tools
+from weft.tool.registry import (
+    HIDDEN_TOOLS,
+    PLAN_TOOLS,
+    TOOLS,
+    ToolSetup,
+    find_tool,
+    list_tools,
+    prefers_patches,
+)
 from weft.tool.skill import SkillSource
 
 SKILLS = (

@@ -1,13 +1,11 @@
 """Start language servers when they are first needed, and collect their diagnostics."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any, Final
 
 from msgspec import Struct
 
-from weft.host.tasks import open_tasks
 from weft.tool.diagnostic import Diagnostic, Diagnostics
 from weft.tool.lsp.connection import LanguageServerError
 from weft.tool.lsp.known_servers import KnownServer, find_launches
@@ -33,14 +31,17 @@ DEFAULT_TIMEOUTS: Final = LspTimeouts()
 
 
 class LanguageServerPool:
-    """The language servers of a directory, started on demand. One that breaks is not started again."""
+    """The language servers of a directory, started on demand in tasks of the given group. One that breaks is not started again.
+
+    `close` ends all of them.
+    """
 
     def __init__(
         self,
         servers: tuple[KnownServer, ...],
         context: ProgramContext,
         tasks: asyncio.TaskGroup,
-        timeouts: LspTimeouts,
+        timeouts: LspTimeouts = DEFAULT_TIMEOUTS,
     ) -> None:
         self._known = servers
         self._timeouts = timeouts
@@ -134,16 +135,3 @@ class LanguageServerPool:
         except LanguageServerError:
             return []
         return answer if isinstance(answer, list) else [] if answer is None else [answer]
-
-
-@asynccontextmanager
-async def open_language_servers(
-    servers: tuple[KnownServer, ...], context: ProgramContext, timeouts: LspTimeouts = DEFAULT_TIMEOUTS
-) -> AsyncIterator[LanguageServerPool]:
-    """Open a pool of language servers. None is started before a file needs it. Leaving ends every server."""
-    async with open_tasks() as tasks:
-        pool = LanguageServerPool(servers, context, tasks, timeouts)
-        try:
-            yield pool
-        finally:
-            pool.close()

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
-from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -13,7 +12,7 @@ from msgspec import Struct
 from weft.host.pipes import open_pipe_process
 from weft.host.processes import ProcessCommand
 from weft.host.tasks import open_tasks
-from weft.tool.diagnostic import Diagnostic
+from weft.tool.diagnostic import Diagnostic, to_path, to_uri
 from weft.tool.lsp.connection import FrameError, JsonRpcPeer, LanguageServerError, UnknownMethodError
 
 _ENDINGS_OF = """
@@ -256,16 +255,3 @@ def _read(path: str) -> str | None:
     except OSError:
         return None
     return None if len(raw) > MAX_FILE_BYTES else raw.decode(errors="replace")
-
-
-def to_uri(path: str) -> str:
-    return "file://" + quote(path)
-
-
-def to_path(uri: Any) -> str | None:
-    if not isinstance(uri, str) or not uri.startswith("file:"):
-        return None
-    try:
-        return unquote(urlsplit(uri).path) or None
-    except ValueError:
-        return None

@@ -1,31 +1,19 @@
 """The `lsp` tool: ask a language server about a position in the code."""
 
 import asyncio
-from typing import Annotated, Any, Final, Literal
-
-from msgspec import Meta, Struct
+from typing import Any, Final
 
 from weft.errors import ToolError
 from weft.model.wire import encode_pretty
-from weft.tool.contract import Tool, ToolContext, ToolResult, read_description
+from weft.tool.contract import ToolContext, ToolResult
+from weft.tool.diagnostic import to_uri
 from weft.tool.files import find_text
-from weft.tool.lsp.server import to_uri
+from weft.tool.inputs import LspInput
 from weft.tool.paths import ToolPath, format_title, resolve_path
 
 SECONDS: Final = 20.0
 MAX_SYMBOLS: Final = 10
 
-Operation = Literal[
-    "goToDefinition",
-    "findReferences",
-    "hover",
-    "documentSymbol",
-    "workspaceSymbol",
-    "goToImplementation",
-    "prepareCallHierarchy",
-    "incomingCalls",
-    "outgoingCalls",
-]
 _METHODS: Final = {
     "goToDefinition": "textDocument/definition",
     "findReferences": "textDocument/references",
@@ -37,15 +25,6 @@ _METHODS: Final = {
     "incomingCalls": "callHierarchy/incomingCalls",
     "outgoingCalls": "callHierarchy/outgoingCalls",
 }
-
-
-class LspInput(Struct, frozen=True, kw_only=True, rename="camel"):
-    operation: Annotated[Operation, Meta(description="What to find out.")]
-    file_path: Annotated[
-        str, Meta(description="The file: an absolute path, or one from the working directory.")
-    ]
-    line: Annotated[int, Meta(ge=1, description="The line, counted from 1, as `read` shows it.")]
-    character: Annotated[int, Meta(ge=1, description="The character in the line, counted from 1.")]
 
 
 async def lsp(wanted: LspInput, ctx: ToolContext) -> ToolResult:
@@ -104,6 +83,3 @@ def _find_name(text: str, wanted: LspInput) -> str:
 
 def _is_name_character(character: str) -> bool:
     return character.isalnum() or character in "_$"
-
-
-LSP = Tool(name="lsp", about=read_description("lsp"), takes=LspInput, run=lsp, announces=True)

@@ -6,23 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-CONNECT_SECONDS: Final = 30.0
-CALL_SECONDS: Final = 60.0
-WAIT_SECONDS: Final = 5.0
-LOGIN_SECONDS: Final = 300.0
-
-
-class McpTimeouts(Struct, frozen=True, kw_only=True):
-    """How long a run waits for servers that are starting, in seconds.
-
-    `wait` is None to wait until each has connected or failed. After `notice` seconds, the run says that it is waiting.
-    """
-
-    wait: float | None = WAIT_SECONDS
-    notice: float = WAIT_SECONDS
-
-
-DEFAULT_TIMEOUTS: Final = McpTimeouts()
+from weft.tool.mcp.contract import CALL_SECONDS, CONNECT_SECONDS
 
 
 class LocalEntry(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 from weft.errors import ConfigError, DocumentError, McpError
 from weft.host.files import hold_lock, read_bytes, write_atomic
 from weft.model.wire import encode_pretty, parse
+from weft.tool.mcp.contract import PORT
 from weft.tool.mcp.entry import to_single_line
 
 MAX_BYTES: Final = 4 << 20
@@ -121,7 +122,6 @@ class PendingLogin:
 
 
 HOST: Final = "127.0.0.1"
-PORT: Final = 19876
 PATH: Final = "/mcp/oauth/callback"
 MAX_HEAD_BYTES: Final = 16_384
 SECONDS: Final = 10.0

@@ -1,14 +1,16 @@
 """The MCP servers of a directory. They are started when first needed, and end with the pool."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import Final
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.errors import McpError, NotFoundError
+from weft.host.clock import Clock
 from weft.host.tasks import open_tasks
 from weft.model.agent import Command, CommandArgument
 from weft.model.display import format_count
@@ -21,13 +23,11 @@ from weft.model.workspace import (
     McpNeedsRegistration,
     McpResource,
 )
-from weft.tool.contract import AnyTool
-from weft.tool.mcp.connection import McpConnector, McpOffers, PromptOffer
+from weft.tool.contract import AnyTool, RawArguments, ReportProgress, Tool, ToolContext, ToolResult
+from weft.tool.mcp.connection import McpOffers, OnProgress, PromptOffer, ToolOffer
+from weft.tool.mcp.contract import DEFAULT_TIMEOUTS, WAIT_SECONDS, MayUsePrefix, McpTimeouts, ResourcePiece
 from weft.tool.mcp.entry import (
-    DEFAULT_TIMEOUTS,
-    WAIT_SECONDS,
     AnyEntry,
-    McpTimeouts,
     make_prompt_key,
     make_resource_key,
     make_tool_key,
@@ -35,12 +35,15 @@ from weft.tool.mcp.entry import (
     sanitize_name,
     to_single_line,
 )
-from weft.tool.mcp.result import ResourcePiece, to_pieces, to_prompt_text
+from weft.tool.mcp.result import to_pieces, to_prompt_text, to_result
 from weft.tool.mcp.server import McpServerContext, McpServerRunner, describe_status
-from weft.tool.mcp.tools import MayUsePrefix, to_tool
 
 MAX_TEXT: Final = 500
 LOGIN_COMMAND: Final = "weft mcp auth"
+MAX_DESCRIPTION: Final = 10_000
+MAX_SCHEMA: Final = 100_000
+MAX_TITLE: Final = 200
+REPORT_MS: Final = 250
 
 
 class ConfiguredServer(Struct, frozen=True, kw_only=True):
@@ -53,10 +56,15 @@ class ConfiguredServer(Struct, frozen=True, kw_only=True):
 class McpPool:
     """The servers by name, with their tools, prompts and resources.
 
-    `reserved` are names that no tool of a server may take.
+    `reserved` are names that no tool of a server may take. No server is started before it is needed, and `close` ends them all.
     """
 
-    def __init__(self, context: McpServerContext, reserved: frozenset[str], timeouts: McpTimeouts) -> None:
+    def __init__(
+        self,
+        context: McpServerContext,
+        reserved: frozenset[str] = frozenset(),
+        timeouts: McpTimeouts = DEFAULT_TIMEOUTS,
+    ) -> None:
         self._context = context
         self.tasks = context.tasks
         self._reserved = reserved
@@ -292,23 +300,41 @@ def format_trouble(server: McpServerRunner) -> str:
             return f"{who} is not available: {describe_status(server.status)}"
 
 
-@asynccontextmanager
-async def open_pool(
-    servers: tuple[ConfiguredServer, ...],
-    connector: McpConnector,
-    changed: Callable[[str], Awaitable[None]],
-    *,
-    reserved: frozenset[str] = frozenset(),
-    timeouts: McpTimeouts = DEFAULT_TIMEOUTS,
-) -> AsyncIterator[McpPool]:
-    """Open a pool of MCP servers. None is started before it is needed. Leaving ends every server."""
-    async with open_tasks() as tasks:
-        pool = McpPool(
-            McpServerContext(connector=connector, changed=changed, tasks=tasks), reserved, timeouts
+def to_tool(key: str, offer: ToolOffer, server: McpServerRunner) -> AnyTool | None:
+    """Convert a server's tool to ours under the name `key`. Return None if its schema is too long for a model.
+
+    The description and schema reach the model as the server wrote them. The server checks the arguments itself: we do
+    not evaluate a foreign schema. The claim that a tool is read-only is not verified either; its only effect is that no
+    files are watched while the tool runs.
+    """
+    schema = {**offer.schema, "type": "object", "additionalProperties": False}
+    schema.setdefault("properties", {})
+    if len(msgspec.json.encode(schema)) > MAX_SCHEMA:
+        return None
+
+    async def run(wanted: RawArguments, ctx: ToolContext) -> ToolResult:
+        await ctx.ask(key, "*", always=("*",))
+        answer = await server.call(
+            offer.name, wanted.arguments, _make_progress_reporter(ctx.report, ctx.clock)
         )
-        for each in servers:
-            pool.put(each)
-        try:
-            yield pool
-        finally:
-            await pool.close()
+        return to_result(answer)
+
+    about = offer.about if len(offer.about) <= MAX_DESCRIPTION else f"{offer.about[:MAX_DESCRIPTION]}…"
+    return Tool(name=key, about=about, takes=RawArguments, run=run, announces=offer.read_only, schema=schema)
+
+
+def _make_progress_reporter(report: ReportProgress, clock: Clock) -> OnProgress:
+    """Return a callback that reports the progress of a call, at most four times a second."""
+    reported_at = 0
+
+    async def on_progress(done: float, of: float | None, words: str | None) -> None:
+        nonlocal reported_at
+        if clock.now() - reported_at < REPORT_MS:
+            return
+        reported_at = clock.now()
+        metadata: dict[str, Any] = {"progress": done}
+        if of is not None:
+            metadata["total"] = of
+        await report(title=to_single_line(words, MAX_TITLE) if words else None, metadata=metadata)
+
+    return on_progress

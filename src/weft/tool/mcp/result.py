@@ -8,6 +8,7 @@ import msgspec
 
 from weft.errors import McpError
 from weft.tool.contract import Attachment, ToolResult
+from weft.tool.mcp.contract import ResourcePiece
 from weft.tool.mcp.entry import to_single_line
 from weft.tool.truncate import MAX_BYTES
 
@@ -126,13 +127,6 @@ def _read_text(content: Any) -> str:
 
 
 # --- resources ---
-
-
-class ResourcePiece(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of a resource: a text or a file."""
-
-    text: str = ""
-    file: Attachment | None = None
 
 
 def to_pieces(answer: Mapping[str, Any]) -> tuple[ResourcePiece, ...]:

@@ -26,7 +26,8 @@ from weft.tool.mcp.connection import (
     RegistrationNeededError,
     first_error,
 )
-from weft.tool.mcp.entry import LOGIN_SECONDS, AnyEntry, cut_middle
+from weft.tool.mcp.contract import LOGIN_SECONDS
+from weft.tool.mcp.entry import AnyEntry, cut_middle
 
 T = TypeVar("T")
 

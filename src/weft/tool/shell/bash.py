@@ -10,12 +10,10 @@ import signal
 import sys
 from collections.abc import Iterable, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from weft.api.editor import EditorTerminal, TerminalEnd
 from weft.errors import ToolError
 from weft.host.processes import (
     MARK,
@@ -30,11 +28,13 @@ from weft.host.tasks import run_to_completion
 from weft.model.permission import CallRef
 from weft.model.wire import to_plain
 from weft.sandbox.policy import Sandbox
-from weft.tool.contract import Job, Tool, ToolContext, ToolResult, read_description
+from weft.tool.contract import Job, ToolContext, ToolResult
+from weft.tool.inputs import BashInput
 from weft.tool.paths import ToolPath, resolve_path
 from weft.tool.truncate import MAX_BYTES, format_truncation_note, truncate
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.api.editor import EditorTerminal, TerminalEnd
     from weft.tool.shell.judgement import ShellRequest
 
 POLL_SECONDS: Final = 0.1
@@ -63,7 +63,8 @@ async def run_in_terminal(
     terminal: EditorTerminal, token: str, command: ProcessCommand, hear: OnOutput
 ) -> ProcessExit:
     """Run a command to its end. On return, timeout or cancellation, every process that it started is ended."""
-    previous, timed_out, end = "", False, TerminalEnd()
+    previous, timed_out = "", False
+    code: int | None = None
     waiting = asyncio.ensure_future(terminal.wait())
     try:
         try:
@@ -75,12 +76,12 @@ async def run_in_terminal(
             timed_out = True
             await terminal.kill()
         else:
-            end = waiting.result()
+            code = to_exit_code(waiting.result())
         await _read_new(terminal, previous, hear)
     finally:
         waiting.cancel()
         leftovers = await run_to_completion(_end_terminal(terminal, token))
-    return ProcessExit(code=to_exit_code(end), timed_out=timed_out, leftovers=0 if timed_out else leftovers)
+    return ProcessExit(code=code, timed_out=timed_out, leftovers=0 if timed_out else leftovers)
 
 
 async def _read_new(terminal: EditorTerminal, previous: str, hear: OnOutput) -> str:
@@ -223,22 +224,6 @@ SLACK_MS: Final = 100
 _UNSUITABLE_SHELLS: Final = frozenset({"fish", "nu"})
 
 
-class BashInput(Struct, frozen=True, kw_only=True):
-    command: Annotated[str, Meta(description="The command, as typed into a shell.")]
-    description: Annotated[
-        str, Meta(description="What it does, in five to ten words, for the person watching.")
-    ]
-    timeout: Annotated[
-        int | None, Meta(description="How long it may take, in milliseconds; 120000 if left out.")
-    ] = None
-    workdir: Annotated[
-        str | None, Meta(description="Where to run it, instead of `cd`; the working directory if left out.")
-    ] = None
-    background: Annotated[
-        bool, Meta(description="Start it and go on; its output goes to a file, and it ends with the session.")
-    ] = False
-
-
 async def bash(wanted: BashInput, ctx: ToolContext) -> ToolResult:
     timeout = None if wanted.timeout is None else min(wanted.timeout, MAX_MS)
     if timeout is not None and timeout < 0:
@@ -349,6 +334,3 @@ def find_shell(environment: Mapping[str, str]) -> str:
 
 def _format_notes(notes: list[str]) -> str:
     return "\n".join(["<bash_metadata>", *notes, "</bash_metadata>"])
-
-
-BASH = Tool(name="bash", about=read_description("bash"), takes=BashInput, run=bash, announces=True)

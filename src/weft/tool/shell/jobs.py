@@ -8,10 +8,10 @@ import fcntl
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.errors import NotFoundError, ToolError
@@ -21,13 +21,8 @@ from weft.host.tasks import open_tasks, run_to_completion
 from weft.model.display import format_count
 from weft.model.ids import SessionID
 from weft.model.wire import encode, to_plain
-from weft.tool.contract import Job, Tool, ToolContext, ToolResult, read_description
-
-
-class JobsInput(Struct, frozen=True, kw_only=True):
-    stop: Annotated[str | None, Meta(description="The id of a job to stop; leave it out to list them.")] = (
-        None
-    )
+from weft.tool.contract import Job, ToolContext, ToolResult
+from weft.tool.inputs import JobsInput
 
 
 async def jobs(wanted: JobsInput, ctx: ToolContext) -> ToolResult:
@@ -54,9 +49,6 @@ def _format_job(job: Job) -> str:
     else:
         state = "stopped" if job.code is None else f"ended with exit code {job.code}"
     return f"{job.id}  {state}  {job.description}\n  command: {job.command}\n  output: {job.output}"
-
-
-JOBS = Tool(name="jobs", about=read_description("jobs"), takes=JobsInput, run=jobs)
 
 
 class JobRecord(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,8 @@ import pytest
 
 from weft.errors import McpError
 from weft.tool.contract import Attachment
-from weft.tool.mcp.result import MAX_FILES, ResourcePiece, to_pieces, to_prompt_text, to_result
+from weft.tool.mcp.contract import ResourcePiece
+from weft.tool.mcp.result import MAX_FILES, to_pieces, to_prompt_text, to_result
 
 
 def text(words: str) -> dict[str, Any]:

@@ -2,58 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, Final, Literal
 
 from weft.api import Api
+from weft.client.abort import end_run
 from weft.errors import CursorLostError
 from weft.model.event import (
     Event,
     PublishedEvent,
-    SessionCreated,
     SessionRested,
-    SessionUpdated,
-    session_of,
 )
 from weft.model.event_wire import RESYNC, UnknownEvent
 from weft.model.ids import SessionID
 from weft.model.input import PromptInput
 from weft.model.message import MessageWithParts
-
-TRIES: Final = 20
-RETRY_SECONDS: Final = 0.1
-
-
-async def end_run(api: Api, session: SessionID, prompting: asyncio.Future[Any]) -> None:
-    """End the run that a prompt began. It has ended when this returns.
-
-    Wait a while for a prompt that has not arrived yet; otherwise its run would begin afterwards.
-    """
-    for _ in range(TRIES):
-        if prompting.done() or await api.abort(session):
-            return
-        await asyncio.wait((prompting,), timeout=RETRY_SECONDS)
-
-
-class SessionDescendants:
-    """A session and its descendants, learned from events."""
-
-    def __init__(self, session: SessionID) -> None:
-        self._session = session
-        self._below: set[SessionID] = set()
-
-    def place(self, event: Event) -> Literal["own", "below"] | None:
-        """Return whether an event is about the session itself (`own`), a descendant (`below`), or neither (None)."""
-        match event:
-            # A child session is created or updated before it runs, and both events name its parent.
-            case SessionCreated(info=info) | SessionUpdated(info=info):
-                if info.parent_id == self._session or info.parent_id in self._below:
-                    self._below.add(info.id)
-            case _:
-                pass
-        about = session_of(event)
-        if about == self._session:
-            return "own"
-        return "below" if about in self._below else None
+from weft.model.transcript import SessionDescendants
 
 
 class PromptRun:

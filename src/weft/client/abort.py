@@ -1,0 +1,25 @@
+"""End a run from outside: by whoever sent its prompt."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from weft.model.ids import SessionID
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.api import Api
+
+TRIES: Final = 20
+RETRY_SECONDS: Final = 0.1
+
+
+async def end_run(api: Api, session: SessionID, prompting: asyncio.Future[Any]) -> None:
+    """End the run that a prompt began. It has ended when this returns.
+
+    Wait a while for a prompt that has not arrived yet; otherwise its run would begin afterwards.
+    """
+    for _ in range(TRIES):
+        if prompting.done() or await api.abort(session):
+            return
+        await asyncio.wait((prompting,), timeout=RETRY_SECONDS)

@@ -1,0 +1,494 @@
+"""Run the plugins of a directory: load them, call their hooks, list them, close them."""
+
+import asyncio
+import inspect
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from contextvars import copy_context
+from functools import partial
+from typing import Any, Final, Literal
+
+from msgspec import Struct, convert
+from msgspec.structs import replace
+
+from weft.api import Api
+from weft.bus import Bus
+from weft.config.check import check_config, find_nearest
+from weft.config.defaults import get_plugin_name
+from weft.config.layer import ConfigOrigin, ConfigProblems, make_layer
+from weft.config.load import LoadedConfig, load_config
+from weft.config.schema import Config, ExperimentalConfig, WeftConfig
+from weft.config.sources import ConfigScope
+from weft.errors import ConfigError, CursorLostError, DeadlineError, UnsupportedError
+from weft.host.clock import Clock, SystemClock
+from weft.host.paths import paths_from
+from weft.host.processes import tool_environment
+from weft.host.tasks import Deadline, open_tasks
+from weft.local.api import LocalApi
+from weft.local.logins import LoginMethods, find_login_methods
+from weft.local.plugin_sources import (
+    FoundPlugins,
+    PluginSource,
+    find_plugins,
+    read_plugin_settings,
+    to_skipped_warning,
+)
+from weft.local.plugin_tools import (
+    LOAD_SECONDS,
+    FailedPlugin,
+    NamedTool,
+    Plugin,
+    PluginLoader,
+    name_tools,
+    to_run_tools,
+)
+from weft.model.event import SessionFailed
+from weft.model.failure import MessageData, UnknownFailure
+from weft.model.wire import to_plain
+from weft.plugin.chain import (
+    HOOK_SECONDS,
+    MAX_FAULTS,
+    FaultCounter,
+    HookChain,
+    RegisteredHook,
+    register_function,
+)
+from weft.plugin.command import CommandEnvironment, HookCommand, register_command
+from weft.plugin.hooks import (
+    COMMAND_BEFORE,
+    CONFIG,
+    EVENT,
+    HOOKS,
+    NO_HOOKS,
+    PERMISSION_ASK,
+    TOOL_AFTER,
+    TOOL_BEFORE,
+    ConfigHookScope,
+    ConfigHookValue,
+    Happened,
+    Hooks,
+    NoChange,
+)
+from weft.plugin.loader import PluginContext
+from weft.plugin.worker import Failed, MainLoop, OnStrayError
+from weft.project.checkout import find_checkout
+from weft.tool.contract import AnyTool
+from weft.trust.decision import is_trusted
+
+
+class ApiProxy:
+    """An object of the main thread for use in a plugin's thread: its coroutines and those of its parts can be awaited there.
+
+    Raise `AttributeError` for names that `protocol` does not define.
+    """
+
+    def __init__(self, target: Any, outside: MainLoop, protocol: type = object) -> None:
+        self._target = target
+        self._outside = outside
+        self._protocol = protocol
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or (self._protocol is not object and not hasattr(self._protocol, name)):
+            raise AttributeError(f"the Api has no attribute {name!r}")
+        found = getattr(self._target, name)
+        if inspect.iscoroutinefunction(found):
+            return self._wrap(found)
+        if callable(found):
+            raise UnsupportedError(
+                f"calling {name} from a plugin", hint='to receive events, use @hook("event")'
+            )
+        return ApiProxy(found, self._outside)
+
+    def _wrap(self, function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+        async def call(*given: Any, **named: Any) -> Any:
+            return await self._outside.do(lambda: function(*given, **named))
+
+        return call
+
+
+# How long plugins may take, when weft closes, to handle the last events.
+DRAIN_SECONDS: Final = 1.0
+
+
+class PluginListener:
+    """Passes events to one plugin. The bus buffers them; if a plugin falls too far behind, events are lost and reported."""
+
+    def __init__(self, plugin: str, voices: Sequence[RegisteredHook], bus: Bus) -> None:
+        self._plugin = plugin
+        self._voices = voices
+        self._bus = bus
+        self._listener = bus.listen()
+        self._cursor = self._listener.cursor
+        self._progress = asyncio.Event()
+        self._stopped = False
+
+    async def listen(self, chain: HookChain, conduct: FaultCounter) -> None:
+        while not conduct.is_disabled(self._plugin):
+            try:
+                events = await self._listener.take()
+            except CursorLostError:
+                conduct.report(self._plugin, "hook event is too slow and has missed some events")
+                self._listener = self._bus.listen()
+                self._advance(self._listener.cursor)
+                continue
+            for published in events:
+                for voice in self._voices:
+                    if not conduct.is_disabled(self._plugin):
+                        await chain.ask_one(voice, EVENT, Happened(event=published.event), NoChange())
+                self._advance(published.cursor)
+        self._stopped = True
+        self._progress.set()
+
+    def _advance(self, to: int) -> None:
+        self._cursor = to
+        self._progress.set()
+
+    async def catch_up(self) -> None:
+        """Wait until the plugin has handled every event that was published before this call."""
+        until = self._bus.cursor
+        while self._cursor < until and not self._stopped:
+            self._progress.clear()
+            await self._progress.wait()
+
+
+def open_plugin_listeners(chain: HookChain, bus: Bus) -> list[PluginListener]:
+    """Return a listener for each plugin that has an `event` hook."""
+    voices: dict[str, list[RegisteredHook]] = {}
+    for voice in chain.registered(EVENT):
+        voices.setdefault(voice.plugin, []).append(voice)
+    return [PluginListener(plugin, each, bus) for plugin, each in voices.items()]
+
+
+async def drain_listeners(listeners: Iterable[PluginListener]) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            await asyncio.gather(*(listener.catch_up() for listener in listeners))
+
+
+Warn = Callable[[ConfigError], None]
+
+
+class FaultReporter:
+    """Reports faults of plugins to the caller of `weft.open` and, once an `Api` is attached, as events."""
+
+    def __init__(self, warn: Warn) -> None:
+        self._warn = warn
+        self._local: LocalApi | None = None
+
+    def attach(self, local: LocalApi | None) -> None:
+        self._local = local
+
+    def __call__(self, error: ConfigError) -> None:
+        self._warn(error)
+        if self._local is not None:
+            failure = UnknownFailure(data=MessageData(message=str(error)))
+            self._local.bus.publish(
+                SessionFailed(error=failure), directory=self._local.runtime.place.directory
+            )
+
+
+class LoadedPlugins:
+    """The plugins that were loaded. Runs use `hooks` and `tools`; `named` also says which plugin each tool is from."""
+
+    def __init__(
+        self,
+        plugins: Iterable[Plugin],
+        commands: Iterable[HookCommand],
+        loaded: LoadedConfig,
+        scope: ConfigScope,
+        *,
+        clock: Clock,
+        warn: Warn,
+    ) -> None:
+        self.loaded = tuple(plugins)
+        self.commands = tuple(commands)
+        self._settings = read_plugin_settings(loaded)
+        self._situation = scope
+        self._clock = clock
+        self._warn = warn
+        self._reporter = FaultReporter(warn)
+        self.conduct = FaultCounter(self._reporter, faults=self._settings.faults or MAX_FAULTS)
+        voices = self._list_voices()
+        self._chain = HookChain(voices, self.conduct, clock)
+        self.hooks: Hooks = self._chain if voices else NO_HOOKS
+        self.named: Mapping[str, NamedTool] = name_tools(self.loaded, warn)
+
+    async def change_config(self, loaded: LoadedConfig) -> LoadedConfig:
+        return await apply_config_hooks(loaded, self.hooks, self._situation.directory, self._warn)
+
+    def find_logins(self, loaded: LoadedConfig) -> LoginMethods:
+        return find_login_methods(loaded, self.loaded, self._clock, self._warn)
+
+    @property
+    def tools(self) -> tuple[AnyTool, ...]:
+        """The tools, sorted by name: the order of plugins must not change a request, or providers could not cache it."""
+        return to_run_tools(self.named[name] for name in sorted(self.named))
+
+    def _list_voices(self) -> list[RegisteredHook]:
+        seconds = self._settings.seconds or HOOK_SECONDS
+        scope = self._situation
+        top = scope.worktree.rstrip("/") or scope.directory
+        environment = CommandEnvironment(directory=top, environment=tool_environment(scope.env))
+        return [
+            *(
+                register_function(plugin.worker, hooked, plugin=plugin.source.where, seconds=seconds)
+                for plugin in self.loaded
+                for hooked in plugin.carried.hooks
+            ),
+            *(register_command(command, environment) for command in self.commands),
+        ]
+
+    @asynccontextmanager
+    async def attach(self, local: LocalApi) -> AsyncIterator[None]:
+        """Run the `setup` of all plugins, then pass them events until the context is left."""
+        self._reporter.attach(local)
+        listeners = open_plugin_listeners(self._chain, local.bus)
+        await asyncio.gather(*(self._set_up(plugin, local) for plugin in self.loaded))
+        async with open_tasks() as tasks:
+            running = [tasks.create_task(each.listen(self._chain, self.conduct)) for each in listeners]
+            try:
+                yield
+            finally:
+                await drain_listeners(listeners)
+                for task in running:
+                    task.cancel()
+                self._reporter.attach(None)
+
+    async def _set_up(self, plugin: Plugin, local: LocalApi) -> None:
+        setup = plugin.carried.setup
+        if setup is None:
+            return
+        place = local.runtime.place
+        context = PluginContext(
+            directory=place.directory,
+            worktree=place.worktree,
+            project=place.project,
+            api=ApiProxy(local, MainLoop(asyncio.get_running_loop(), copy_context()), Api),
+        )
+        seconds = self._settings.load_seconds or LOAD_SECONDS
+        try:
+            async with Deadline("setup", seconds, self._clock).running():
+                outcome = await plugin.worker.do(partial(setup, context))
+        except DeadlineError:
+            self.conduct.disable(plugin.source.where, f"setup took longer than {seconds:g} seconds")
+            return
+        if isinstance(outcome, Failed):
+            line = outcome.lines.get(plugin.source.where, 0)
+            self.conduct.disable(plugin.source.where, f"setup: {outcome.reason}", line=line)
+
+
+@asynccontextmanager
+async def load_plugins(
+    found: FoundPlugins, loaded: LoadedConfig, scope: ConfigScope, *, clock: Clock, warn: Warn
+) -> AsyncIterator[LoadedPlugins]:
+    """Load the plugins that were found, and report problems. A plugin that fails is reported and left out.
+
+    Leaving the context ends their threads, even if a plugin hangs.
+    """
+    for problem in found.problems:
+        warn(problem)
+    if found.skipped:
+        warn(to_skipped_warning(found.skipped))
+    faults = _TaskFaults(asyncio.get_running_loop())
+    seconds = read_plugin_settings(loaded).load_seconds or LOAD_SECONDS
+    loader = PluginLoader(clock, faults.make_handler, seconds=seconds)
+    try:
+        results = await loader.load_all(found.sources)
+        for result in results:
+            if isinstance(result, FailedPlugin):
+                warn(result.error)
+        ready = [result for result in results if isinstance(result, Plugin)]
+        commands = list_hook_commands(loaded, warn)
+        plugins = LoadedPlugins(ready, commands, loaded, scope, clock=clock, warn=warn)
+        faults.conduct = plugins.conduct
+        yield plugins
+    finally:
+        faults.conduct = None
+        await loader.close()
+
+
+class _TaskFaults:
+    """Counts errors in tasks that a plugin started itself. The errors arrive from the plugin's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.conduct: FaultCounter | None = None
+
+    def make_handler(self, source: PluginSource) -> OnStrayError:
+        def handle(failed: Failed) -> None:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._count, source, failed)
+
+        return handle
+
+    def _count(self, source: PluginSource, failed: Failed) -> None:
+        if self.conduct is not None:
+            line = failed.lines.get(source.where, 0)
+            self.conduct.record(source.where, f"a task of its own: {failed.reason}", line=line)
+
+
+HELD_KINDS: Final = ("plugin", "tool", "hook")
+
+State = Literal["loaded", "failed", "held back", "passed over"]
+
+
+class PluginRow(Struct, frozen=True, kw_only=True):
+    """One plugin as `weft plugin list` shows it.
+
+    `kind` is `file`, `tools`, `module`, `package` or `command`. `why` says what is wrong, if anything is.
+    """
+
+    name: str
+    kind: str
+    where: str
+    state: State
+    hooks: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    why: str = ""
+
+
+async def list_plugins(directory: str, env: Mapping[str, str]) -> tuple[list[PluginRow], list[ConfigError]]:
+    """Return every plugin, in the order of their hooks, and other problems. Load the plugins, but do not run their `setup`."""
+    at, paths = find_checkout(directory), paths_from(env)
+    worktree = at.top or at.directory
+    trusted = is_trusted(paths, env, worktree, at.directory)
+    scope = ConfigScope(directory=at.directory, worktree=worktree, paths=paths, env=env, trusted=trusted)
+    loaded = load_config(scope)
+    found = find_plugins(loaded, scope)
+    problems = [*loaded.problems, *found.problems]
+    loader = PluginLoader(
+        SystemClock(), _ignore_faults, seconds=read_plugin_settings(loaded).load_seconds or LOAD_SECONDS
+    )
+    try:
+        results = await loader.load_all(found.sources)
+    finally:
+        await loader.close()
+    rows = [
+        *_to_rows(results, problems),
+        *_to_command_rows(loaded, problems),
+        *_to_skipped_rows(loaded, found),
+    ]
+    return rows, problems
+
+
+def _ignore_faults(_: PluginSource) -> OnStrayError:
+    def ignore(failed: Failed) -> None:
+        del failed  # without `setup`, no task of a plugin matters
+
+    return ignore
+
+
+def _to_rows(results: list[Plugin | FailedPlugin], problems: list[ConfigError]) -> Iterator[PluginRow]:
+    named = name_tools([each for each in results if isinstance(each, Plugin)], problems.append)
+    for each in results:
+        source = each.source
+        if isinstance(each, FailedPlugin):
+            why = str(each.error)
+            yield PluginRow(name=source.name, kind=source.kind, where=source.where, state="failed", why=why)
+        else:
+            yield PluginRow(
+                name=source.name,
+                kind=source.kind,
+                where=source.where,
+                state="loaded",
+                hooks=_unique(hooked.hook for hooked in each.carried.hooks),
+                tools=tuple(name for name, tool in named.items() if tool.plugin is each),
+            )
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _to_command_rows(loaded: LoadedConfig, problems: list[ConfigError]) -> Iterator[PluginRow]:
+    for command in list_hook_commands(loaded, problems.append):
+        line = " ".join(command.argv)
+        yield PluginRow(name=line, kind="command", where=line, state="loaded", hooks=(command.hook,))
+
+
+def _to_skipped_rows(loaded: LoadedConfig, found: FoundPlugins) -> Iterator[PluginRow]:
+    for held in loaded.held:
+        if held.kind in HELD_KINDS:
+            why = "the project is not trusted: weft trust"
+            # A plugin that is a file has the name of the file, as when it is loaded.
+            name = get_plugin_name(f"file://{held.name}") if os.path.isabs(held.name) else held.name
+            yield PluginRow(name=name, kind=held.kind, where=held.path, state="held back", why=why)
+    for skipped in found.skipped:
+        why = "weft runs Python plugins"
+        yield PluginRow(name=skipped, kind="other", where=skipped, state="passed over", why=why)
+
+
+HOOKS_KEY: Final = "experimental.weft.hooks"
+HOOKS_WITH_MATCHER: Final = {
+    each.name for each in (TOOL_BEFORE, TOOL_AFTER, EVENT, COMMAND_BEFORE, PERMISSION_ASK)
+}
+
+
+def list_hook_commands(loaded: LoadedConfig, warn: Callable[[ConfigError], None]) -> Iterator[HookCommand]:
+    """Return the commands that are configured for hooks, in order. Warn about those that are not valid."""
+    own = (loaded.config.experimental or ExperimentalConfig()).weft or WeftConfig()
+    default = (own.plugins.seconds if own.plugins else None) or HOOK_SECONDS
+    for name, commands in (own.hooks or {}).items():
+        origin = loaded.origins.get((*HOOKS_KEY.split("."), name))
+        path, key = origin.path if origin else HOOKS_KEY, f"{HOOKS_KEY}.{name}"
+        if name not in HOOKS:
+            warn(ConfigError(path, "there is no such hook", key=key, near=find_nearest(name, HOOKS)))
+            continue
+        for each in commands:
+            if not each.command:
+                warn(ConfigError(path, "the command is empty", key=key))
+                continue
+            if each.matcher is not None and name not in HOOKS_WITH_MATCHER:
+                warn(ConfigError(path, "this hook has no matcher; the setting is ignored", key=key))
+            yield HookCommand(
+                hook=name, argv=each.command, matcher=each.matcher, seconds=each.timeout or default
+            )
+
+
+HOOK_ORIGIN: Final = ConfigOrigin(kind="environment", path="config hook", own=True)
+
+
+async def apply_config_hooks(
+    loaded: LoadedConfig, hooks: Hooks, directory: str, warn: Callable[[ConfigError], None]
+) -> LoadedConfig:
+    """Return the configuration as the `config` hooks of plugins change it, checked against the schema like a file.
+
+    For an untrusted project, only the changes of plugins are trusted; what the project itself configures is not.
+    """
+    if not hooks.any(CONFIG):
+        return loaded
+    before = to_plain(loaded.config)
+    after = (
+        await hooks.ask(CONFIG, ConfigHookScope(directory=directory), ConfigHookValue(config=before))
+    ).config
+    if after == before:
+        return loaded
+    problems = ConfigProblems()
+    config = _to_config(after, problems)
+    vouched = config
+    if loaded.vouched is not loaded.config:
+        vouched = _to_config(apply_changes(to_plain(loaded.vouched), before, after), ConfigProblems())
+    for problem in (*problems.errors, *problems.warnings):
+        warn(problem)
+    return replace(loaded, config=config, vouched=vouched)
+
+
+def _to_config(plain: dict[str, Any], problems: ConfigProblems) -> Config:
+    layer = make_layer(HOOK_ORIGIN, plain, None, problems)
+    kept, findings = check_config(layer.data, whole=True)
+    problems.note(HOOK_ORIGIN, None, findings)
+    return convert(kept, Config)
+
+
+def apply_changes(value: Any, before: Any, after: Any) -> Any:
+    """Apply the changes between `before` and `after` to `value`, and return the result."""
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        return after
+    result = {key: item for key, item in (value or {}).items() if key in after or key not in before}
+    for key, new in after.items():
+        if key not in before:
+            result[key] = new
+        elif new != before[key]:
+            result[key] = apply_changes(result.get(key), before[key], new)
+    return result

@@ -1,0 +1,104 @@
+"""The formatters and language servers of a directory, as configuration and environment allow them."""
+
+import asyncio
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from weft.config.flags import Flags
+from weft.config.load import LoadedConfig
+from weft.config.schema import Config, FormatterConfig
+from weft.config.schema import LspServerConfig as ServerConfig
+from weft.tool.format import FORMATTERS, OXFMT, FileFormatter, FormatterRunner
+from weft.tool.lsp.known_servers import SERVERS, TY, KnownServer
+from weft.tool.lsp.pool import LanguageServerPool
+from weft.tool.programs import ProgramContext
+
+
+class ProjectPrograms:
+    """The formatters and language servers. Each program starts when a file first needs it; `close` ends the servers."""
+
+    def __init__(
+        self, loaded: LoadedConfig | None, flags: Flags, context: ProgramContext, tasks: asyncio.TaskGroup
+    ) -> None:
+        formatters = () if loaded is None else to_formatters(loaded, flags)
+        servers = () if loaded is None else to_language_servers(loaded, flags)
+        self.formatters = FormatterRunner(formatters, context)
+        self.language_servers = LanguageServerPool(servers, context, tasks)
+
+    async def close(self) -> None:
+        self.language_servers.close()
+
+
+# --- formatters ---
+
+
+def to_formatters(loaded: LoadedConfig, flags: Flags) -> tuple[FileFormatter, ...]:
+    known = (*FORMATTERS, OXFMT) if flags.oxfmt else FORMATTERS
+    if False in (loaded.config.formatter, loaded.vouched.formatter):
+        return ()
+    named = _formatters(loaded.vouched)
+    result = {each.name: each for each in known}
+    for name, entry in named.items():
+        result[name] = _to_formatter(result.get(name), name, entry)
+    off = _list_disabled(_formatters(loaded.config)) | _list_disabled(named)
+    return tuple(each for name, each in result.items() if name not in off and each.argv and each.endings)
+
+
+def _formatters(config: Config) -> Mapping[str, FormatterConfig]:
+    return config.formatter if isinstance(config.formatter, dict) else {}
+
+
+def _to_formatter(known: FileFormatter | None, name: str, entry: FormatterConfig) -> FileFormatter:
+    """Return the formatter as configured: used wherever its program exists, without further conditions."""
+    start = known or FileFormatter(name=name, argv=(), endings=())
+    if not entry.command:
+        # OpenCode ignores an entry without a command; here it may also extend a built-in formatter.
+        return replace(
+            start,
+            endings=entry.extensions or start.endings,
+            environment={**start.environment, **(entry.environment or {})},
+        )
+    return FileFormatter(
+        name=name,
+        argv=entry.command,
+        endings=entry.extensions or start.endings,
+        environment=entry.environment or {},
+        careful=True,
+    )
+
+
+# --- language servers ---
+
+
+def to_language_servers(loaded: LoadedConfig, flags: Flags) -> tuple[KnownServer, ...]:
+    known = (*(each for each in SERVERS if each.name != "pyright"), TY) if flags.lsp_ty else SERVERS
+    if False in (loaded.config.lsp, loaded.vouched.lsp):
+        return ()
+    named = _servers(loaded.vouched)
+    result = {each.name: each for each in known}
+    for name, entry in named.items():
+        result[name] = _to_server(result.get(name), name, entry)
+    off = _list_disabled(_servers(loaded.config)) | _list_disabled(named)
+    return tuple(each for name, each in result.items() if name not in off and each.argv and each.endings)
+
+
+def _servers(config: Config) -> Mapping[str, ServerConfig]:
+    return config.lsp if isinstance(config.lsp, dict) else {}
+
+
+def _to_server(known: KnownServer | None, name: str, entry: ServerConfig) -> KnownServer:
+    start = known or KnownServer(name=name, endings=(), argv=())
+    return replace(
+        start,
+        endings=entry.extensions or start.endings,
+        argv=entry.command or start.argv,
+        environment={**start.environment, **(entry.env or {})},
+        options=entry.initialization or start.options,
+        # A program that the person configured is trusted.
+        careful=start.careful or bool(entry.command),
+    )
+
+
+def _list_disabled(named: Mapping[str, FormatterConfig] | Mapping[str, ServerConfig]) -> set[str]:
+    return {name for name, entry in named.items() if entry.disabled}
