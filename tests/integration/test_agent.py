@@ -278,7 +278,7 @@ def test_words_from_before_a_failure_are_not_the_answer(project: Path) -> None:
         assert answer.text == ""
         assert answer.steps[0].text == "I will look."
         with pytest.raises(weft.RunFailedError):
-            print(answer.value)
+            answer.value  # noqa: B018
 
 
 def test_a_loop_is_an_error_of_its_own(project: Path) -> None:

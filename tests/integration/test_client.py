@@ -14,8 +14,8 @@ from given.engine import open_engine, text_prompt
 from given.served_engine import always_open, open_served_engine, open_server
 from weft.api import Api
 from weft.client.api import connect, open_remote
-from weft.client.prompt_run import converse
 from weft.client.http import ConnectionOptions
+from weft.client.prompt_run import converse
 from weft.errors import (
     CursorLostError,
     NotFoundError,

@@ -6,8 +6,8 @@ from given.cutting_proxy import open_cutting_proxy
 from given.engine import open_engine
 from given.served_engine import always_open, open_server
 from weft.client.api import open_remote
-from weft.client.prompt_run import converse
 from weft.client.http import ConnectionOptions
+from weft.client.prompt_run import converse
 from weft.host.clock import SystemClock
 from weft.model.event_wire import RESYNC, UnknownEvent
 from weft.model.input import SessionInput

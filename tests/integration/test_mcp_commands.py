@@ -171,7 +171,7 @@ def test_times_are_those_of_the_server_else_those_for_all() -> None:
 
 
 def test_a_local_server_gets_the_environment_of_tools_and_runs_in_the_sandbox() -> None:
-    sandbox = Sandbox(before=("wall", "--"))
+    sandbox = Sandbox(prefix=("wall", "--"))
     base = McpLaunch(directory="/here", environment={"PATH": "/bin"}, sandbox=sandbox)
     entry = to_configured_server(
         "x", McpLocalConfig(command=("a", "b"), environment={"K": "v"}), base, call=60

@@ -187,7 +187,7 @@ async def test_large_output_is_kept_in_a_file_and_not_in_memory(tmp_path: Path) 
     size = 100_000_000
     spilled = tmp_path / "spilled"
     output = ProcessOutput(lambda: str(spilled), memory=50_000)
-    exit = await run_command(shell(f"yes | head -c {size}", tmp_path), output.hear)
+    exit = await run_command(shell(f"yes | head -c {size}", tmp_path), output.add)
     output.close()
     assert (exit.code, output.size, output.path, output.lost) == (0, size, str(spilled), 0)
     assert output.head == b"y\n" * 25_000
@@ -198,20 +198,20 @@ async def test_large_output_is_kept_in_a_file_and_not_in_memory(tmp_path: Path) 
 async def test_the_file_has_an_end_too(tmp_path: Path) -> None:
     spilled = tmp_path / "spilled"
     output = ProcessOutput(lambda: str(spilled), memory=10, limit=1000)
-    await run_command(shell("yes | head -c 5000", tmp_path), output.hear)
+    await run_command(shell("yes | head -c 5000", tmp_path), output.add)
     output.close()
     assert (output.size, output.lost, spilled.stat().st_size) == (5000, 4000, 1000)
 
 
 async def test_a_file_that_cannot_be_written_costs_output_and_not_the_command(tmp_path: Path) -> None:
     output = ProcessOutput(lambda: str(tmp_path / "nowhere/spilled"), memory=10)
-    exit = await run_command(shell("yes | head -c 50", tmp_path), output.hear)
+    exit = await run_command(shell("yes | head -c 50", tmp_path), output.add)
     assert (exit.code, bytes(output.head), output.lost) == (0, b"y\n" * 5, 40)
 
 
 async def test_little_output_makes_no_file(tmp_path: Path) -> None:
     output = ProcessOutput(lambda: str(tmp_path / "spilled"), memory=10)
-    await run_command(shell("echo hi", tmp_path), output.hear)
+    await run_command(shell("echo hi", tmp_path), output.add)
     output.close()
     assert (bytes(output.head), output.path) == (b"hi\n", None)
 

@@ -11,12 +11,12 @@ from weft.model.ids import ProjectID
 from weft.project.checkout import (
     find_checkout,
     find_inode,
-    inspect_last_place,
+    inspect_last_location,
     read_core_worktree,
     read_id,
     write_id,
 )
-from weft.project.facts import Checkout, IdFile, Inode, LastPlace, ProjectAlias
+from weft.project.facts import Checkout, IdFile, Inode, LastLocation, ProjectAlias
 
 ROOT = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
@@ -51,7 +51,7 @@ def test_a_directory_deep_in_a_checkout_knows_its_top(repository: Path) -> None:
         top=str(repository),
         main=str(repository),
         common_dir=str(repository / ".git"),
-        sound=True,
+        is_valid=True,
         id=ROOT,
         inode=find_inode(str(repository)),
     )
@@ -66,7 +66,7 @@ def test_a_linked_worktree_knows_the_main_checkout_and_reads_its_id(repository: 
         top=str(tmp_path / "linked"),
         main=str(repository),
         common_dir=str(repository / ".git"),
-        sound=True,
+        is_valid=True,
         git_file=True,
         id=ROOT,
         inode=find_inode(str(repository)),
@@ -116,13 +116,13 @@ def test_a_git_file_that_leads_nowhere_is_not_sound(tmp_path: Path, content: str
 
     at = find_checkout(str(tmp_path))
 
-    assert (at.top, at.sound, at.id) == (str(tmp_path), False, "")
+    assert (at.top, at.is_valid, at.id) == (str(tmp_path), False, "")
 
 
 def test_a_git_pipe_does_not_keep_us_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".git")
 
-    assert not find_checkout(str(tmp_path)).sound
+    assert not find_checkout(str(tmp_path)).is_valid
 
 
 def test_an_invalid_directory_is_refused_with_a_hint(tmp_path: Path) -> None:
@@ -207,13 +207,15 @@ def test_the_home_of_a_project_is_what_is_there_today(repository: Path, tmp_path
     (repository / ".git" / "opencode").write_text(ROOT)
     (tmp_path / "plain").mkdir()
     alias = ProjectAlias(worktree=str(repository), common_dir=str(repository / ".git"))
-    found = LastPlace(
+    found = LastLocation(
         exists=True, common_dir=str(repository / ".git"), id=ROOT, inode=find_inode(str(repository))
     )
 
-    assert inspect_last_place(str(repository), alias) == inspect_last_place(str(repository), None) == found
-    assert inspect_last_place(str(tmp_path / "plain"), None) == LastPlace(
+    assert (
+        inspect_last_location(str(repository), alias) == inspect_last_location(str(repository), None) == found
+    )
+    assert inspect_last_location(str(tmp_path / "plain"), None) == LastLocation(
         exists=True, inode=find_inode(str(tmp_path / "plain"))
     )
-    assert inspect_last_place(str(tmp_path / "gone"), alias) == LastPlace()
+    assert inspect_last_location(str(tmp_path / "gone"), alias) == LastLocation()
     assert find_inode(str(tmp_path / "gone")) == Inode()

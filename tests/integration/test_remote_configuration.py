@@ -136,12 +136,16 @@ def test_what_is_too_large_or_not_there_is_refused_and_a_redirect_is_followed() 
         "/round": Answer(b"", status=302, headers=(("location", "/round"),)),
     }
     with open_web(pages) as web:
-        assert fetch(f"{web.url}/small", most=1000) == fetch(f"{web.url}/moved", most=1000) == b"x" * 1000
+        assert (
+            fetch(f"{web.url}/small", max_bytes=1000)
+            == fetch(f"{web.url}/moved", max_bytes=1000)
+            == b"x" * 1000
+        )
         for path, reason in (
             ("/large", "more than 1,000 bytes"),
             ("/nothing", "status 404"),
             ("/round", "no connection (TooManyRedirects)"),
         ):
             with pytest.raises(WebError) as caught:
-                fetch(f"{web.url}{path}", most=1000)
+                fetch(f"{web.url}{path}", max_bytes=1000)
             assert str(caught.value) == reason

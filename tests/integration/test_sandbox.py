@@ -306,7 +306,7 @@ def test_without_a_project_the_directory_is_what_can_be_written(tree: SandboxTre
     found = build_sandbox(AUTO, at)
     if found.why:
         pytest.skip(found.why)
-    assert found.sandbox.kept == tuple(
+    assert found.sandbox.protected == tuple(
         f"{tree.outside}/{name}" for name in ("opencode.json", "opencode.jsonc", ".opencode")
     )
 
@@ -315,9 +315,9 @@ async def test_a_sandbox_that_stops_working_runs_nothing(tree: SandboxTree) -> N
     found = tree.build_state(AUTO, {**tree.env, "PATH": "/usr/bin:/bin"})
     if found.sandbox.kind != "landlock":
         pytest.skip(found.why)
-    *words, wall = found.sandbox.before
+    *words, wall = found.sandbox.prefix
     # Stands for whatever a kernel may refuse one day.
-    broken = Sandbox(kind="landlock", before=(*words, wall.replace('"hidden"', '"hidden-not"')))
+    broken = Sandbox(kind="landlock", prefix=(*words, wall.replace('"hidden"', '"hidden-not"')))
     said = bytearray()
 
     async def hear(piece: bytes) -> None:

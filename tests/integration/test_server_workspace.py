@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from given.http_server import ProjectServer, serve_project
-from weft.config.schema import default_keybinds
+from weft.config.schema import get_default_keybinds
 
 SECRET = "sk-do-not-show-this-to-anybody"
 CONFIG = {
@@ -59,7 +59,7 @@ def test_no_answer_holds_a_secret(server: ProjectServer) -> None:
 
 def test_the_configuration_says_every_key_binding(server: ProjectServer) -> None:
     config = server.get("/config")
-    assert config["keybinds"] == default_keybinds()
+    assert config["keybinds"] == get_default_keybinds()
     assert config["model"] == "scripted/test"
     assert (config["mode"], config["plugin"]) == ({}, [])
     assert config["provider"]["mine"]["options"]["apiKey"] == "***"

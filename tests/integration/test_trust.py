@@ -257,7 +257,7 @@ def address(found: LoadedConfig) -> str:
     ).find("anthropic")
     assert offer is not None
     assert said == []
-    return offer.access(offer.list_models()[0]).url
+    return offer.get_access(offer.list_models()[0]).url
 
 
 @pytest.mark.parametrize("url", ["https://evil.example.test/v1", "http://127.0.0.1:9/v1"])

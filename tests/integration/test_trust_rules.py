@@ -39,7 +39,7 @@ def loaded(
 
 
 def agents(found: LoadedConfig) -> dict[str, Agent]:
-    return build_agents(found.config, paths_from(os.environ), "/work", found.vouched)
+    return build_agents(found.config, paths_from(os.environ), "/work", found.trusted_config)
 
 
 def verdict(agent: Agent, permission: str, pattern: str) -> str:
@@ -93,11 +93,11 @@ def test_a_project_cannot_say_that_nobody_is_a_yes(tmp_path: Path) -> None:
     theirs = {"experimental": {"weft": {"asking": {"unanswered": "allow", "always": "user"}}}}
     mine = {"experimental": {"weft": {"asking": {"timeout": 60}}}}
     found = loaded(tmp_path, theirs, mine)
-    assert to_terms(found.vouched, person="ada", owner="me", answered=True) == AskPolicy(
+    assert to_terms(found.trusted_config, person="ada", owner="me", answered=True) == AskPolicy(
         answered=True, unanswered="deny", timeout_seconds=60, always="session", person="ada", owner="me"
     )
     trusted = to_terms(
-        loaded(tmp_path, theirs, mine, trusted=True).vouched, person="", owner="", answered=False
+        loaded(tmp_path, theirs, mine, trusted=True).trusted_config, person="", owner="", answered=False
     )
     assert (trusted.unanswered, trusted.always, trusted.timeout_seconds) == ("allow", "user", 60)
 

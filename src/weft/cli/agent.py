@@ -29,7 +29,7 @@ def find_agents(directory: str, env: Mapping[str, str]) -> dict[str, Agent]:
     """Return every agent by its key, and warn about problems in the configuration."""
     at = find_checkout(directory)
     scope, loaded = load_and_warn(at.directory, at.top or at.directory, env)
-    return build_agents(loaded.config, scope.paths, scope.worktree, loaded.vouched)
+    return build_agents(loaded.config, scope.paths, scope.worktree, loaded.trusted_config)
 
 
 def add_list_arguments(parser: argparse.ArgumentParser) -> None:

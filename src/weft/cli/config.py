@@ -111,7 +111,7 @@ def _format_source(loaded: LoadedConfig, path: KeyPath, origin: ConfigOrigin | N
 
 def _find_line(loaded: LoadedConfig, path: KeyPath, origin: ConfigOrigin) -> int:
     layer = next((layer for layer in loaded.layers if layer.origin == origin), None)
-    return layer.at(path)[0] if layer is not None else 0
+    return layer.locate(path)[0] if layer is not None else 0
 
 
 def _to_report(loaded: LoadedConfig, shown: dict[str, Any]) -> dict[str, Any]:

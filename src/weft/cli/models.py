@@ -118,27 +118,27 @@ def find_models(
 def get_offer(offers: ProviderOffers, provider: str) -> ProviderOffer:
     offer = offers.find(provider)
     if offer is None:
-        hint = offers.why_off(provider) or "weft models --all lists them"
+        hint = offers.explain_disabled(provider) or "weft models --all lists them"
         raise NotFoundError("provider", provider, near=offers.find_similar(provider), hint=hint)
     return offer
 
 
 def _list_of_provider(offer: ProviderOffer, env: Mapping[str, str], *, everything: bool) -> list[Model]:
-    if offer.open:
+    if offer.accepts_any_model:
         return ask_server(offer, env)
-    if not everything and not offer.available and offer.known:
-        raise make_missing_key_error(offer.id, offer.key_names, stored=offer.stored)
+    if not everything and not offer.available and offer.has_adapter:
+        raise make_missing_key_error(offer.id, offer.key_names, login_type=offer.login_type)
     _warn_unknown(offer)
     return offer.list_models(everything=everything)
 
 
 def _warn_unknown(offer: ProviderOffer) -> None:
-    if not offer.known:
+    if not offer.has_adapter:
         warn(ConfigError(f"provider.{offer.id}", f"weft has no adapter for {offer.npm!r}", key="npm"))
 
 
 def _list_of_offer(offer: ProviderOffer, env: Mapping[str, str], *, everything: bool) -> list[Model]:
-    if not offer.open or not offer.configured:
+    if not offer.accepts_any_model or not offer.configured:
         return offer.list_models(everything=everything)
     try:
         return ask_server(offer, env)

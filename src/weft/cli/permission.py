@@ -317,7 +317,7 @@ def _find_agent(name: str | None, directory: str, worktree: str, env: Mapping[st
     from weft.config.check import find_nearest  # noqa: PLC0415  the other commands do not need it
 
     scope, loaded = load_and_warn(directory, worktree, env)
-    agents = build_agents(loaded.config, scope.paths, worktree, loaded.vouched)
+    agents = build_agents(loaded.config, scope.paths, worktree, loaded.trusted_config)
     key = name or choose_agent(agents, loaded.config)
     if key not in agents:
         near = find_nearest(key, agents)

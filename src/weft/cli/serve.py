@@ -155,7 +155,7 @@ def read_server_config(directory: str, env: Mapping[str, str]) -> Configured:
     """Return the `server` settings of trusted sources: a project must not open a port by itself."""
     at = find_checkout(directory)
     scope = to_scope(at.directory, at.top or at.directory, env)
-    return load_config(scope).vouched.server or Configured()
+    return load_config(scope).trusted_config.server or Configured()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Build the agents: the built-in ones, and what configuration changes and adds; with their permission rules."""
+"""Build the agents with their permission rules: the built-in ones, and those that the configuration changes or adds."""
 
 import os
 from collections.abc import Mapping
@@ -17,9 +17,7 @@ from weft.model.permission import Action, Rule, Ruleset
 
 
 def to_ruleset(permission: PermissionMap | None, *, home: str) -> Ruleset:
-    """Convert permissions to rules, one for each entry, in order. `~` and `$HOME` at the start of a pattern are the
-    user's home.
-    """
+    """Convert permissions to rules, one for each entry, in order. A pattern may begin with `~` or `$HOME`."""
     return tuple(
         Rule(permission=key, pattern=pattern, action=action)
         for key, value in (permission or {}).items()
@@ -39,8 +37,8 @@ def _expand_home(pattern: str, home: str) -> str:
     return home + pattern.removeprefix("$HOME") if pattern.startswith("$HOME") else pattern
 
 
-ALLOWED: Action = "allow"
-# Matched against the path from the top of the checkout; nested checkouts count likewise (tool/paths.py).
+ALLOW: Action = "allow"
+# Matched against the path from the top of the checkout. `tool/paths.py` does the same for nested checkouts.
 PROTECTED_FILES: dict[str, Action] = {
     ".git": "ask",
     ".git/config*": "ask",
@@ -57,7 +55,7 @@ SECRET_FILES: dict[str, Action] = {"*.env": "ask", "*.env.*": "ask", "*.env.exam
 
 
 class _RuleContext(Struct, frozen=True, kw_only=True):
-    """What the rules of every agent are built from: the default rules before its own, and the user's after them."""
+    """What every agent's rules are built from: the default rules come before its own, the user's after them."""
 
     paths: Paths
     worktree: str
@@ -73,22 +71,22 @@ class _RuleContext(Struct, frozen=True, kw_only=True):
 
 
 def build_agents(
-    config: Config, paths: Paths, worktree: str, vouched: Config | None = None
+    config: Config, paths: Paths, worktree: str, trusted_config: Config | None = None
 ) -> dict[str, Agent]:
     """Return every agent by its key: the built-in ones first, then in configured order.
 
-    What `config` adds to `vouched` comes from an untrusted project, whose rules can only restrict. OpenCode lets a
+    `trusted_config` is `config` without an untrusted project. The rules of such a project can only restrict. OpenCode lets a
     cloned repository allow what the user wants to be asked about.
     """
-    agents = _build_all(config, paths, worktree)
-    if vouched is None or vouched is config:
+    agents = _build_unlimited(config, paths, worktree)
+    if trusted_config is None or trusted_config is config:
         return agents
-    user_agents = _build_all(vouched, paths, worktree)
-    vouched_context = _make_context(vouched, paths, worktree)
-    disabled = {key for key, agent in (vouched.agent or {}).items() if agent.disable}
+    user_agents = _build_unlimited(trusted_config, paths, worktree)
+    trusted_context = _make_context(trusted_config, paths, worktree)
+    disabled = {key for key, agent in (trusted_config.agent or {}).items() if agent.disable}
     return {
         key: _limit_agent(
-            agent, user_agents[key].permission if key in user_agents else vouched_context.list_common()
+            agent, user_agents[key].permission if key in user_agents else trusted_context.list_common()
         )
         for key, agent in agents.items()
         if key not in disabled
@@ -103,21 +101,21 @@ def _limit_agent(agent: Agent, user_rules: Ruleset) -> Agent:
 
 
 def _make_context(config: Config, paths: Paths, worktree: str) -> _RuleContext:
-    defaults = to_ruleset(_default_permission(paths), home=paths.os_home)
+    defaults = to_ruleset(_build_default_permission(paths), home=paths.os_home)
     user = to_ruleset(config.permission, home=paths.os_home)
     return _RuleContext(paths=paths, worktree=worktree, defaults=defaults, user=user)
 
 
-def _build_all(config: Config, paths: Paths, worktree: str) -> dict[str, Agent]:
+def _build_unlimited(config: Config, paths: Paths, worktree: str) -> dict[str, Agent]:
     context = _make_context(config, paths, worktree)
     agents = {agent.name: agent for agent in _list_built_in(context)}
     for key, configured in (config.agent or {}).items():
         if configured.disable:
             agents.pop(key, None)
             continue
-        start = agents.get(key) or Agent(name=key, mode="all", permission=context.list_common())
-        agents[key] = _configure(start, configured, context)
-    return {key: _may_read_tool_output(agent, context) for key, agent in agents.items()}
+        base = agents.get(key) or Agent(name=key, mode="all", permission=context.list_common())
+        agents[key] = _apply_config(base, configured, context)
+    return {key: _allow_tool_output(agent, context) for key, agent in agents.items()}
 
 
 def list_agents(agents: Mapping[str, Agent], config: Config) -> list[Agent]:
@@ -127,23 +125,23 @@ def list_agents(agents: Mapping[str, Agent], config: Config) -> list[Agent]:
 
 
 def choose_agent(agents: Mapping[str, Agent], config: Config) -> str:
-    """Return the key of the agent that answers when none is named. Raise `InvalidInputError`."""
-    wanted = config.default_agent
-    if not wanted:
+    """Return the key of the agent that answers when none is named. Raise `InvalidInputError` if there is none."""
+    name = config.default_agent
+    if not name:
         for key, agent in agents.items():
             if agent.mode != "subagent" and not agent.hidden:
                 return key
         raise InvalidInputError("agent", "no primary visible agent found")
-    found = agents.get(wanted)
-    if found is None:
-        near = find_nearest(wanted, agents)
+    chosen = agents.get(name)
+    if chosen is None:
+        near = find_nearest(name, agents)
         hint = f"did you mean {near!r}?" if near else ""
-        raise InvalidInputError("default_agent", f'default agent "{wanted}" not found', hint=hint)
-    if found.mode == "subagent":
-        raise InvalidInputError("default_agent", f'default agent "{wanted}" is a subagent')
-    if found.hidden:
-        raise InvalidInputError("default_agent", f'default agent "{wanted}" is hidden')
-    return wanted
+        raise InvalidInputError("default_agent", f'default agent "{name}" not found', hint=hint)
+    if chosen.mode == "subagent":
+        raise InvalidInputError("default_agent", f'default agent "{name}" is a subagent')
+    if chosen.hidden:
+        raise InvalidInputError("default_agent", f'default agent "{name}" is hidden')
+    return name
 
 
 def list_models(model: str | tuple[str, ...] | None) -> tuple[ModelRef, ...]:
@@ -156,13 +154,13 @@ def list_models(model: str | tuple[str, ...] | None) -> tuple[ModelRef, ...]:
     return tuple(ModelRef(provider_id=provider, model_id=id) for provider, _, id in parts)
 
 
-def _default_permission(paths: Paths) -> PermissionMap:
+def _build_default_permission(paths: Paths) -> PermissionMap:
     return {
         "*": "allow",
         "doom_loop": "ask",
         # A call that a crash interrupted may have had its effect. OpenCode leaves it open forever.
         "interrupted": "ask",
-        "external_directory": {"*": "ask", **_tool_output_rules(paths)},
+        "external_directory": {"*": "ask", **_build_tool_output_rules(paths)},
         "question": "deny",
         "plan_enter": "deny",
         "plan_exit": "deny",
@@ -175,39 +173,41 @@ def _default_permission(paths: Paths) -> PermissionMap:
     }
 
 
-def _tool_output_rules(paths: Paths) -> dict[str, Action]:
+def _build_tool_output_rules(paths: Paths) -> dict[str, Action]:
     return {paths.tool_output: "allow", os.path.join(paths.tool_output, "*"): "allow"}
 
 
 def _list_built_in(context: _RuleContext) -> list[Agent]:
-    def native(name: str, own: PermissionMap, **fields: Any) -> Agent:
-        rules = context.defaults + context.to_rules(own) + context.user
+    def make_agent(name: str, permission: PermissionMap, **fields: Any) -> Agent:
+        rules = context.defaults + context.to_rules(permission) + context.user
         return Agent(name=name, native=True, permission=rules, **fields)
 
-    nothing: PermissionMap = {"*": "deny"}
+    no_tools: PermissionMap = {"*": "deny"}
     return [
-        native("build", {"question": "allow", "plan_enter": "allow"}, mode="primary"),
-        native("plan", _plan_permission(context), mode="primary"),
-        native(
+        make_agent("build", {"question": "allow", "plan_enter": "allow"}, mode="primary"),
+        make_agent("plan", _build_plan_permission(context), mode="primary"),
+        make_agent(
             "general",
             {"todoread": "deny", "todowrite": "deny"},
             mode="subagent",
             description=_read_prompt("general.about"),
         ),
-        native(
+        make_agent(
             "explore",
-            _explore_permission(context.paths),
+            _build_explore_permission(context.paths),
             mode="subagent",
             description=_read_prompt("explore.about"),
             prompt=_read_prompt("explore"),
         ),
-        native("compaction", nothing, mode="primary", hidden=True, prompt=_read_prompt("compaction")),
-        native("title", nothing, mode="primary", hidden=True, prompt=_read_prompt("title"), temperature=0.5),
-        native("summary", nothing, mode="primary", hidden=True, prompt=_read_prompt("summary")),
+        make_agent("compaction", no_tools, mode="primary", hidden=True, prompt=_read_prompt("compaction")),
+        make_agent(
+            "title", no_tools, mode="primary", hidden=True, prompt=_read_prompt("title"), temperature=0.5
+        ),
+        make_agent("summary", no_tools, mode="primary", hidden=True, prompt=_read_prompt("summary")),
     ]
 
 
-def _plan_permission(context: _RuleContext) -> PermissionMap:
+def _build_plan_permission(context: _RuleContext) -> PermissionMap:
     plans = context.paths.plans
     return {
         "question": "allow",
@@ -221,20 +221,20 @@ def _plan_permission(context: _RuleContext) -> PermissionMap:
     }
 
 
-def _explore_permission(paths: Paths) -> PermissionMap:
+def _build_explore_permission(paths: Paths) -> PermissionMap:
     allowed = ("grep", "glob", "list", "bash", "webfetch", "websearch", "codesearch")
     return {
         "*": "deny",
-        **dict.fromkeys(allowed, ALLOWED),
+        **dict.fromkeys(allowed, ALLOW),
         # OpenCode allows all reading here, including `.env`.
         "read": {"*": "allow", **SECRET_FILES},
-        "external_directory": _tool_output_rules(paths),
+        "external_directory": _build_tool_output_rules(paths),
     }
 
 
-def _configure(agent: Agent, configured: AgentConfig, context: _RuleContext) -> Agent:
+def _apply_config(agent: Agent, configured: AgentConfig, context: _RuleContext) -> Agent:
     models = list_models(configured.model)
-    given = {
+    fields = {
         "name": configured.name,
         "model": models[0] if models else None,
         "fallback": models[1:] if models else None,
@@ -249,25 +249,25 @@ def _configure(agent: Agent, configured: AgentConfig, context: _RuleContext) -> 
     }
     return replace(
         agent,
-        **{field: value for field, value in given.items() if value is not None},
+        **{field: value for field, value in fields.items() if value is not None},
         options=_merge_options(agent.options, configured.options or {}),
         permission=agent.permission + context.to_rules(configured.permission),
     )
 
 
-def _merge_options(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(under)
-    for key, value in over.items():
-        below = merged.get(key)
+def _merge_options(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in overrides.items():
+        current = merged.get(key)
         merged[key] = (
-            _merge_options(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+            _merge_options(current, value) if isinstance(current, dict) and isinstance(value, dict) else value
         )
     return merged
 
 
-def _may_read_tool_output(agent: Agent, context: _RuleContext) -> Agent:
+def _allow_tool_output(agent: Agent, context: _RuleContext) -> Agent:
     """Allow an agent to read files with truncated tool output, unless a rule denies it."""
-    output = _tool_output_rules(context.paths)
+    output = _build_tool_output_rules(context.paths)
     for rule in agent.permission:
         if rule.permission == "external_directory" and rule.action == "deny" and rule.pattern in output:
             return agent

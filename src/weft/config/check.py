@@ -9,13 +9,13 @@ from typing import Any
 from msgspec import inspect
 
 from weft.config.jsonc import ConfigFinding, KeyPath
-from weft.config.schema import Config, default_keybinds
+from weft.config.schema import Config, get_default_keybinds
 
-MAX_NUMBER = 2**53 - 1
+MAX_SAFE_INTEGER = 2**53 - 1
 
 
 def has_json_type(value: Any, kind: inspect.Type) -> bool:
-    """Return True if a value has the JSON type of the schema, whatever its content."""
+    """Return True if a value has the JSON type of the schema. Its content is not checked."""
     match kind:
         case inspect.Metadata():
             return has_json_type(value, kind.type)
@@ -31,7 +31,11 @@ def has_json_type(value: Any, kind: inspect.Type) -> bool:
             return isinstance(value, bool)
         case inspect.IntType() | inspect.FloatType() | inspect.DecimalType():
             # JSON numbers above this lose precision, and 1e999 becomes infinite.
-            return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER
+            return (
+                isinstance(value, int | float)
+                and not isinstance(value, bool)
+                and abs(value) <= MAX_SAFE_INTEGER
+            )
         case _:
             return True
 
@@ -92,10 +96,10 @@ def describe_type(kind: inspect.Type) -> str:
             return "an object"
 
 
-def join_choices(words: Iterable[str], joint: str = "or") -> str:
+def join_choices(words: Iterable[str], conjunction: str = "or") -> str:
     """Join words as "a, b or c"."""
-    *most, last = words
-    return f"{', '.join(most)} {joint} {last}" if most else last
+    *others, last = words
+    return f"{', '.join(others)} {conjunction} {last}" if others else last
 
 
 def quote_word(word: object) -> str:
@@ -131,19 +135,21 @@ class _Rejected:
 _REJECTED = _Rejected()
 
 
-def check_config(value: dict[str, Any], *, whole: bool = False) -> tuple[dict[str, Any], list[ConfigFinding]]:
+def check_config(
+    value: dict[str, Any], *, is_complete: bool = False
+) -> tuple[dict[str, Any], list[ConfigFinding]]:
     """Return the part of a configuration that fits the schema, and the findings about the rest.
 
-    A single layer may hold part of an object whose rest is in another layer. Only a `whole` configuration is checked
-    for missing keys.
+    A single layer may hold part of an object whose rest is in another layer, so missing keys are reported only if the
+    configuration `is_complete`.
     """
-    checker = _Checker(whole=whole)
-    kept = checker.visit(value, _schema(), ())
+    checker = _Checker(is_complete=is_complete)
+    kept = checker.visit(value, _get_schema(), ())
     return (kept if isinstance(kept, dict) else {}), checker.findings
 
 
 @cache
-def _schema() -> inspect.Type:
+def _get_schema() -> inspect.Type:
     return inspect.type_info(Config)
 
 
@@ -155,23 +161,23 @@ def _get_type(struct: type) -> inspect.Type:
 def find_nearest(key: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return the known word most similar to `key`, or ""."""
     names = {name.lower(): name for name in known}
-    wanted = key.lower()
+    word = key.lower()
     # Swapped letters are the most common typo, and a shorter word may look more similar than the intended one.
-    swapped = [name for name in names if sorted(name) == sorted(wanted)]
-    found = swapped or get_close_matches(wanted, names, n=1, cutoff=cutoff)
-    return names[found[0]] if found else ""
+    swapped = [name for name in names if sorted(name) == sorted(word)]
+    matches = swapped or get_close_matches(word, names, n=1, cutoff=cutoff)
+    return names[matches[0]] if matches else ""
 
 
 class _Checker:
-    def __init__(self, *, whole: bool) -> None:
-        self.whole = whole
+    def __init__(self, *, is_complete: bool) -> None:
+        self.is_complete = is_complete
         self.findings: list[ConfigFinding] = []
 
     def visit(self, value: Any, kind: inspect.Type, path: KeyPath) -> Any:
         """Return `value` without what does not fit `kind`, or `_REJECTED`."""
         match kind:
             case inspect.Metadata():
-                return self._visit_marked(value, kind, path)
+                return self._visit_annotated(value, kind, path)
             case inspect.UnionType():
                 return self._visit_union(value, kind, path)
             case inspect.StructType() if isinstance(value, dict):
@@ -188,21 +194,21 @@ class _Checker:
     def _reject(self, value: Any, kind: inspect.Type, path: KeyPath) -> _Rejected:
         choices = list(list_choices(kind))
         near = find_nearest(value, choices) if isinstance(value, str) else ""
-        got = "" if has_json_type(value, kind) else f", found {describe_value(value)}"
+        actual = "" if has_json_type(value, kind) else f", found {describe_value(value)}"
         self.findings.append(
-            ConfigFinding(path=path, reason=f"expected {describe_type(kind)}{got}", near=near)
+            ConfigFinding(path=path, reason=f"expected {describe_type(kind)}{actual}", near=near)
         )
         return _REJECTED
 
-    def _visit_marked(self, value: Any, kind: inspect.Metadata, path: KeyPath) -> Any:
-        marks = kind.extra or {}
-        if marks.get("check") == "permission":
+    def _visit_annotated(self, value: Any, kind: inspect.Metadata, path: KeyPath) -> Any:
+        extra = kind.extra or {}
+        if extra.get("check") == "permission":
             return self._visit_permission(value, path)
-        if marks.get("check") == "keybinds" and isinstance(value, dict):
-            value = self._known_keybinds(value, path)
-        if "like" in marks and isinstance(value, dict):
-            return self._visit_struct(value, _get_type(marks["like"]), path, accepts_unknown=True)
-        if "expected" in marks:
+        if extra.get("check") == "keybinds" and isinstance(value, dict):
+            value = self._drop_unknown_keybinds(value, path)
+        if "like" in extra and isinstance(value, dict):
+            return self._visit_struct(value, _get_type(extra["like"]), path, accepts_unknown=True)
+        if "expected" in extra:
             return value if fits_type(value, kind.type) else self._reject(value, kind, path)
         return self.visit(value, kind.type, path)
 
@@ -210,35 +216,37 @@ class _Checker:
         members = [member for member in kind.types if not isinstance(member, inspect.NoneType)]
         if len(members) == 1:
             return self.visit(value, members[0], path)
-        likely = [member for member in members if has_json_type(value, member)]
-        tagged = [member for member in likely if isinstance(member, inspect.StructType) and member.tag]
+        candidates = [member for member in members if has_json_type(value, member)]
+        tagged = [member for member in candidates if isinstance(member, inspect.StructType) and member.tag]
         if tagged and isinstance(value, dict):
             return self._visit_tagged(value, tagged, path)
-        if not likely:
+        if not candidates:
             return self._reject(value, inspect.UnionType(tuple(members)), path)
         if isinstance(value, dict | list):
-            return self.visit(value, likely[0], path)
-        fitting = next((member for member in likely if fits_type(value, member)), None)
+            return self.visit(value, candidates[0], path)
+        fitting = next((member for member in candidates if fits_type(value, member)), None)
         if fitting is None:
             return self._reject(value, inspect.UnionType(tuple(members)), path)
         return self.visit(value, fitting, path)
 
     def _visit_tagged(self, value: dict[str, Any], members: list[inspect.StructType], path: KeyPath) -> Any:
         tag_field = members[0].tag_field or ""
-        if tag_field not in value and not self.whole:
+        if tag_field not in value and not self.is_complete:
             # Part of an object: use the member that it fits best. The tag in a later layer decides.
             return self._visit_best(value, members, path)
         for member in members:
             if value.get(tag_field) == member.tag:
                 return self._visit_struct(value, member, path)
         if tag_field not in value:
-            # It switches a server that no layer describes.
-            mild = set(value) <= {"enabled"}
-            self.findings.append(ConfigFinding(path=path, reason=f'"{tag_field}" is missing', mild=mild))
+            # With `enabled` alone, it only switches a server that no layer describes.
+            is_warning = set(value) <= {"enabled"}
+            self.findings.append(
+                ConfigFinding(path=path, reason=f'"{tag_field}" is missing', is_warning=is_warning)
+            )
             return _REJECTED
         tags = [str(member.tag) for member in members]
-        given = value[tag_field]
-        near = find_nearest(given, tags) if isinstance(given, str) else ""
+        tag = value[tag_field]
+        near = find_nearest(tag, tags) if isinstance(tag, str) else ""
         reason = f"expected {join_choices(map(quote_word, tags))}"
         self.findings.append(ConfigFinding(path=(*path, tag_field), reason=reason, near=near))
         return _REJECTED
@@ -246,7 +254,7 @@ class _Checker:
     def _visit_best(self, value: dict[str, Any], members: list[inspect.StructType], path: KeyPath) -> Any:
         trials = []
         for member in members:
-            trial = _Checker(whole=False)
+            trial = _Checker(is_complete=False)
             trials.append((trial.visit(value, member, path), trial.findings))
         kept, findings = min(trials, key=lambda trial: len(trial[1]))
         self.findings.extend(findings)
@@ -260,15 +268,17 @@ class _Checker:
         accepts_unknown = accepts_unknown or getattr(kind.cls, "accepts_unknown", False)
         kept: dict[str, Any] = {}
         for key, item in value.items():
-            here = (*path, key)
+            item_path = (*path, key)
             if key in fields:
-                found = self.visit(item, fields[key].type, here)
-                if found is not _REJECTED:
-                    kept[key] = found
-            elif key == kind.tag_field or self._admit_unknown(here, fields, accepts_unknown=accepts_unknown):
+                checked = self.visit(item, fields[key].type, item_path)
+                if checked is not _REJECTED:
+                    kept[key] = checked
+            elif key == kind.tag_field or self._admit_unknown(
+                item_path, fields, accepts_unknown=accepts_unknown
+            ):
                 kept[key] = item
         missing = [name for name, field in fields.items() if field.required and name not in kept]
-        if self.whole and missing:
+        if self.is_complete and missing:
             self.findings.append(
                 ConfigFinding(
                     path=path,
@@ -283,20 +293,20 @@ class _Checker:
         near = find_nearest(path[-1], known, cutoff=0.8 if accepts_unknown else 0.6)
         if near or not accepts_unknown:
             reason = "unknown key, passed on as an option" if accepts_unknown else "unknown key, ignored"
-            self.findings.append(ConfigFinding(path=path, reason=reason, near=near, mild=True))
+            self.findings.append(ConfigFinding(path=path, reason=reason, near=near, is_warning=True))
         return accepts_unknown
 
     def _visit_dict(self, value: dict[str, Any], kind: inspect.DictType, path: KeyPath) -> dict[str, Any]:
-        found = {key: self.visit(item, kind.value_type, (*path, key)) for key, item in value.items()}
-        return {key: item for key, item in found.items() if item is not _REJECTED}
+        checked = {key: self.visit(item, kind.value_type, (*path, key)) for key, item in value.items()}
+        return {key: item for key, item in checked.items() if item is not _REJECTED}
 
     def _visit_list(self, value: list[Any], kind: inspect.VarTupleType, path: KeyPath) -> Any:
-        found = [self.visit(item, kind.item_type, (*path, str(at))) for at, item in enumerate(value)]
+        checked = [self.visit(item, kind.item_type, (*path, str(index))) for index, item in enumerate(value)]
         # A list is accepted only as a whole: a command without one of its words is another command.
-        return _REJECTED if any(item is _REJECTED for item in found) else found
+        return _REJECTED if any(item is _REJECTED for item in checked) else checked
 
-    def _known_keybinds(self, value: dict[str, Any], path: KeyPath) -> dict[str, Any]:
-        known = default_keybinds()
+    def _drop_unknown_keybinds(self, value: dict[str, Any], path: KeyPath) -> dict[str, Any]:
+        known = get_default_keybinds()
         return {
             key: item
             for key, item in value.items()
@@ -305,16 +315,18 @@ class _Checker:
 
     def _visit_permission(self, value: Any, path: KeyPath) -> dict[str, Any]:
         if not isinstance(value, dict):
-            return {"*": self._action(value, path)}
+            return {"*": self._check_action(value, path)}
         return {
-            key: {pattern: self._action(each, (*path, key, pattern)) for pattern, each in item.items()}
+            key: {
+                pattern: self._check_action(action, (*path, key, pattern)) for pattern, action in item.items()
+            }
             if isinstance(item, dict)
-            else self._action(item, (*path, key))
+            else self._check_action(item, (*path, key))
             for key, item in value.items()
             if key != "__originalKeys"
         }
 
-    def _action(self, value: Any, path: KeyPath) -> str:
+    def _check_action(self, value: Any, path: KeyPath) -> str:
         if value in ACTIONS:
             return str(value)
         # An invalid rule must not allow what it may have been meant to deny.

@@ -16,7 +16,7 @@ ARGUMENTS: Final = "$ARGUMENTS"
 
 _INSERTION: Final = re.compile(r"!`([^`]+)`")
 _PLACEHOLDER: Final = re.compile(r"\$(?:(?P<number>[1-9][0-9]{0,8})(?![0-9])|ARGUMENTS)")
-_NAMED: Final = re.compile(r"(?<!\S)(?P<name>[^\s=\"']+)=(?P<value>\"[^\"]*\"|'[^']*'|\S*)")
+_NAMED_ARGUMENT: Final = re.compile(r"(?<!\S)(?P<name>[^\s=\"']+)=(?P<value>\"[^\"]*\"|'[^']*'|\S*)")
 _ARGUMENT: Final = re.compile(r"\[Image\s+[0-9]+\]|\"[^\"]*\"|'[^']*'|[^\s\"']+", re.IGNORECASE)
 
 
@@ -39,9 +39,9 @@ def parse_template(template: str) -> tuple[TemplatePiece, ...]:
     """Split a template into text and shell insertions."""
     pieces: list[TemplatePiece] = []
     end = 0
-    for found in _INSERTION.finditer(template):
-        pieces += [TemplateText(template[end : found.start()]), ShellInsertion(found[1])]
-        end = found.end()
+    for match in _INSERTION.finditer(template):
+        pieces += [TemplateText(template[end : match.start()]), ShellInsertion(match[1])]
+        end = match.end()
     return (*pieces, TemplateText(template[end:]))
 
 
@@ -52,12 +52,13 @@ def list_insertions(pieces: Sequence[TemplatePiece]) -> list[str]:
 
 def list_hints(pieces: Sequence[TemplatePiece]) -> list[str]:
     """Return the placeholders in a template, the numbered ones first."""
-    return [f"${number}" for number in sorted(_list_numbers(pieces))] + [ARGUMENTS] * _takes_all(pieces)
+    numbered = [f"${number}" for number in sorted(_list_numbers(pieces))]
+    return [*numbered, ARGUMENTS] if _has_all_arguments(pieces) else numbered
 
 
 def split_arguments(text: str) -> list[str]:
     """Split the text after a command into arguments. Quotes keep words together and are removed."""
-    return [_unquote(found[0]) for found in _ARGUMENT.finditer(text)]
+    return [_unquote(match[0]) for match in _ARGUMENT.finditer(text)]
 
 
 def bind_arguments(text: str, names: Sequence[str]) -> tuple[dict[str, str], str]:
@@ -65,24 +66,24 @@ def bind_arguments(text: str, names: Sequence[str]) -> tuple[dict[str, str], str
 
     `name=value` sets that argument. Other words fill the remaining names in order; the last name takes all the rest.
     """
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
 
-    def take(found: re.Match[str]) -> str:
-        if found["name"] not in names or found["name"] in given:
-            return found[0]
-        given[found["name"]] = _unquote(found["value"])
+    def take_named(match: re.Match[str]) -> str:
+        if match["name"] not in names or match["name"] in values:
+            return match[0]
+        values[match["name"]] = _unquote(match["value"])
         return ""
 
-    rest = _NAMED.sub(take, text).strip()
-    left = [name for name in names if name not in given]
-    if not left:
-        return given, rest
+    rest = _NAMED_ARGUMENT.sub(take_named, text).strip()
+    unbound = [name for name in names if name not in values]
+    if not unbound:
+        return values, rest
     words = split_arguments(rest)
-    for place, name in enumerate(left):
-        values = words[place:] if name == left[-1] else words[place : place + 1]
-        if values:
-            given[name] = " ".join(values)
-    return given, ""
+    for index, name in enumerate(unbound):
+        words_for_name = words[index:] if name == unbound[-1] else words[index : index + 1]
+        if words_for_name:
+            values[name] = " ".join(words_for_name)
+    return values, ""
 
 
 def fill_template(pieces: Sequence[TemplatePiece], arguments: str, outputs: Sequence[str] = ()) -> str:
@@ -90,20 +91,22 @@ def fill_template(pieces: Sequence[TemplatePiece], arguments: str, outputs: Sequ
 
     The highest number takes all remaining arguments. If a template has no placeholder, the arguments are appended.
     """
-    given, highest = split_arguments(arguments), max(_list_numbers(pieces), default=0)
+    values, highest = split_arguments(arguments), max(_list_numbers(pieces), default=0)
 
-    def value(found: re.Match[str]) -> str:
-        if found["number"] is None:
+    def get_value(match: re.Match[str]) -> str:
+        if match["number"] is None:
             return arguments
-        number = int(found["number"])
-        return " ".join(given[number - 1 :] if number == highest else given[number - 1 : number])
+        number = int(match["number"])
+        return " ".join(values[number - 1 :] if number == highest else values[number - 1 : number])
 
-    rest = iter(outputs)
+    remaining_outputs = iter(outputs)
     filled = [
-        _PLACEHOLDER.sub(value, piece.text) if isinstance(piece, TemplateText) else next(rest, "")
+        _PLACEHOLDER.sub(get_value, piece.text)
+        if isinstance(piece, TemplateText)
+        else next(remaining_outputs, "")
         for piece in pieces
     ]
-    if not highest and not _takes_all(pieces) and arguments.strip():
+    if not highest and not _has_all_arguments(pieces) and arguments.strip():
         filled.append(f"\n\n{arguments}")
     return "".join(filled).strip()
 
@@ -116,22 +119,22 @@ def _iterate_placeholders(pieces: Sequence[TemplatePiece]) -> Iterator[re.Match[
 
 
 def _list_numbers(pieces: Sequence[TemplatePiece]) -> set[int]:
-    return {int(found["number"]) for found in _iterate_placeholders(pieces) if found["number"] is not None}
+    return {int(match["number"]) for match in _iterate_placeholders(pieces) if match["number"] is not None}
 
 
-def _takes_all(pieces: Sequence[TemplatePiece]) -> bool:
-    return any(found["number"] is None for found in _iterate_placeholders(pieces))
+def _has_all_arguments(pieces: Sequence[TemplatePiece]) -> bool:
+    return any(match["number"] is None for match in _iterate_placeholders(pieces))
 
 
 def _unquote(argument: str) -> str:
-    without = argument[1:] if argument[:1] in ("'", '"') else argument
-    return without[:-1] if without[-1:] in ("'", '"') else without
+    text = argument[1:] if argument[:1] in ("'", '"') else argument
+    return text[:-1] if text[-1:] in ("'", '"') else text
 
 
 INIT = "init"
 REVIEW = "review"
 
-_WORKTREE = "{worktree}"
+_WORKTREE_PLACEHOLDER = "{worktree}"
 # A path with one of these characters would be read as part of the template.
 _TEMPLATE_CHARACTERS = frozenset("$`@")
 
@@ -157,14 +160,14 @@ def build_commands(config: Config, worktree: str) -> dict[str, Command]:
 
 
 def get_command(commands: Mapping[str, Command], name: str) -> Command:
-    """Return a command by its name. Raise `NotFoundError` with similar names. OpenCode fails with a type error."""
-    found = commands.get(name.removeprefix("/"))
-    if found is None:
+    """Return a command by its name. Raise `NotFoundError` with similar names. OpenCode raises a type error."""
+    command = commands.get(name.removeprefix("/"))
+    if command is None:
         near = get_close_matches(name, commands, n=3)
         raise NotFoundError(
             "command", name, near=near, hint=f"available commands: {', '.join(commands) or 'none'}"
         )
-    return found
+    return command
 
 
 def _to_command(name: str, configured: CommandConfig) -> Command:
@@ -183,4 +186,6 @@ def _read_template(name: str, worktree: str) -> str:
     path = os.path.join(os.path.dirname(__file__), "prompts", f"{name}.md")
     with open(path, encoding="utf-8") as file:
         text = file.read().strip()
-    return text.replace(_WORKTREE, "its root" if _TEMPLATE_CHARACTERS & set(worktree) else worktree)
+    return text.replace(
+        _WORKTREE_PLACEHOLDER, "its root" if _TEMPLATE_CHARACTERS & set(worktree) else worktree
+    )

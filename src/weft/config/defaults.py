@@ -1,4 +1,4 @@
-"""Complete merged settings: fold legacy keys, apply environment switches, add defaults."""
+"""Complete merged settings: convert legacy keys, apply environment variables, add defaults."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from weft.config.layer import (
     make_layer,
     tools_to_permission,
 )
-from weft.config.schema import default_keybinds
+from weft.config.schema import get_default_keybinds
 from weft.errors import ConfigError
 from weft.host.paths import find_user_name
 
@@ -24,14 +24,14 @@ DEFAULT_ORIGIN = ConfigOrigin(kind="default", path="", own=True)
 def apply_defaults(
     merged: MergedConfig, flags: Flags, env: Mapping[str, str], problems: ConfigProblems
 ) -> None:
-    """Apply all steps, in OpenCode's order."""
-    _fold_modes(merged)
+    """Complete the merged settings in place, in OpenCode's order."""
+    _convert_modes(merged)
     _apply_permission(merged, flags, problems)
-    _fold_tools(merged)
+    _convert_tools(merged)
     _set_default(merged, "username", find_user_name(env))
     if merged.data.get("autoshare") is True and "share" not in merged.data:
-        merged.set(("share",), "auto", merged.origin_of(("autoshare",)) or DEFAULT_ORIGIN)
-    for name, keys in default_keybinds().items():
+        merged.set(("share",), "auto", merged.find_origin(("autoshare",)) or DEFAULT_ORIGIN)
+    for name, keys in get_default_keybinds().items():
         if name not in merged.data.get("keybinds", {}):
             merged.set(("keybinds", name), keys, DEFAULT_ORIGIN)
     _apply_switches(merged, flags)
@@ -43,9 +43,9 @@ def _set_default(merged: MergedConfig, key: str, value: Any) -> None:
         merged.set((key,), value, DEFAULT_ORIGIN)
 
 
-def _fold_modes(merged: MergedConfig) -> None:
+def _convert_modes(merged: MergedConfig) -> None:
     for name, mode in merged.data.get("mode", {}).items():
-        origin = merged.origin_of(("mode", name)) or DEFAULT_ORIGIN
+        origin = merged.find_origin(("mode", name)) or DEFAULT_ORIGIN
         merged.add(ConfigLayer(origin=origin, data={"agent": {name: {**mode, "mode": "primary"}}}))
 
 
@@ -65,21 +65,21 @@ def _apply_permission(merged: MergedConfig, flags: Flags, problems: ConfigProble
     merged.add(make_layer(origin, {"permission": value}, None, problems))
 
 
-def _fold_tools(merged: MergedConfig) -> None:
+def _convert_tools(merged: MergedConfig) -> None:
     """Convert `tools` to permissions. They come first in order, so that explicit permissions override them."""
     tools = merged.data.get("tools")
     if not tools:
         return
-    before = merged.data.get("permission", {})
-    folded = tools_to_permission(tools)
+    permission = merged.data.get("permission", {})
+    converted = tools_to_permission(tools)
     for name in tools:
         for key in tools_to_permission({name: True}):
-            if key not in before:
+            if key not in permission:
                 merged.set(
-                    ("permission", key), folded[key], merged.origin_of(("tools", name)) or DEFAULT_ORIGIN
+                    ("permission", key), converted[key], merged.find_origin(("tools", name)) or DEFAULT_ORIGIN
                 )
-    after = merged.data["permission"]
-    merged.data["permission"] = {**{key: after[key] for key in folded}, **after}
+    merged_permission = merged.data["permission"]
+    merged.data["permission"] = {**{key: merged_permission[key] for key in converted}, **merged_permission}
 
 
 def _apply_switches(merged: MergedConfig, flags: Flags) -> None:
@@ -98,8 +98,8 @@ def get_plugin_name(entry: str) -> str:
     if entry.startswith("file://"):
         stem = entry.rsplit("/", 1)[-1]
         return stem.rsplit(".", 1)[0] if "." in stem[1:] else stem
-    at = entry.rfind("@")
-    return entry[:at] if at > 0 else entry
+    separator = entry.rfind("@")
+    return entry[:separator] if separator > 0 else entry
 
 
 def _drop_repeated_plugins(merged: MergedConfig) -> None:
@@ -110,5 +110,5 @@ def _drop_repeated_plugins(merged: MergedConfig) -> None:
     last = {get_plugin_name(entry): index for index, entry in enumerate(plugins)}
     kept = sorted(last.values())
     merged.data["plugin"] = [plugins[index] for index in kept]
-    for place, index in enumerate(kept):
-        merged.origins[("plugin", str(place))] = origins[index]
+    for new_index, index in enumerate(kept):
+        merged.origins[("plugin", str(new_index))] = origins[index]

@@ -24,11 +24,14 @@ def read_markdown(path: str, text: str) -> Markdown:
     return Markdown(path, text)
 
 
+ToSettings = Callable[["Markdown"], dict[str, Any]]
+
+
 def read_definitions(origin: ConfigOrigin, problems: ConfigProblems) -> Iterator[ConfigLayer]:
     """Yield the layers of one directory, one for each file. `origin` names the directory."""
-    yield from _read_all(origin, ("command", "commands"), "command", _to_command, problems)
-    yield from _read_all(origin, ("agent", "agents"), "agent", _to_agent, problems)
-    yield from _read_all(origin, ("mode", "modes"), "agent", _to_mode, problems)
+    yield from _read_folders(origin, ("command", "commands"), "command", _to_command, problems)
+    yield from _read_folders(origin, ("agent", "agents"), "agent", _to_agent, problems)
+    yield from _read_folders(origin, ("mode", "modes"), "agent", _to_mode, problems)
     yield from _list_plugins(origin)
 
 
@@ -50,21 +53,21 @@ class _DefinitionText:
     def __init__(self, text: Markdown) -> None:
         self._text = text
 
-    def at(self, path: KeyPath) -> tuple[int, int]:
-        return self._text.at(path[2:])
+    def locate(self, path: KeyPath) -> tuple[int, int]:
+        return self._text.locate(path[2:])
 
 
-def _read_all(
+def _read_folders(
     origin: ConfigOrigin,
     folders: tuple[str, ...],
     section: str,
-    shape: Callable[[Markdown], dict[str, Any]],
+    to_settings: ToSettings,
     problems: ConfigProblems,
 ) -> Iterator[ConfigLayer]:
     for folder in folders:
         root = os.path.join(origin.path, folder)
-        for path in _list_markdown(root, deep=shape is not _to_mode):
-            here = ConfigOrigin(kind=origin.kind, path=path, own=origin.own)
+        for path in _list_markdown(root, recursive=to_settings is not _to_mode):
+            file_origin = ConfigOrigin(kind=origin.kind, path=path, own=origin.own)
             try:
                 text = read_markdown(path, read_text(path) or "")
             except ConfigError as error:
@@ -72,23 +75,25 @@ def _read_all(
                 continue
             # OpenCode searches for `/agent/` in the whole path, which fails for a home directory below such a directory.
             name = os.path.relpath(path, root).removesuffix(".md").replace(os.sep, "/")
-            given = text.front.get("name")
-            name = given if isinstance(given, str) and given else name
-            yield make_layer(here, {section: {name: shape(text)}}, _DefinitionText(text), problems)
+            configured_name = text.front.get("name")
+            name = configured_name if isinstance(configured_name, str) and configured_name else name
+            yield make_layer(
+                file_origin, {section: {name: to_settings(text)}}, _DefinitionText(text), problems
+            )
 
 
-def _list_markdown(root: str, *, deep: bool) -> list[str]:
+def _list_markdown(root: str, *, recursive: bool) -> list[str]:
     """Return the Markdown files below `root`, sorted by path. Links are followed."""
-    found: list[str] = []
+    paths: list[str] = []
     seen: set[str] = set()
     for directory, subdirectories, files in os.walk(root, followlinks=True):
         real = os.path.realpath(directory)
-        if real in seen or not deep:
+        if real in seen or not recursive:
             subdirectories.clear()
         if real not in seen:
-            found += [os.path.join(directory, name) for name in files if name.endswith(".md")]
+            paths += [os.path.join(directory, name) for name in files if name.endswith(".md")]
         seen.add(real)
-    return sorted(found)
+    return sorted(paths)
 
 
 def _list_plugins(origin: ConfigOrigin) -> Iterator[ConfigLayer]:
@@ -101,5 +106,5 @@ def _list_plugins(origin: ConfigOrigin) -> Iterator[ConfigLayer]:
         for name in names:
             path = os.path.join(root, name)
             if name.endswith(PLUGIN_ENDINGS) and os.path.isfile(path):
-                here = ConfigOrigin(kind=origin.kind, path=path, own=origin.own)
-                yield ConfigLayer(origin=here, data={"plugin": [f"file://{path}"]})
+                file_origin = ConfigOrigin(kind=origin.kind, path=path, own=origin.own)
+                yield ConfigLayer(origin=file_origin, data={"plugin": [f"file://{path}"]})

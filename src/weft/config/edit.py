@@ -42,74 +42,78 @@ def amend_text(path: str, text: str, change: dict[str, Any]) -> str:
 
 
 def merge_change(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """Return the plain values of the amended text."""
-    found: dict[str, Any] = _merge_value(old, change)
-    return found
+    """Return the value that the amended text has: `old` with the change merged into it."""
+    merged: dict[str, Any] = _merge_value(old, change)
+    return merged
 
 
 def _merge_value(old: Any, change: Any) -> Any:
     if not isinstance(change, dict):
         return change
-    kept = dict(old) if isinstance(old, dict) else {}
+    merged = dict(old) if isinstance(old, dict) else {}
     for key, value in change.items():
-        new = _merge_value(kept.get(key), value)
+        new = _merge_value(merged.get(key), value)
         if new is None:
-            kept.pop(key, None)
+            merged.pop(key, None)
         else:
-            kept[key] = new
+            merged[key] = new
     # Removing a key from something that is not an object changes nothing.
-    return kept if kept or not change or isinstance(old, dict) else old
+    return merged if merged or not change or isinstance(old, dict) else old
 
 
-def _flatten_change(change: dict[str, Any], under: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
+def _flatten_change(
+    change: dict[str, Any], prefix: tuple[str, ...] = ()
+) -> list[tuple[tuple[str, ...], Any]]:
     steps: list[tuple[tuple[str, ...], Any]] = []
     for key, value in change.items():
-        here = (*under, key)
-        steps += _flatten_change(value, here) if isinstance(value, dict) and value else [(here, value)]
+        key_path = (*prefix, key)
+        steps += (
+            _flatten_change(value, key_path) if isinstance(value, dict) and value else [(key_path, value)]
+        )
     return steps
 
 
 def _set_key(path: str, text: str, keys: tuple[str, ...], value: Any) -> str:
     """Set one key, creating objects on the way to it, or remove it."""
-    found, depth = _PositionReader(path, text).read(), 0
-    while depth < len(keys) - 1 and found.members is not None and keys[depth] in found.members:
-        below = found.members[keys[depth]][1]
-        if below.members is None:
+    target, depth = _PositionReader(path, text).read(), 0
+    while depth < len(keys) - 1 and target.members is not None and keys[depth] in target.members:
+        child = target.members[keys[depth]][1]
+        if child.members is None:
             break
-        found, depth = below, depth + 1
-    if found.members is None:
+        target, depth = child, depth + 1
+    if target.members is None:
         raise ConfigError(path, "expected an object")
     key, rest = keys[depth], keys[depth + 1 :]
     if value is None:
-        there = key in found.members and not rest
-        return _remove_member(text, found.members[key]) if there else text
+        is_present = key in target.members and not rest
+        return _remove_member(text, target.members[key]) if is_present else text
     for name in reversed(rest):
         value = {name: value}
-    written = _format_value(value, INDENT * (depth + 1))
-    if key in found.members:
-        old = found.members[key][1]
+    formatted = _format_value(value, INDENT * (depth + 1))
+    if key in target.members:
+        old = target.members[key][1]
         if value == {} and old.members is not None:
             return text  # an empty object changes nothing inside it
-        return text[: old.start] + written + text[old.end :]
-    return _add_member(text, found, f"{json.dumps(key, ensure_ascii=False)}: {written}", depth)
+        return text[: old.start] + formatted + text[old.end :]
+    return _add_member(text, target, f"{json.dumps(key, ensure_ascii=False)}: {formatted}", depth)
 
 
 def _format_value(value: Any, indent: str) -> str:
     return json.dumps(value, ensure_ascii=False, indent=len(INDENT)).replace("\n", f"\n{indent}")
 
 
-def _add_member(text: str, found: TextPosition, member: str, depth: int) -> str:
+def _add_member(text: str, target: TextPosition, member: str, depth: int) -> str:
     """Add a member after the last one and after the comment on its line."""
     indent = "\n" + INDENT * (depth + 1)
-    if not found.members:
-        closing = "" if "\n" in text[found.start : found.end] else "\n" + INDENT * depth
-        return text[: found.start + 1] + indent + member + closing + text[found.start + 1 :]
-    last = max(value.end for _, value in found.members.values())
+    if not target.members:
+        closing = "" if "\n" in text[target.start : target.end] else "\n" + INDENT * depth
+        return text[: target.start + 1] + indent + member + closing + text[target.start + 1 :]
+    last = max(value.end for _, value in target.members.values())
     comma = re.match(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*,", text[last:], re.DOTALL)
     end = last + (comma.end() if comma else 0)
-    note = _REST_OF_LINE.match(text, end)
-    at = note.end() if note else end
-    return text[:last] + ("" if comma else ",") + text[last:at] + indent + member + text[at:]
+    comment = _REST_OF_LINE.match(text, end)
+    offset = comment.end() if comment else end
+    return text[:last] + ("" if comma else ",") + text[last:offset] + indent + member + text[offset:]
 
 
 def _remove_member(text: str, member: "tuple[int, TextPosition]") -> str:
@@ -131,60 +135,60 @@ class _PositionReader:
     def __init__(self, path: str, text: str) -> None:
         self._path = path
         self._text = text
-        self._at = 0
+        self._offset = 0
 
     def read(self) -> TextPosition:
+        """Return the position of the root. Raise `ConfigError` if the text is not JSONC."""
         try:
-            value = self._value()
+            return self._read_value()
         except (KeyError, RecursionError) as error:
             raise ConfigError(
                 self._path, "cannot be changed: its syntax is not understood; change it by hand"
             ) from error
-        return value
 
-    def _next(self) -> tuple[str, int]:
+    def _read_token(self) -> tuple[str, int]:
         """Return the next token that is not white space or a comment, and its offset."""
         while True:
-            found = _TOKEN.match(self._text, self._at)
-            if found is None:
-                raise KeyError(self._at)
-            self._at = found.end()
-            if found.lastgroup != "space":
-                return found[0], found.start()
+            token = _TOKEN.match(self._text, self._offset)
+            if token is None:
+                raise KeyError(self._offset)
+            self._offset = token.end()
+            if token.lastgroup != "space":
+                return token[0], token.start()
 
-    def _value(self) -> TextPosition:
-        token, start = self._next()
+    def _read_value(self) -> TextPosition:
+        token, start = self._read_token()
         value = TextPosition(start)
         if token == "{":
             value.members = {}
-            self._members(value.members)
+            self._read_members(value.members)
         elif token == "[":
-            self._items()
+            self._read_items()
         elif token in "}],:":
             raise KeyError(start)
-        value.end = self._at
+        value.end = self._offset
         return value
 
-    def _members(self, members: "dict[str, tuple[int, TextPosition]]") -> None:
+    def _read_members(self, members: "dict[str, tuple[int, TextPosition]]") -> None:
         while True:
-            token, start = self._next()
+            token, start = self._read_token()
             if token == "}":
                 return
             if token == ",":
                 continue
-            if not token.startswith('"') or self._next()[0] != ":":
+            if not token.startswith('"') or self._read_token()[0] != ":":
                 raise KeyError(start)
-            members[json.loads(token, strict=False)] = (start, self._value())
+            members[json.loads(token, strict=False)] = (start, self._read_value())
 
-    def _items(self) -> None:
+    def _read_items(self) -> None:
         while True:
-            before = self._at
-            token, _ = self._next()
+            before = self._offset
+            token, _ = self._read_token()
             if token == "]":
                 return
             if token != ",":
-                self._at = before
-                self._value()
+                self._offset = before
+                self._read_value()
 
 
 PROJECT_NAMES = ("opencode.json", "opencode.jsonc")
@@ -194,7 +198,7 @@ PRIVATE_MODE = 0o600
 
 
 def find_project_file(scope: ConfigScope) -> str:
-    """Return the file for the project's settings: the one with the highest precedence here, or a new one at the top."""
+    """Return the file for the project's settings: the existing one with the highest precedence, or a new one at the top."""
     top = scope.worktree if scope.worktree != os.sep else scope.directory
     for directory in (scope.directory, top):
         for name in PROJECT_NAMES:
@@ -226,11 +230,11 @@ def check_change(change: dict[str, Any]) -> None:
         )
     _, findings = check_config(merge_change({}, change))
     if findings:
-        first = findings[0]
-        hint = f"did you mean {first.near!r}?" if first.near else ""
+        finding = findings[0]
+        hint = f"did you mean {finding.near!r}?" if finding.near else ""
         # A file may contain unknown keys, a change may not.
-        reason = first.reason.partition(",")[0] if first.mild else first.reason
-        raise InvalidInputError(".".join(first.path) or "config", reason, hint=hint)
+        reason = finding.reason.partition(",")[0] if finding.is_warning else finding.reason
+        raise InvalidInputError(".".join(finding.path) or "config", reason, hint=hint)
 
 
 def _contains(value: Any, word: str) -> bool:

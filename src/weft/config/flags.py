@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct, convert
 
-MODELS_URL = "https://models.dev"
-BASH_TIMEOUT_MS = 120_000
-OUTPUT_TOKENS = 32_000
+DEFAULT_MODELS_URL = "https://models.dev"
+DEFAULT_BASH_TIMEOUT_MS = 120_000
+DEFAULT_OUTPUT_TOKENS = 32_000
 
 
 class Flags(Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class Flags(Struct, frozen=True, kw_only=True):
     disable_lsp_download: bool = False
     enable_experimental_models: bool = False
     disable_models_fetch: bool = False
-    models_url: str = MODELS_URL
+    models_url: str = DEFAULT_MODELS_URL
     disable_claude_code_prompt: bool = False
     disable_claude_code_skills: bool = False
     fake_vcs: str | None = None
@@ -46,9 +46,9 @@ class Flags(Struct, frozen=True, kw_only=True):
     filewatcher: bool = False
     disable_filewatcher: bool = False
     lsp_ty: bool = False
-    bash_default_timeout_ms: int = BASH_TIMEOUT_MS
+    bash_default_timeout_ms: int = DEFAULT_BASH_TIMEOUT_MS
     bash_max_output_length: int | None = None
-    output_token_max: int = OUTPUT_TOKENS
+    output_token_max: int = DEFAULT_OUTPUT_TOKENS
     disable_copy_on_select: bool = False
     store: str | None = None
     exa_url: str | None = None
@@ -63,19 +63,19 @@ class _EnvironmentReader:
         self._env = env
         self.warnings: list[str] = []
 
-    def text(self, name: str) -> str | None:
+    def read_text(self, name: str) -> str | None:
         return self._env.get(name) or None
 
-    def on(self, name: str) -> bool:
+    def is_on(self, name: str) -> bool:
         return self._env.get(f"OPENCODE_{name}", "").lower() in ("1", "true")
 
-    def number(self, name: str) -> int | None:
-        given = self._env.get(f"OPENCODE_{name}", "").strip()
-        if not given:
+    def read_number(self, name: str) -> int | None:
+        value = self._env.get(f"OPENCODE_{name}", "").strip()
+        if not value:
             return None
-        if re.fullmatch(r"0*[1-9][0-9]{0,17}", given, re.ASCII):
-            return int(given)
-        # OpenCode uses the default silently, and the limit that the user set has no effect.
+        if re.fullmatch(r"0*[1-9][0-9]{0,17}", value, re.ASCII):
+            return int(value)
+        # OpenCode uses the default without a warning.
         self.warnings.append(f"OPENCODE_{name}: expected a whole number above 0; using the default")
         return None
 
@@ -83,40 +83,41 @@ class _EnvironmentReader:
 def read_flags(env: Mapping[str, str]) -> Flags:
     """Return the switches of an environment. Invalid values become warnings, never errors."""
     reader = _EnvironmentReader(env)
-    found: dict[str, object] = {
+    values: dict[str, object] = {
         **_read_texts(reader),
         **_read_switches(reader),
         **_read_experiments(reader),
         **_read_numbers(reader),
         "opencode_order": _read_order(reader),
     }
-    return convert({**found, "warnings": reader.warnings}, Flags)
+    return convert({**values, "warnings": reader.warnings}, Flags)
 
 
 def _read_numbers(reader: _EnvironmentReader) -> dict[str, int | None]:
     return {
-        "bash_default_timeout_ms": reader.number("EXPERIMENTAL_BASH_DEFAULT_TIMEOUT_MS") or BASH_TIMEOUT_MS,
-        "bash_max_output_length": reader.number("EXPERIMENTAL_BASH_MAX_OUTPUT_LENGTH"),
-        "output_token_max": reader.number("EXPERIMENTAL_OUTPUT_TOKEN_MAX") or OUTPUT_TOKENS,
+        "bash_default_timeout_ms": reader.read_number("EXPERIMENTAL_BASH_DEFAULT_TIMEOUT_MS")
+        or DEFAULT_BASH_TIMEOUT_MS,
+        "bash_max_output_length": reader.read_number("EXPERIMENTAL_BASH_MAX_OUTPUT_LENGTH"),
+        "output_token_max": reader.read_number("EXPERIMENTAL_OUTPUT_TOKEN_MAX") or DEFAULT_OUTPUT_TOKENS,
     }
 
 
 def _read_order(reader: _EnvironmentReader) -> bool:
-    given = reader.text("WEFT_CONFIG_ORDER")
-    if given not in (None, "weft", "opencode"):
+    order = reader.read_text("WEFT_CONFIG_ORDER")
+    if order not in (None, "weft", "opencode"):
         reader.warnings.append('WEFT_CONFIG_ORDER: expected "weft" or "opencode"; using "weft"')
-    return given == "opencode"
+    return order == "opencode"
 
 
 def _read_texts(reader: _EnvironmentReader) -> dict[str, str | None]:
-    text = reader.text
+    text = reader.read_text
     return {
         "api": text("OPENCODE_API"),
         "config": text("OPENCODE_CONFIG"),
         "config_dir": text("OPENCODE_CONFIG_DIR"),
         "config_content": text("OPENCODE_CONFIG_CONTENT"),
         "permission": text("OPENCODE_PERMISSION"),
-        "models_url": text("OPENCODE_MODELS_URL") or MODELS_URL,
+        "models_url": text("OPENCODE_MODELS_URL") or DEFAULT_MODELS_URL,
         "fake_vcs": text("OPENCODE_FAKE_VCS"),
         "client": text("OPENCODE_CLIENT") or "cli",
         "server_password": text("OPENCODE_SERVER_PASSWORD"),
@@ -128,12 +129,12 @@ def _read_texts(reader: _EnvironmentReader) -> dict[str, str | None]:
 
 
 def _read_switches(reader: _EnvironmentReader) -> dict[str, bool]:
-    on = reader.on
+    on = reader.is_on
     without_claude_code = on("DISABLE_CLAUDE_CODE")
     return {
         "auto_share": on("AUTO_SHARE"),
         # The only switch that OpenCode compares case-sensitively.
-        "disable_share": reader.text("OPENCODE_DISABLE_SHARE") in ("1", "true"),
+        "disable_share": reader.read_text("OPENCODE_DISABLE_SHARE") in ("1", "true"),
         "disable_project_config": on("DISABLE_PROJECT_CONFIG"),
         "disable_autocompact": on("DISABLE_AUTOCOMPACT"),
         "disable_prune": on("DISABLE_PRUNE"),
@@ -150,7 +151,7 @@ def _read_switches(reader: _EnvironmentReader) -> dict[str, bool]:
 
 
 def _read_experiments(reader: _EnvironmentReader) -> dict[str, bool]:
-    on = reader.on
+    on = reader.is_on
     everything = on("EXPERIMENTAL")
     return {
         "exa": everything or on("ENABLE_EXA") or on("EXPERIMENTAL_EXA"),

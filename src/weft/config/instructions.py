@@ -12,17 +12,17 @@ from msgspec import Struct
 from weft.config.flags import Flags, read_flags
 from weft.config.load import LoadedConfig
 from weft.config.remote import Fetch, RemoteDocuments, is_address
-from weft.config.sources import ConfigScope
+from weft.config.sources import ConfigScope, walk_up
 from weft.config.trust import LEADS_OUT, HeldItem, is_inside
 from weft.errors import ConfigError
 from weft.host.files import read_file
 from weft.model.agent import Instruction
 
-MAX_SEEN = 20_000
-MAX_FOUND = 100
-MAX_CHOICES = 64
-_MAGIC = re.compile(r"[*?\[]")
-_CHOICE = re.compile(r"\{([^{}]*)\}")
+MAX_SCANNED_ENTRIES = 20_000
+MAX_MATCHES = 100
+MAX_ALTERNATIVES = 64
+_WILDCARD = re.compile(r"[*?\[]")
+_BRACES = re.compile(r"\{([^{}]*)\}")
 # These hold no instructions, and many files.
 _SKIPPED_DIRECTORIES = frozenset({".git", "node_modules"})
 
@@ -30,62 +30,64 @@ _SKIPPED_DIRECTORIES = frozenset({".git", "node_modules"})
 def find_files(base: str, pattern: str) -> list[str]:
     """Return the files below a directory that match a pattern, sorted."""
     search = _FileSearch()
-    found: set[str] = set()
-    for choice in islice(_expand_braces(pattern), MAX_CHOICES):
-        words = [word for word in choice.split("/") if word not in ("", ".")]
-        found.update(islice(search.walk(base, words), MAX_FOUND))
-    return sorted(found)[:MAX_FOUND]
+    matches: set[str] = set()
+    for choice in islice(_expand_braces(pattern), MAX_ALTERNATIVES):
+        parts = [part for part in choice.split("/") if part not in ("", ".")]
+        matches.update(islice(search.walk(base, parts), MAX_MATCHES))
+    return sorted(matches)[:MAX_MATCHES]
 
 
 def _expand_braces(pattern: str) -> Iterator[str]:
     """Yield every alternative of the braces in a pattern."""
-    found = _CHOICE.search(pattern)
-    if found is None:
+    braces = _BRACES.search(pattern)
+    if braces is None:
         yield pattern
         return
-    for word in found[1].split(","):
-        yield from _expand_braces(pattern[: found.start()] + word + pattern[found.end() :])
+    for alternative in braces[1].split(","):
+        yield from _expand_braces(pattern[: braces.start()] + alternative + pattern[braces.end() :])
 
 
 class _FileSearch:
+    """Matches a pattern, part by part, and stops after `MAX_SCANNED_ENTRIES` directory entries."""
+
     def __init__(self) -> None:
-        self._left = MAX_SEEN
+        self._left = MAX_SCANNED_ENTRIES
 
-    def walk(self, directory: str, words: list[str]) -> Iterator[str]:
-        if not words:
+    def walk(self, directory: str, parts: list[str]) -> Iterator[str]:
+        if not parts:
             return
-        word, rest = words[0], words[1:]
-        if word == "**":
+        part, rest = parts[0], parts[1:]
+        if part == "**":
             yield from self.walk(directory, rest or ["*"])
-            for entry in self._entries(directory):
+            for entry in self._list_entries(directory):
                 if entry.name not in _SKIPPED_DIRECTORIES and entry.is_dir(follow_symlinks=False):
-                    yield from self.walk(entry.path, words)
-        elif not _MAGIC.search(word):
-            yield from self._step(os.path.normpath(os.path.join(directory, word)), rest)
+                    yield from self.walk(entry.path, parts)
+        elif not _WILDCARD.search(part):
+            yield from self._match_rest(os.path.normpath(os.path.join(directory, part)), rest)
         else:
-            for entry in self._entries(directory):
-                if fnmatchcase(entry.name, word) and not (rest and entry.is_symlink()):
-                    yield from self._step(entry.path, rest)
+            for entry in self._list_entries(directory):
+                if fnmatchcase(entry.name, part) and not (rest and entry.is_symlink()):
+                    yield from self._match_rest(entry.path, rest)
 
-    def _step(self, path: str, rest: list[str]) -> Iterator[str]:
+    def _match_rest(self, path: str, rest: list[str]) -> Iterator[str]:
         if rest:
             yield from self.walk(path, rest)
         elif os.path.isfile(path):
             yield path
 
-    def _entries(self, directory: str) -> list[os.DirEntry[str]]:
+    def _list_entries(self, directory: str) -> list[os.DirEntry[str]]:
         if self._left <= 0:
             return []
         try:
             with os.scandir(directory) as entries:
-                found = list(islice(entries, self._left))
+                listed = list(islice(entries, self._left))
         except OSError:
             return []
-        self._left -= len(found) + 1
-        return sorted(found, key=lambda entry: entry.name)
+        self._left -= len(listed) + 1
+        return sorted(listed, key=lambda entry: entry.name)
 
 
-NAMES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
+INSTRUCTION_NAMES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
 # About 16,000 tokens. Every request carries the instructions, so longer ones are cut.
 MAX_INSTRUCTION_BYTES = 64 * 1024
 MAX_READ_BYTES = 4 << 20
@@ -110,10 +112,10 @@ class InstructionSources(Struct, frozen=True, kw_only=True):
 
 
 class _InstructionFile(Struct, frozen=True, kw_only=True):
-    """A file to read. `within` is the directory that must contain it, "" for anywhere."""
+    """A file to read. `boundary` is the directory that must contain it, "" for anywhere."""
 
     path: str
-    within: str = ""
+    boundary: str = ""
 
 
 def to_sources(loaded: LoadedConfig, scope: ConfigScope, fetch: Fetch | None = None) -> InstructionSources:
@@ -132,32 +134,34 @@ def to_sources(loaded: LoadedConfig, scope: ConfigScope, fetch: Fetch | None = N
 
 
 def read_instructions(
-    sources: InstructionSources, known: Mapping[str, str] | None = None
+    sources: InstructionSources, fetched: Mapping[str, str] | None = None
 ) -> tuple[Instruction, ...]:
     """Return the instructions: the project's files, the user's own, configured files, and fetched URLs.
 
-    A URL in `known` is not fetched again. OpenCode fetches it for every step.
+    A URL in `fetched` is not fetched again: it maps URLs to texts. OpenCode fetches each URL for every step.
     """
     files: dict[str, _InstructionFile] = {}
     for file in _list_files(sources):
         files.setdefault(file.path, file)
-    found = [_read(file) for file in list(files.values())[:MAX_FILES]]
+    instructions = [_read_instruction(file) for file in list(files.values())[:MAX_FILES]]
     addresses = [entry for entry in sources.entries if is_address(entry.pattern)][:MAX_ADDRESSES]
     if addresses:  # fetch in parallel
         with ThreadPoolExecutor(len(addresses)) as pool:
-            found += pool.map(lambda entry: _fetch(sources, entry, known or {}), addresses)
-    return tuple(each for each in found if each.text)
+            instructions += pool.map(
+                lambda entry: _fetch_instruction(sources, entry, fetched or {}), addresses
+            )
+    return tuple(instruction for instruction in instructions if instruction.text)
 
 
 def list_held_instructions(sources: InstructionSources) -> list[HeldItem]:
     """Return the instructions of an untrusted project that are not read."""
-    files = dict.fromkeys(file.path for file in _list_files(sources) if not _is_bounded(file))
-    entries = [each for each in sources.entries if is_address(each.pattern) and not each.own]
+    files = dict.fromkeys(file.path for file in _list_files(sources) if not _is_allowed(file))
+    entries = [entry for entry in sources.entries if is_address(entry.pattern) and not entry.own]
     return [
         *(HeldItem(kind="instructions", name=_to_text(path), path=path, does=LEADS_OUT) for path in files),
         *(
-            HeldItem(kind="instructions", name=each.pattern, path=each.path, does="is fetched")
-            for each in entries
+            HeldItem(kind="instructions", name=entry.pattern, path=entry.path, does="is fetched")
+            for entry in entries
         ),
     ]
 
@@ -166,34 +170,34 @@ def _list_files(sources: InstructionSources) -> Iterator[_InstructionFile]:
     scope, flags = sources.scope, read_flags(sources.scope.env)
     if not flags.disable_project_config:
         yield from _list_project_files(scope)
-    yield from _find_own_file(scope, flags)
+    yield from _list_own_files(scope, flags)
     for entry in sources.entries:
         if not is_address(entry.pattern):
             yield from _list_entry_files(entry, scope, flags)
 
 
 def _list_project_files(scope: ConfigScope) -> Iterator[_InstructionFile]:
-    """Yield every file that has the first of these names that exists, the nearest first."""
-    for name in NAMES:
+    """Yield the files with the first of the names that exists anywhere, the nearest first."""
+    for name in INSTRUCTION_NAMES:
         paths = [os.path.join(level, name) for level in walk_up(scope)]
-        there = [path for path in paths if os.path.exists(path)]
-        if there:
+        existing = [path for path in paths if os.path.exists(path)]
+        if existing:
             yield from (
-                _InstructionFile(path=path, within=_get_bounds(scope, os.path.dirname(path)))
-                for path in there
+                _InstructionFile(path=path, boundary=_get_boundary(scope, os.path.dirname(path)))
+                for path in existing
             )
             return
 
 
-def _find_own_file(scope: ConfigScope, flags: Flags) -> Iterator[_InstructionFile]:
+def _list_own_files(scope: ConfigScope, flags: Flags) -> Iterator[_InstructionFile]:
     """Yield the first of the user's own instruction files that exists."""
     paths = [os.path.join(scope.paths.config, "AGENTS.md")]
     if not flags.disable_claude_code_prompt:
         paths.append(os.path.join(scope.paths.os_home, ".claude", "CLAUDE.md"))
     if flags.config_dir:
         paths.append(os.path.join(scope.directory, flags.config_dir, "AGENTS.md"))
-    there = (os.path.normpath(path) for path in paths if os.path.exists(path))
-    yield from (_InstructionFile(path=path) for path in [next(there, "")] if path)
+    existing = (os.path.normpath(path) for path in paths if os.path.exists(path))
+    yield from (_InstructionFile(path=path) for path in [next(existing, "")] if path)
 
 
 def _list_entry_files(
@@ -204,29 +208,18 @@ def _list_entry_files(
         pattern = os.path.join(scope.paths.os_home, pattern[2:])
     if os.path.isabs(pattern):
         base, name = os.path.split(pattern)
-        places = [(base, name, _get_bounds(scope, scope.directory))]
+        locations = [(base, name, _get_boundary(scope, scope.directory))]
     elif flags.disable_project_config:
-        custom = os.path.join(scope.directory, flags.config_dir) if flags.config_dir else ""
-        places = [(custom, pattern, custom)] if custom else []
+        config_dir = os.path.join(scope.directory, flags.config_dir) if flags.config_dir else ""
+        locations = [(config_dir, pattern, config_dir)] if config_dir else []
     else:
-        places = [(level, pattern, _get_bounds(scope, level)) for level in walk_up(scope)]
-    for base, name, within in places:
+        locations = [(level, pattern, _get_boundary(scope, level)) for level in walk_up(scope)]
+    for base, name, boundary in locations:
         for path in find_files(base, name):
-            yield _InstructionFile(path=path, within="" if entry.own else within)
+            yield _InstructionFile(path=path, boundary="" if entry.own else boundary)
 
 
-def walk_up(scope: ConfigScope) -> Iterator[str]:
-    """Yield the directory and its parents, up to the top of the checkout."""
-    directory, top = os.path.normpath(scope.directory), os.path.normpath(scope.worktree)
-    while True:
-        yield directory
-        parent = os.path.dirname(directory)
-        if directory in (top, parent):
-            return
-        directory = parent
-
-
-def _get_bounds(scope: ConfigScope, level: str) -> str:
+def _get_boundary(scope: ConfigScope, level: str) -> str:
     """Return the directory that must contain a project's files: its checkout or, without one, the directory of the
     file.
 
@@ -240,8 +233,8 @@ def _get_bounds(scope: ConfigScope, level: str) -> str:
 # --- reading ---
 
 
-def _read(file: _InstructionFile) -> Instruction:
-    if not _is_bounded(file):
+def _read_instruction(file: _InstructionFile) -> Instruction:
+    if not _is_allowed(file):
         return _to_unread(file.path, f"it {LEADS_OUT}")
     try:
         raw, _ = read_file(os.path.realpath(file.path), limit=MAX_READ_BYTES)
@@ -250,14 +243,16 @@ def _read(file: _InstructionFile) -> Instruction:
     return _to_instruction(file.path, raw)
 
 
-def _is_bounded(file: _InstructionFile) -> bool:
-    return not file.within or is_inside(file.path, file.within)
+def _is_allowed(file: _InstructionFile) -> bool:
+    return not file.boundary or is_inside(file.path, file.boundary)
 
 
-def _fetch(sources: InstructionSources, entry: InstructionEntry, known: Mapping[str, str]) -> Instruction:
+def _fetch_instruction(
+    sources: InstructionSources, entry: InstructionEntry, fetched: Mapping[str, str]
+) -> Instruction:
     url = entry.pattern
-    if url in known:
-        return Instruction(source=url, text=known[url])
+    if url in fetched:
+        return Instruction(source=url, text=fetched[url])
     if not entry.own:
         # The content at a project's URL may change after the user has reviewed it.
         return _to_unread(url, "it is not fetched")

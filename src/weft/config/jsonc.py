@@ -1,4 +1,4 @@
-"""Parse JSON with comments and trailing commas. Know the position of every key, and never quote values in errors."""
+"""Parse JSON with comments and trailing commas. Errors name the position of a key and never quote a value."""
 
 import json
 import re
@@ -15,18 +15,18 @@ KeyPath = tuple[str, ...]
 
 
 class ConfigFinding(Struct, frozen=True, kw_only=True):
-    """A problem in a file. A `mild` one disables no setting."""
+    """A problem in a file. If it `is_warning`, the setting is in force all the same."""
 
     path: KeyPath
     reason: str
     near: str = ""
-    mild: bool = False
+    is_warning: bool = False
 
 
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"?|,(?=\s*[}\]])', re.DOTALL)
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+|"', re.DOTALL)
-_ODD_NUMBER = re.compile(r"-?(?:NaN|Infinity|[0-9]{4300,})")
+_INVALID_NUMBER = re.compile(r"-?(?:NaN|Infinity|[0-9]{4300,})")
 _NOT_NEWLINE = re.compile(r"[^\n]")
 
 _REASONS = {
@@ -51,33 +51,33 @@ class JsoncDocument:
 
     def __init__(self, path: str, text: str, resolve: Resolve | None = None) -> None:
         self.path = path
-        self._filled = Substitution(text.removeprefix("\ufeff"), resolve)
-        self._text = self._without_comments(self._filled.text)
+        self._substitution = Substitution(text.removeprefix("\ufeff"), resolve)
+        self._text = self._blank_comments(self._substitution.text)
         self._offsets: dict[KeyPath, int] | None = None
         self.findings: list[ConfigFinding] = [
             ConfigFinding(path=_find_path(self._text, failure.at), reason=failure.reason)
-            for failure in self._filled.failures
+            for failure in self._substitution.failures
         ]
         self.value = self._parse()
 
-    def at(self, path: KeyPath) -> tuple[int, int]:
+    def locate(self, path: KeyPath) -> tuple[int, int]:
         """Return line and column of a key, or of the nearest key above it that is in the text."""
         if self._offsets is None:
             self._offsets = dict(_iterate_keys(self._text))
         for length in range(len(path), 0, -1):
             if path[:length] in self._offsets:
-                return self._filled.place(self._offsets[path[:length]])
+                return self._substitution.locate(self._offsets[path[:length]])
         return (1, 1)
 
-    def _without_comments(self, text: str) -> str:
-        def blank(found: re.Match[str]) -> str:
-            piece = found[0]
-            if piece.startswith("/*") and not (piece.endswith("*/") and len(piece) >= len("/**/")):
-                self._refuse("this comment is not closed", found.start(), text)
-            return _NOT_NEWLINE.sub(" ", piece) if piece.startswith("/") else piece
+    def _blank_comments(self, text: str) -> str:
+        def blank(match: re.Match[str]) -> str:
+            comment = match[0]
+            if comment.startswith("/*") and not (comment.endswith("*/") and len(comment) >= len("/**/")):
+                self._raise_error("this comment is not closed", match.start(), text)
+            return _NOT_NEWLINE.sub(" ", comment) if comment.startswith("/") else comment
 
-        bare = _COMMENT.sub(blank, text)
-        return _TRAILING_COMMA.sub(lambda found: " " if found[0] == "," else found[0], bare)
+        uncommented = _COMMENT.sub(blank, text)
+        return _TRAILING_COMMA.sub(lambda match: " " if match[0] == "," else match[0], uncommented)
 
     def _parse(self) -> dict[str, Any]:
         if not self._text.strip():
@@ -87,38 +87,38 @@ class JsoncDocument:
             value = json.loads(
                 self._text,
                 parse_constant=_refuse_constant,
-                object_pairs_hook=lambda pairs: _join_pairs(pairs, repeated),
+                object_pairs_hook=lambda pairs: _to_object(pairs, repeated),
             )
         except json.JSONDecodeError as error:
-            self._refuse(_REASONS.get(error.msg.rstrip(": "), "this is not JSON"), error.pos)
+            self._raise_error(_REASONS.get(error.msg.rstrip(": "), "this is not JSON"), error.pos)
         except RecursionError:
-            self._refuse("nested too deeply", 0)
+            self._raise_error("nested too deeply", 0)
         except ValueError:
             # NaN and Infinity are refused by `_refuse_constant`, huge integers by Python. Neither error has a position.
-            odd = (token for token in _TOKEN.finditer(self._text) if _ODD_NUMBER.fullmatch(token[0]))
-            self._refuse("this is not a number in JSON", next((token.start() for token in odd), 0))
+            invalid = (token for token in _TOKEN.finditer(self._text) if _INVALID_NUMBER.fullmatch(token[0]))
+            self._raise_error("this is not a number in JSON", next((token.start() for token in invalid), 0))
         if not isinstance(value, dict):
-            self._refuse("expected an object", 0)
+            self._raise_error("expected an object", 0)
         if repeated:
-            self.findings.extend(self._repeats())
-        kept = drop_missing(value)
-        return kept if isinstance(kept, dict) else {}
+            self.findings.extend(self._iterate_repeats())
+        present = drop_missing(value)
+        return present if isinstance(present, dict) else {}
 
-    def _repeats(self) -> Iterator[ConfigFinding]:
+    def _iterate_repeats(self) -> Iterator[ConfigFinding]:
         seen: set[KeyPath] = set()
         repeated: set[KeyPath] = set()
         for path, _offset in _iterate_keys(self._text):
             if path in seen and not any(path[:end] in repeated for end in range(1, len(path) + 1)):
                 repeated.add(path)
-                yield ConfigFinding(path=path, reason="occurs twice; the later one is used", mild=True)
+                yield ConfigFinding(path=path, reason="occurs twice; the later one is used", is_warning=True)
             seen.add(path)
 
-    def _refuse(self, reason: str, offset: int, text: str = "") -> NoReturn:
+    def _raise_error(self, reason: str, offset: int, text: str = "") -> NoReturn:
         key = ".".join(_find_path(text or self._text, offset))
-        raise ConfigError(self.path, reason, at=self._filled.place(offset), key=key) from None
+        raise ConfigError(self.path, reason, at=self._substitution.locate(offset), key=key) from None
 
 
-def _join_pairs(pairs: list[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]:
+def _to_object(pairs: list[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]:
     joined = dict(pairs)
     if len(joined) != len(pairs):
         repeated.append("")
@@ -134,10 +134,10 @@ def _iterate_keys(text: str) -> Iterator[tuple[KeyPath, int]]:
     tracker = _KeyTracker()
     for token in _TOKEN.finditer(text):
         if tracker.in_list and token[0] not in "]},:":
-            yield tracker.path(), token.start()
-        offset = tracker.take(token[0], token.start())
+            yield tracker.get_path(), token.start()
+        offset = tracker.read_token(token[0], token.start())
         if offset is not None:
-            yield tracker.path(), offset
+            yield tracker.get_path(), offset
 
 
 def _find_path(text: str, offset: int) -> KeyPath:
@@ -146,8 +146,8 @@ def _find_path(text: str, offset: int) -> KeyPath:
     for token in _TOKEN.finditer(text, 0, offset):
         if token[0] == '"':
             break
-        tracker.take(token[0], token.start())
-    return tracker.path()
+        tracker.read_token(token[0], token.start())
+    return tracker.get_path()
 
 
 class _KeyTracker:
@@ -162,16 +162,16 @@ class _KeyTracker:
         self._steps: list[str | int | None] = []
         self._string = ("", 0)
 
-    def path(self) -> KeyPath:
+    def get_path(self) -> KeyPath:
         return tuple(str(step) for step in self._steps if step is not None)
 
     @property
     def in_list(self) -> bool:
         return bool(self._steps) and isinstance(self._steps[-1], int)
 
-    def take(self, word: str, start: int) -> int | None:
+    def read_token(self, token: str, start: int) -> int | None:
         """Read one token. If it was the colon after a key, return the offset of the key."""
-        match word:
+        match token:
             case "{":
                 self._steps.append(None)
             case "[":
@@ -186,12 +186,12 @@ class _KeyTracker:
                 return offset
             case _:
                 # A string, or a literal that no colon follows.
-                self._string = (_decode(word), start)
+                self._string = (_decode(token), start)
         return None
 
 
-def _decode(word: str) -> str:
+def _decode(token: str) -> str:
     try:
-        return str(json.loads(word, strict=False))
+        return str(json.loads(token, strict=False))
     except ValueError:
-        return word[1:-1]
+        return token[1:-1]

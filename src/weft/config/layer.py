@@ -43,7 +43,7 @@ class ConfigOrigin(Struct, frozen=True, kw_only=True):
 class LocatedText(Protocol):
     """A text that knows the position of its keys."""
 
-    def at(self, path: KeyPath) -> tuple[int, int]: ...
+    def locate(self, path: KeyPath) -> tuple[int, int]: ...
 
 
 class ConfigLayer(Struct, frozen=True, kw_only=True):
@@ -55,9 +55,9 @@ class ConfigLayer(Struct, frozen=True, kw_only=True):
     data: dict[str, Any]
     text: LocatedText | None = None
 
-    def at(self, path: KeyPath) -> tuple[int, int]:
-        """Return line and column of a key, or (0, 0)."""
-        return self.text.at(path) if self.text is not None else (0, 0)
+    def locate(self, path: KeyPath) -> tuple[int, int]:
+        """Return line and column of a key, or (0, 0) without a text."""
+        return self.text.locate(path) if self.text is not None else (0, 0)
 
 
 class ConfigProblems:
@@ -67,13 +67,13 @@ class ConfigProblems:
         self.errors: list[ConfigError] = []
         self.warnings: list[ConfigError] = []
 
-    def note(self, origin: ConfigOrigin, text: LocatedText | None, findings: Iterable[ConfigFinding]) -> None:
+    def add(self, origin: ConfigOrigin, text: LocatedText | None, findings: Iterable[ConfigFinding]) -> None:
         """Add findings as errors or warnings, with file, line and key."""
         for finding in findings:
-            at = text.at(finding.path) if text is not None else (0, 0)
+            at = text.locate(finding.path) if text is not None else (0, 0)
             key = ".".join(finding.path)
             error = ConfigError(origin.path, finding.reason, at=at, key=key, near=finding.near)
-            (self.warnings if finding.mild else self.errors).append(error)
+            (self.warnings if finding.is_warning else self.errors).append(error)
 
 
 def make_layer(
@@ -81,8 +81,8 @@ def make_layer(
 ) -> ConfigLayer:
     """Return a layer with the settings that fit the schema. Report the others as problems."""
     kept, findings = check_config(dict(value))
-    problems.note(origin, text, findings)
-    return ConfigLayer(origin=origin, data=_modernise(kept, origin), text=text)
+    problems.add(origin, text, findings)
+    return ConfigLayer(origin=origin, data=_convert_legacy_keys(kept, origin), text=text)
 
 
 def read_text(path: str) -> str | None:
@@ -113,27 +113,27 @@ def tools_to_permission(tools: Mapping[str, bool]) -> dict[str, Any]:
     }
 
 
-def _modernise(data: dict[str, Any], origin: ConfigOrigin) -> dict[str, Any]:
+def _convert_legacy_keys(data: dict[str, Any], origin: ConfigOrigin) -> dict[str, Any]:
     """Replace legacy keys, and make the paths of plugins absolute."""
-    modern = dict(data)
+    converted = dict(data)
     for section in ("agent", "mode"):
         if section in data:
-            modern[section] = {name: _modernise_agent(agent) for name, agent in data[section].items()}
+            converted[section] = {name: _convert_legacy_agent(agent) for name, agent in data[section].items()}
     if "plugin" in data:
-        modern["plugin"] = [_resolve_plugin(entry, origin) for entry in data["plugin"]]
-    return modern
+        converted["plugin"] = [_resolve_plugin(entry, origin) for entry in data["plugin"]]
+    return converted
 
 
-def _modernise_agent(agent: dict[str, Any]) -> dict[str, Any]:
-    modern = {key: value for key, value in agent.items() if key in _AGENT_KEYS}
+def _convert_legacy_agent(agent: dict[str, Any]) -> dict[str, Any]:
+    converted = {key: value for key, value in agent.items() if key in _AGENT_KEYS}
     others = {key: value for key, value in agent.items() if key not in _AGENT_KEYS}
     if others:
-        modern["options"] = {**agent.get("options", {}), **others}
+        converted["options"] = {**agent.get("options", {}), **others}
     if "tools" in agent:
-        modern["permission"] = {**tools_to_permission(agent["tools"]), **agent.get("permission", {})}
+        converted["permission"] = {**tools_to_permission(agent["tools"]), **agent.get("permission", {})}
     if "maxSteps" in agent:
-        modern.setdefault("steps", agent["maxSteps"])
-    return modern
+        converted.setdefault("steps", agent["maxSteps"])
+    return converted
 
 
 def _resolve_plugin(entry: str, origin: ConfigOrigin) -> str:
@@ -144,27 +144,27 @@ def _resolve_plugin(entry: str, origin: ConfigOrigin) -> str:
     return f"file://{path}" if os.path.exists(path) else entry
 
 
-_PLACE = re.compile(r"at line (\d+), column (\d+)")
+_TOML_POSITION = re.compile(r"at line (\d+), column (\d+)")
 
 
 def parse_toml(path: str, text: str) -> dict[str, Any]:
-    """Parse the legacy TOML configuration into today's keys. Raise `ConfigError`.
+    """Parse the legacy TOML configuration into today's keys. Raise `ConfigError` if it is not TOML.
 
     OpenCode rewrites the file as `config.json` and deletes it. We read it in place and leave the user's files alone.
     """
     import tomllib  # noqa: PLC0415  few still have such a file
 
     try:
-        found = tomllib.loads(text)
+        settings = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        place = _PLACE.search(str(error))
-        at = (int(place[1]), int(place[2])) if place else (0, 0)
+        position = _TOML_POSITION.search(str(error))
+        at = (int(position[1]), int(position[2])) if position else (0, 0)
         # The original message may quote the file.
         raise ConfigError(path, "not TOML", at=at) from None
-    provider, model = found.pop("provider", None), found.pop("model", None)
+    provider, model = settings.pop("provider", None), settings.pop("model", None)
     if isinstance(provider, str) and isinstance(model, str):
-        found["model"] = f"{provider}/{model}"
-    return found
+        settings["model"] = f"{provider}/{model}"
+    return settings
 
 
 # Lists that are joined over all layers. A later layer replaces any other list.
@@ -195,29 +195,29 @@ class MergedConfig:
         for key in path[:-1]:
             target = target.get(key, {})
         target.pop(path[-1], None)
-        self._forget(path)
+        self._forget_origins(path)
 
-    def origin_of(self, path: KeyPath) -> ConfigOrigin | None:
+    def find_origin(self, path: KeyPath) -> ConfigOrigin | None:
         """Return the origin of a setting, of the first one below it, or of the section that contains it."""
-        below = (origin for each, origin in self.origins.items() if each[: len(path)] == path)
+        below = (origin for key_path, origin in self.origins.items() if key_path[: len(path)] == path)
         above = (self.origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.origins)
         return next(below, None) or next(above, None)
 
     def _merge(
-        self, target: dict[str, Any], over: Mapping[str, Any], path: KeyPath, origin: ConfigOrigin
+        self, target: dict[str, Any], overrides: Mapping[str, Any], path: KeyPath, origin: ConfigOrigin
     ) -> None:
-        for key, value in over.items():
-            here = (*path, key)
+        for key, value in overrides.items():
+            item_path = (*path, key)
             if not path and key in APPENDED_LISTS:
-                self._join(here, value, origin)
+                self._append_entries(item_path, value, origin)
             elif path == HOOKS_PATH and isinstance(target.get(key), list):
-                self._set(target, here, [*target[key], *value], origin)
+                self._set(target, item_path, [*target[key], *value], origin)
             elif isinstance(value, dict) and isinstance(target.get(key), dict):
-                self._merge(target[key], value, here, origin)
+                self._merge(target[key], value, item_path, origin)
             else:
-                self._set(target, here, value, origin)
+                self._set(target, item_path, value, origin)
 
-    def _join(self, path: KeyPath, entries: list[str], origin: ConfigOrigin) -> None:
+    def _append_entries(self, path: KeyPath, entries: list[str], origin: ConfigOrigin) -> None:
         joined: list[str] = self.data.setdefault(path[0], [])
         for entry in entries:
             if entry not in joined:
@@ -226,24 +226,24 @@ class MergedConfig:
 
     def _set(self, target: dict[str, Any], path: KeyPath, value: Any, origin: ConfigOrigin) -> None:
         if path[-1] in target:
-            self._forget(path)
-        target[path[-1]] = _copy(value)
-        self._record(value, path, origin)
+            self._forget_origins(path)
+        target[path[-1]] = _copy_value(value)
+        self._record_origins(value, path, origin)
 
-    def _forget(self, path: KeyPath) -> None:
-        for each in [each for each in self.origins if each[: len(path)] == path]:
-            del self.origins[each]
+    def _forget_origins(self, path: KeyPath) -> None:
+        for key_path in [key_path for key_path in self.origins if key_path[: len(path)] == path]:
+            del self.origins[key_path]
 
-    def _record(self, value: Any, path: KeyPath, origin: ConfigOrigin) -> None:
+    def _record_origins(self, value: Any, path: KeyPath, origin: ConfigOrigin) -> None:
         if isinstance(value, dict) and value:
             for key, item in value.items():
-                self._record(item, (*path, key), origin)
+                self._record_origins(item, (*path, key), origin)
         else:
             self.origins[path] = origin
 
 
-def _copy(value: Any) -> Any:
+def _copy_value(value: Any) -> Any:
     """Copy containers, because later layers are merged into them."""
     if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
+        return {key: _copy_value(item) for key, item in value.items()}
     return list(value) if isinstance(value, list) else value

@@ -65,15 +65,16 @@ from weft.errors import ConfigError
 class LoadedConfig(Struct, frozen=True, kw_only=True):
     """The configuration, and where it came from.
 
-    `vouched` is the configuration without an untrusted project; for a trusted project it is `config` itself. `origins`
-    is the source of every setting; each entry of `plugin` and `instructions` has its own. `layers` are the sources that
-    exist, the weakest first. `problems` are settings or files that are not in force, `warnings` have no such effect.
-    `environment` holds variables for what the organisations configure. `directories` are the configuration directories
-    that exist, the weakest first. `held` lists what an untrusted project configures that is not in force.
+    `trusted_config` is the configuration without an untrusted project; for a trusted project it is `config` itself.
+    `origins` maps every setting to its source; each entry of `plugin` and `instructions` has its own. `layers` are the
+    sources that exist, the weakest first. `problems` are settings or files that are not in force; what `warnings`
+    describe is in force. `environment` holds the variables that organisations' configurations may use. `directories`
+    are the configuration directories that exist, the weakest first. `held` lists what an untrusted project configures
+    that is not in force.
     """
 
     config: Config
-    vouched: Config
+    trusted_config: Config
     origins: Mapping[KeyPath, ConfigOrigin]
     layers: tuple[ConfigLayer, ...]
     problems: tuple[ConfigError, ...]
@@ -84,8 +85,7 @@ class LoadedConfig(Struct, frozen=True, kw_only=True):
 
 
 def load_config(scope: ConfigScope, *, fetch: Fetch | None = None, strict: bool = False) -> LoadedConfig:
-    """Load the configuration in force. With `strict`, raise the first problem instead of continuing without the
-    setting.
+    """Load the configuration. A setting with a problem is not in force; with `strict`, the first problem is raised.
 
     Without `fetch`, what an organisation publishes is read from the copy of the last fetch.
     """
@@ -107,11 +107,13 @@ def load_config(scope: ConfigScope, *, fetch: Fetch | None = None, strict: bool 
     if strict and problems.errors:
         raise problems.errors[0]
     config = convert(merged.data, Config)
-    own = [layer for layer in layers if layer.origin.own or scope.trusted]
-    vouched = config if len(own) == len(layers) else _merge_vouched(own, flags, scope.env)
+    trusted_layers = [layer for layer in layers if layer.origin.own or scope.trusted]
+    trusted_config = (
+        config if len(trusted_layers) == len(layers) else _merge_trusted(trusted_layers, flags, scope.env)
+    )
     return LoadedConfig(
-        config=config if vouched is config else narrow_providers(config, vouched),
-        vouched=vouched,
+        config=config if trusted_config is config else narrow_providers(config, trusted_config),
+        trusted_config=trusted_config,
         origins=merged.origins,
         layers=tuple(layers),
         problems=tuple(problems.errors),
@@ -122,9 +124,9 @@ def load_config(scope: ConfigScope, *, fetch: Fetch | None = None, strict: bool 
     )
 
 
-def _merge_vouched(own: list[ConfigLayer], flags: Flags, env: Mapping[str, str]) -> Config:
+def _merge_trusted(layers: list[ConfigLayer], flags: Flags, env: Mapping[str, str]) -> Config:
     """Merge the trusted layers alone. Their problems have been reported already."""
-    return convert(_merge(own, flags, env, ConfigProblems()).data, Config)
+    return convert(_merge(layers, flags, env, ConfigProblems()).data, Config)
 
 
 def _merge(
@@ -134,26 +136,26 @@ def _merge(
     for layer in layers:
         merged.add(layer)
     apply_defaults(merged, flags, env, problems)
-    data, findings = check_config(merged.data, whole=True)
+    data, findings = check_config(merged.data, is_complete=True)
     for finding in findings:
-        _note_incomplete(finding, merged, layers, problems)
+        _report_incomplete(finding, merged, layers, problems)
         merged.remove(finding.path)
     merged.data = data
     return merged
 
 
-def _note_incomplete(
+def _report_incomplete(
     finding: ConfigFinding, merged: MergedConfig, layers: list[ConfigLayer], problems: ConfigProblems
 ) -> None:
-    """Report what no layer completed at the layer that began it."""
-    origin = merged.origin_of(finding.path) or DEFAULT_ORIGIN
+    """Report an object that no layer completes. The problem names the layer that begins it."""
+    origin = merged.find_origin(finding.path) or DEFAULT_ORIGIN
     layer = next((layer for layer in layers if layer.origin == origin), None)
-    problems.note(origin, layer, [finding])
+    problems.add(origin, layer, [finding])
 
 
 def _list_directories(sources: list[ConfigSource]) -> tuple[str, ...]:
-    named = (source.origin.path for source in sources if isinstance(source, ConfigDirectory))
-    return tuple(dict.fromkeys(path for path in named if os.path.isdir(path)))
+    paths = (source.origin.path for source in sources if isinstance(source, ConfigDirectory))
+    return tuple(dict.fromkeys(path for path in paths if os.path.isdir(path)))
 
 
 def _read_source(
@@ -190,7 +192,7 @@ def _make_resolver(origin: ConfigOrigin, scope: ConfigScope, env: Mapping[str, s
     directory = os.path.dirname(origin.path)
     if origin.own or scope.trusted:
         return make_resolver(env, directory=directory, home=scope.paths.os_home)
-    # An untrusted project could send what it names anywhere.
+    # An untrusted project could send the content of any file or variable to a server.
     root = find_root(scope, origin.path)
     return make_bounded_resolver(
         directory, lambda path: is_inside(path, root) and is_ordinary_file(path, root)
@@ -210,5 +212,5 @@ def _read_document(
             problems.errors.append(ConfigError(origin.path, reason, key="permission"))
             yield ConfigLayer(origin=origin, data={"permission": {"*": "ask"}})
         return
-    problems.note(origin, document, document.findings)
+    problems.add(origin, document, document.findings)
     yield make_layer(origin, document.value, document, problems)

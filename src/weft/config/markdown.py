@@ -9,7 +9,7 @@ from weft.config.jsonc import KeyPath
 from weft.errors import ConfigError
 
 # Front matter is written by hand. More nodes than this are a mistake, or aliases that multiply.
-MAX_NODES = 10_000
+MAX_FRONT_MATTER_NODES = 10_000
 
 _FENCE = re.compile(r"---[ \t]*\r?\n(.*?)(?:^|\n)---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _PLAIN_LINE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*):[ \t]+(\S.*?)[ \t]*")
@@ -42,7 +42,7 @@ class Markdown:
         self.body = text[fence.end() if fence else 0 :].strip()
         self.front = self._parse(path, _quote_colons(self._lines))
 
-    def at(self, path: KeyPath) -> tuple[int, int]:
+    def locate(self, path: KeyPath) -> tuple[int, int]:
         """Return line and column of a key: of the deepest key in `path` that is found, searching from the top."""
         line, column = 0, 1
         for key in path:
@@ -60,7 +60,7 @@ class Markdown:
             value = yaml.load("".join(f"{line}\n" for line in lines), Loader=_Loader)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            at = (self._original_line(mark.line) + 2, mark.column + 1) if mark else (1, 0)
+            at = (self._find_original_line(mark.line) + 2, mark.column + 1) if mark else (1, 0)
             # Without the original text and `from error`: both may quote the file.
             raise ConfigError(path, "the front matter is not YAML", at=at) from None
         except (yaml.YAMLError, ValueError, RecursionError, TypeError):
@@ -72,12 +72,12 @@ class Markdown:
         plain: dict[str, Any] = _JsonConverter(path).convert(value)
         return plain
 
-    def _original_line(self, line: int) -> int:
+    def _find_original_line(self, line: int) -> int:
         """Map a line back to the file: quoting a colon turns one line into two."""
-        made = 0
+        count = 0
         for number, text in enumerate(self._lines):
-            made += len(_quote_colon(text))
-            if made > line:
+            count += len(_quote_colon(text))
+            if count > line:
                 return number
         return len(self._lines)
 
@@ -91,7 +91,7 @@ class _JsonConverter:
 
     def convert(self, value: Any) -> Any:
         self._nodes += 1
-        if self._nodes > MAX_NODES:
+        if self._nodes > MAX_FRONT_MATTER_NODES:
             raise ConfigError(self._path, "the front matter is too large", at=(1, 0))
         if isinstance(value, dict):
             return {_to_key(key): self.convert(item) for key, item in value.items()}
@@ -105,7 +105,7 @@ def _to_key(key: object) -> str:
 
 
 def _quote_colons(lines: list[str]) -> list[str]:
-    return [made for line in lines for made in _quote_colon(line)]
+    return [quoted for line in lines for quoted in _quote_colon(line)]
 
 
 def _quote_colon(line: str) -> list[str]:
@@ -113,7 +113,7 @@ def _quote_colon(line: str) -> list[str]:
 
     OpenCode also turns `tools: { write: false }` into text. We leave braces and brackets alone.
     """
-    found = _PLAIN_LINE.fullmatch(line)
-    if found is None or ":" not in found[2] or found[2][0] in "\"'{[>|&*!#":
+    entry = _PLAIN_LINE.fullmatch(line)
+    if entry is None or ":" not in entry[2] or entry[2][0] in "\"'{[>|&*!#":
         return [line]
-    return [f"{found[1]}: |-", f"  {found[2]}"]
+    return [f"{entry[1]}: |-", f"  {entry[2]}"]

@@ -41,7 +41,7 @@ class ModelPackage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the user configures about a model: what the catalogue does not know, or has wrong."""
+    """Settings of a model, which override what the catalogue says about it."""
 
     id: str | None = None
     name: str | None = None

@@ -1,6 +1,4 @@
-"""Fetch documents from the network and keep copies: instructions, and what organisations publish at
-`/.well-known/opencode`.
-"""
+"""Fetch documents from the network and keep copies: instructions, and the configuration that organisations publish."""
 
 import json
 import os
@@ -20,7 +18,7 @@ from weft.host.files import make_directory, read_bytes, write_atomic
 from weft.host.now import now
 from weft.host.web import WebError
 
-FRESH_MS: Final = 10 * 60 * 1000
+MAX_COPY_AGE_MS: Final = 10 * 60 * 1000
 MAX_COPY_BYTES: Final = 1 << 20
 
 T = TypeVar("T")
@@ -50,8 +48,8 @@ def list_organisations(auth_file: str, problems: ConfigProblems) -> list[Organis
         # Never quote the parser: this file holds secrets.
         problems.errors.append(ConfigError(auth_file, "not JSON"))
         return []
-    found = entries.items() if isinstance(entries, dict) else ()
-    return [login for url, entry in found if (login := _to_organisation(url, entry)) is not None]
+    items = entries.items() if isinstance(entries, dict) else ()
+    return [login for url, entry in items if (login := _to_organisation(url, entry)) is not None]
 
 
 def _to_organisation(url: str, entry: Any) -> OrganisationLogin | None:
@@ -65,7 +63,7 @@ def _to_organisation(url: str, entry: Any) -> OrganisationLogin | None:
 class RemoteDocuments:
     """Documents from the network, each with a copy on disk for when there is no network.
 
-    A copy younger than `FRESH_MS` is used without fetching. Without `fetch`, only copies are read.
+    A copy younger than `MAX_COPY_AGE_MS` is used without fetching. Without `fetch`, only copies are read.
     """
 
     def __init__(self, cache: str, fetch: Fetch | None) -> None:
@@ -73,30 +71,29 @@ class RemoteDocuments:
         self._fetch = fetch
         self.stale: list[ConfigError] = []
 
-    def get(self, url: str, read: Callable[[bytes], T]) -> T:
-        """Return what `read` makes of a document, or of its copy if it cannot be fetched. Raise `ConfigError` if there
-        is neither.
+    def get(self, url: str, parse: Callable[[bytes], T]) -> T:
+        """Fetch and parse a document, or parse its copy if it cannot be fetched. Raise `ConfigError` if there is neither.
 
-        A document that `read` refuses is not copied.
+        A document that `parse` refuses is not copied.
         """
         path = os.path.join(self._directory, sha256(url.encode()).hexdigest())
-        kept = _read_copy(path)
-        if kept is not None and (self._fetch is None or _is_fresh(path)):
-            return read(kept)
+        copy = _read_copy(path)
+        if copy is not None and (self._fetch is None or _is_fresh(path)):
+            return parse(copy)
         if self._fetch is None:
             raise ConfigError(url, "has not been fetched yet")
         try:
             body = self._fetch(url)
-            value = read(body)
+            value = parse(body)
         except (OSError, WeftError) as error:
             # Other messages may quote the URL, and a key in it.
             message = str(error) if isinstance(error, WebError) else type(error).__name__
             reason = error.reason if isinstance(error, ConfigError) else f"could not be fetched ({message})"
-            if kept is None:
+            if copy is None:
                 raise ConfigError(url, reason) from None
             self.stale.append(ConfigError(url, f"{reason}; using an earlier copy"))
-            return read(kept)
-        _keep_copy(path, body)
+            return parse(copy)
+        _write_copy(path, body)
         return value
 
 
@@ -110,12 +107,12 @@ def _read_copy(path: str) -> bytes | None:
 def _is_fresh(path: str) -> bool:
     """Return True if a copy is recent. A time in the future does not count: the clock was wrong."""
     try:
-        return 0 <= now() - os.stat(path).st_mtime_ns // 1_000_000 < FRESH_MS
+        return 0 <= now() - os.stat(path).st_mtime_ns // 1_000_000 < MAX_COPY_AGE_MS
     except OSError:
         return False
 
 
-def _keep_copy(path: str, body: bytes) -> None:
+def _write_copy(path: str, body: bytes) -> None:
     # If the copy cannot be written, weft works without it.
     with suppress(OSError):
         make_directory(os.path.dirname(path))
@@ -125,24 +122,24 @@ def _keep_copy(path: str, body: bytes) -> None:
 def fetch_layer(
     login: OrganisationLogin, remote: RemoteDocuments, env: Mapping[str, str], problems: ConfigProblems
 ) -> ConfigLayer | None:
-    """Return what an organisation configures, or None.
+    """Return the layer that an organisation publishes, or None if it cannot be had.
 
-    OpenCode does not start if an organisation does not answer or publishes an error. The user cannot fix that, so it is
-    a warning.
+    OpenCode does not start if an organisation's server fails or publishes an error. The user cannot fix that, so here it
+    is a warning.
     """
     url = f"{login.url}/.well-known/opencode"
-    origin, own = ConfigOrigin(kind="well-known", path=url, own=True), ConfigProblems()
+    origin, layer_problems = ConfigOrigin(kind="well-known", path=url, own=True), ConfigProblems()
     layer: ConfigLayer | None = None
     try:
         if not is_address(url):
             raise ConfigError(url, "is not an http or https address")
         text = remote.get(url, lambda body: _extract_config(url, body))
         document = JsoncDocument(url, text, make_resolver(env, directory=None, home=""))
-        own.note(origin, None, document.findings)
-        layer = make_layer(origin, document.value, None, own)
+        layer_problems.add(origin, None, document.findings)
+        layer = make_layer(origin, document.value, None, layer_problems)
     except ConfigError as error:
-        own.errors.append(error)
-    problems.warnings += [*own.errors, *own.warnings]
+        layer_problems.errors.append(error)
+    problems.warnings += [*layer_problems.errors, *layer_problems.warnings]
     return layer
 
 
@@ -152,7 +149,7 @@ def is_address(text: str) -> bool:
 
 def _extract_config(url: str, body: bytes) -> str:
     try:
-        answer = json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError):
         raise ConfigError(url, "the answer is not JSON") from None
-    return json.dumps(answer.get("config") or {}) if isinstance(answer, dict) else "{}"
+    return json.dumps(document.get("config") or {}) if isinstance(document, dict) else "{}"

@@ -128,8 +128,10 @@ class BudgetConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DeadlinesConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Deadlines in seconds: for one tool call, a whole turn, a subtask with its child sessions; and at a model API, to
-    connect, until the first byte and between two chunks. A provider's own `timeout` takes precedence.
+    """Deadlines in seconds. `tool` is for one call, `turn` for a whole turn, `subtask` for one with its child sessions.
+
+    The others are for a model API: to connect, until the first byte, and between two chunks. A provider's own `timeout`
+    takes precedence.
     """
 
     connect: Positive | None = None
@@ -141,9 +143,7 @@ class DeadlinesConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SnapshotsConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Limits of snapshots: bytes in total and per file, and seconds that a command waits for the first scan of all
-    files.
-    """
+    """Limits of snapshots: bytes in total and per file, and seconds that a command waits for the first scan."""
 
     max_bytes: Positive | None = field(default=None, name="maxBytes")
     max_file_bytes: Positive | None = field(default=None, name="maxFileBytes")
@@ -311,9 +311,9 @@ class Config(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 @cache
-def default_keybinds() -> dict[str, str]:
+def get_default_keybinds() -> dict[str, str]:
     """Return the keys of every action, as in OpenCode 1.1.34. The dict is shared: do not change it."""
     path = os.path.join(os.path.dirname(__file__), "keybinds.json")
     with open(path, encoding="utf-8") as file:
-        found: dict[str, str] = json.load(file)
-    return found
+        keybinds: dict[str, str] = json.load(file)
+    return keybinds

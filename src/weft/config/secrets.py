@@ -42,8 +42,8 @@ def _is_secret(key: str) -> bool:
 class _Masker:
     def __init__(self, secrets: Collection[str]) -> None:
         longest_first = sorted(secrets, key=len, reverse=True)
-        known = "|".join(map(re.escape, longest_first))
-        self._known = re.compile(known) if known else None
+        pattern = "|".join(map(re.escape, longest_first))
+        self._secrets = re.compile(pattern) if pattern else None
 
     def visit(self, value: Any, key: str) -> Any:
         if isinstance(value, dict):
@@ -59,8 +59,8 @@ class _Masker:
         return MASK if masked_section else self.visit(item, name)
 
     def _mask_text(self, text: str) -> str:
-        text = self._known.sub(MASK, text) if self._known is not None else text
-        return _SECRET_TEXT.sub(lambda found: f"{found['before'] or ''}{MASK}", text)
+        text = self._secrets.sub(MASK, text) if self._secrets is not None else text
+        return _SECRET_TEXT.sub(lambda match: f"{match['before'] or ''}{MASK}", text)
 
     def _visit_arguments(self, values: list[Any] | tuple[Any, ...], key: str) -> list[Any]:
         """Mask secrets in a command line: `--token abc`, `API_KEY=abc`."""

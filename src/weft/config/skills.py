@@ -12,10 +12,9 @@ from msgspec import Struct
 
 from weft.config.definitions import read_markdown
 from weft.config.flags import Flags, read_flags
-from weft.config.instructions import walk_up
 from weft.config.layer import read_text
-from weft.config.sources import ConfigDirectory, ConfigScope, list_sources
-from weft.config.trust import HeldItem
+from weft.config.sources import ConfigDirectory, ConfigScope, list_sources, walk_up
+from weft.config.trust import HeldItem, is_inside
 from weft.errors import ConfigError
 from weft.model.agent import Skill
 
@@ -28,7 +27,7 @@ MAX_SKILLS = 200
 _SKIPPED_DIRECTORIES = frozenset({".git", "node_modules", ".venv", "__pycache__"})
 _TEXT_ENDINGS = (".md", ".txt")
 
-_Stamp = tuple[int, ...]
+_FileStamp = tuple[int, ...]
 
 
 class FoundSkills(Struct, frozen=True, kw_only=True):
@@ -46,65 +45,71 @@ class SkillFinder:
     def __init__(self, scope: ConfigScope) -> None:
         self._scope = scope
         self._lock = threading.Lock()
-        self._read: dict[str, tuple[_Stamp, Skill | ConfigError]] = {}
+        self._cache: dict[str, tuple[_FileStamp, Skill | ConfigError]] = {}
 
     def find(self) -> FoundSkills:
         """Return the skills as they are now."""
         with self._lock:
-            before, self._read = self._read, {}
-            return _find(self._scope, lambda path: self._look(path, before.get(path)))
+            previous, self._cache = self._cache, {}
+            return _collect_skills(self._scope, lambda path: self._read_cached(path, previous.get(path)))
 
-    def _look(self, path: str, known: tuple[_Stamp, Skill | ConfigError] | None) -> Skill | ConfigError:
+    def _read_cached(
+        self, path: str, cached: tuple[_FileStamp, Skill | ConfigError] | None
+    ) -> Skill | ConfigError:
         stamp = _get_stamp(path)
-        if known is None or stamp is None or known[0] != stamp:
-            known = stamp or (), _read(path)
-        self._read[path] = known
-        return known[1]
+        if cached is None or stamp is None or cached[0] != stamp:
+            cached = stamp or (), _read_skill(path)
+        self._cache[path] = cached
+        return cached[1]
 
 
 def find_skills(scope: ConfigScope) -> FoundSkills:
     """Return every skill. If a name occurs several times, the nearest wins; in an untrusted project, the user's own."""
-    return _find(scope, _read)
+    return _collect_skills(scope, _read_skill)
 
 
-def _find(scope: ConfigScope, read: Callable[[str], Skill | ConfigError]) -> FoundSkills:
+def _collect_skills(scope: ConfigScope, read: Callable[[str], Skill | ConfigError]) -> FoundSkills:
     flags = read_flags(scope.env)
-    own = [path for place in _list_own_directories(scope, flags) for path in _list_files(place, "")]
-    project = [path for path in _list_project_files(scope, flags) if scope.trusted or not _is_scripted(path)]
-    found: dict[str, Skill] = {}
+    own = [path for directory in _list_own_directories(scope, flags) for path in _list_files(directory, "")]
+    project = [path for path in _list_project_files(scope, flags) if scope.trusted or not _has_scripts(path)]
+    skills: dict[str, Skill] = {}
     problems: list[ConfigError] = []
     for path in [*own, *project] if scope.trusted else [*project, *own]:
         skill = read(path)
         if isinstance(skill, ConfigError):
             problems.append(skill)
             continue
-        if skill.name in found:
-            problems.append(ConfigError(path, f"replaces {found[skill.name].location}"))
-        found[skill.name] = skill
-    return FoundSkills(skills=tuple(found.values())[:MAX_SKILLS], problems=tuple(problems))
+        if skill.name in skills:
+            problems.append(ConfigError(path, f"replaces {skills[skill.name].location}"))
+        skills[skill.name] = skill
+    return FoundSkills(skills=tuple(skills.values())[:MAX_SKILLS], problems=tuple(problems))
 
 
 def list_scripted_skills(scope: ConfigScope) -> list[HeldItem]:
     """Return the project's skills that contain other files than text. They are ignored unless the project is trusted."""
-    found = [path for path in _list_project_files(scope, read_flags(scope.env)) if _is_scripted(path)]
+    paths = [path for path in _list_project_files(scope, read_flags(scope.env)) if _has_scripts(path)]
     return [
         HeldItem(kind="skill", name=os.path.basename(os.path.dirname(path)), path=path, does="brings scripts")
-        for path in found
+        for path in paths
     ]
 
 
 def _list_project_files(scope: ConfigScope, flags: Flags) -> list[str]:
-    within = "" if scope.trusted else scope.worktree
-    return [path for place in _list_project_directories(scope, flags) for path in _list_files(place, within)]
+    boundary = "" if scope.trusted else scope.worktree
+    return [
+        path
+        for directory in _list_project_directories(scope, flags)
+        for path in _list_files(directory, boundary)
+    ]
 
 
-def _is_scripted(path: str) -> bool:
+def _has_scripts(path: str) -> bool:
     directories = os.walk(os.path.dirname(path))
     return any(not name.lower().endswith(_TEXT_ENDINGS) for _, _, files in directories for name in files)
 
 
 def read_skill(skill: Skill) -> str:
-    """Return the text of a skill from its file. Raise `ConfigError`."""
+    """Return the text of a skill from its file. Raise `ConfigError` if it is gone or cannot be read."""
     text = read_text(skill.location)
     if text is None:
         raise ConfigError(skill.location, "no longer exists")
@@ -123,7 +128,7 @@ def _list_project_directories(scope: ConfigScope, flags: Flags) -> Iterator[str]
     if not flags.disable_claude_code_skills:
         home = os.path.normpath(scope.paths.home)
         # From the top down, so that the nearest wins.
-        for level in reversed([each for each in walk_up(scope) if each != home]):
+        for level in reversed([directory for directory in walk_up(scope) if directory != home]):
             yield os.path.join(level, ".claude", "skills")
     yield from _list_configured_directories(scope, flags, own=False)
 
@@ -134,9 +139,9 @@ def _list_configured_directories(scope: ConfigScope, flags: Flags, *, own: bool)
             yield from (os.path.join(source.origin.path, folder) for folder in SKILL_FOLDERS)
 
 
-def _list_files(top: str, within: str) -> list[str]:
-    """Return every `SKILL.md` below a directory, following links. With `within`, omit files outside that directory."""
-    found: list[str] = []
+def _list_files(top: str, boundary: str) -> list[str]:
+    """Return every `SKILL.md` below a directory, following links. With `boundary`, omit files outside that directory."""
+    paths: list[str] = []
     seen: set[str] = set()
     for directory, directories, files in os.walk(top, followlinks=True):
         real = os.path.realpath(directory)
@@ -146,28 +151,22 @@ def _list_files(top: str, within: str) -> list[str]:
         seen.add(real)
         directories[:] = sorted(name for name in directories if name not in _SKIPPED_DIRECTORIES)
         path = os.path.join(directory, SKILL_FILE)
-        if SKILL_FILE in files and (
-            not within or _is_inside(os.path.realpath(path), os.path.realpath(within))
-        ):
-            found.append(path)
-    return found
+        if SKILL_FILE in files and (not boundary or is_inside(path, boundary)):
+            paths.append(path)
+    return paths
 
 
-def _is_inside(path: str, home: str) -> bool:
-    return path.startswith(home.rstrip(os.sep) + os.sep)
-
-
-def _get_stamp(path: str) -> _Stamp | None:
+def _get_stamp(path: str) -> _FileStamp | None:
     """Return values that change with a file, or None if it cannot be inspected."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _read(path: str) -> Skill | ConfigError:
-    """Return the skill in a file, or what is wrong with the file."""
+def _read_skill(path: str) -> Skill | ConfigError:
+    """Return the skill in a file, or an error that says what is wrong with it."""
     try:
         front = read_markdown(path, read_text(path) or "").front
     except ConfigError as error:

@@ -11,9 +11,9 @@ from weft.host.paths import Paths
 
 
 class ConfigScope(Struct, frozen=True, kw_only=True):
-    """For what configuration is loaded: a directory, the top of its checkout, and the environment.
+    """What the configuration is loaded for: a directory, the top of its checkout, and the environment.
 
-    A project that is not `trusted` cannot read the user's environment and files.
+    If the project is not `trusted`, its files cannot refer to the user's environment and files.
     """
 
     directory: str
@@ -64,7 +64,9 @@ def _list_in_order(scope: ConfigScope, flags: Flags) -> list[ConfigSource]:
         sources += _list_directory_sources(ConfigOrigin(kind="project", path=directory, own=False))
     if custom is not None:
         sources = [
-            each for each in sources if custom not in (each.origin.path, os.path.dirname(each.origin.path))
+            source
+            for source in sources
+            if custom not in (source.origin.path, os.path.dirname(source.origin.path))
         ]
         sources += _list_directory_sources(_make_own_origin("custom directory", custom))
     return [*sources, *_list_inline(flags)]
@@ -82,7 +84,7 @@ def _list_in_opencode_order(scope: ConfigScope, flags: Flags) -> list[ConfigSour
     for directory in _list_project_directories(scope, flags):
         sources += _list_directory_sources(ConfigOrigin(kind="project", path=directory, own=False))
     sources += _list_directory_sources(_make_own_origin("home", _get_home_directory(paths)))
-    if custom is not None and not any(each.origin.path == custom for each in sources):
+    if custom is not None and not any(source.origin.path == custom for source in sources):
         sources += _list_directory_sources(_make_own_origin("custom directory", custom))
     return sources
 
@@ -130,7 +132,7 @@ def _list_project_files(scope: ConfigScope, flags: Flags) -> Iterator[ConfigFile
     if flags.disable_project_config:
         return
     # In the user's own configuration directory the files are the user's, not a project's.
-    directories = [each for each in _walk_up(scope) if each != scope.paths.config]
+    directories = [each for each in walk_up(scope) if each != scope.paths.config]
     for name in ("opencode.jsonc", "opencode.json"):
         for directory in reversed(directories):
             yield ConfigFile(ConfigOrigin(kind="project", path=os.path.join(directory, name), own=False))
@@ -140,12 +142,13 @@ def _list_project_directories(scope: ConfigScope, flags: Flags) -> list[str]:
     """Return every `.opencode` from the directory up to the worktree, nearest first, without the user's own."""
     if flags.disable_project_config:
         return []
-    own = _get_home_directory(scope.paths)
-    found = (os.path.join(each, ".opencode") for each in _walk_up(scope))
-    return [each for each in found if each != own]
+    home_directory = _get_home_directory(scope.paths)
+    directories = (os.path.join(directory, ".opencode") for directory in walk_up(scope))
+    return [directory for directory in directories if directory != home_directory]
 
 
-def _walk_up(scope: ConfigScope) -> Iterator[str]:
+def walk_up(scope: ConfigScope) -> Iterator[str]:
+    """Yield the directory and its parents, up to the top of the checkout."""
     directory, top = os.path.normpath(scope.directory), os.path.normpath(scope.worktree)
     while True:
         yield directory

@@ -13,9 +13,12 @@ CONFIG_NAMES = ("opencode.jsonc", "opencode.json", "config.json")
 STORE_KEY = ("experimental", "weft", "store")
 
 
-def resolve_store_url(env: Mapping[str, str], paths: Paths, given: str | None = None) -> str:
-    """Return the URL of the store. A plain path means a file store. Raise `InvalidInputError` if it cannot be used."""
-    address = given or env.get("WEFT_STORE") or get_configured_store(paths)
+def resolve_store_url(env: Mapping[str, str], paths: Paths, option: str | None = None) -> str:
+    """Return the URL of the store. `option` is the flag `--store`; a plain path means a file store.
+
+    Raise `InvalidInputError` if the store cannot be used.
+    """
+    address = option or env.get("WEFT_STORE") or get_configured_store(paths)
     if not address:
         return f"file:{_check_usable(paths.storage)}"
     scheme, colon, rest = address.partition(":")
@@ -47,9 +50,9 @@ def _check_usable(path: str) -> str:
     return path
 
 
-def resolve_storage_root(env: Mapping[str, str], paths: Paths, given: str | None = None) -> str:
+def resolve_storage_root(env: Mapping[str, str], paths: Paths, option: str | None = None) -> str:
     """Return the directory of a file store. Raise `InvalidInputError` for other stores."""
-    url = resolve_store_url(env, paths, given)
+    url = resolve_store_url(env, paths, option)
     if not url.startswith("file:"):
         raise InvalidInputError(
             "--store", f"{url!r} is not a file store", hint="use a directory or file:<path>"
@@ -59,8 +62,8 @@ def resolve_storage_root(env: Mapping[str, str], paths: Paths, given: str | None
 
 def get_configured_store(paths: Paths) -> str:
     """Return `experimental.weft.store` of the user's own configuration, or "". Projects cannot set it."""
-    found = find_own_setting(paths, STORE_KEY)
-    return found if isinstance(found, str) else ""
+    url = find_own_setting(paths, STORE_KEY)
+    return url if isinstance(url, str) else ""
 
 
 def find_own_setting(paths: Paths, key: tuple[str, ...]) -> Any:
@@ -74,18 +77,18 @@ def find_own_setting(paths: Paths, key: tuple[str, ...]) -> Any:
             path = os.path.join(paths.config, name)
             with open(path, encoding="utf-8") as file:
                 text = file.read()
-            if '"weft"' in text and (found := _find(path, text, key)) is not None:
-                return found
+            if '"weft"' in text and (value := _find_value(path, text, key)) is not None:
+                return value
     return None
 
 
-def _find(path: str, text: str, key: tuple[str, ...]) -> Any:
+def _find_value(path: str, text: str, key: tuple[str, ...]) -> Any:
     from weft.config.jsonc import JsoncDocument  # noqa: PLC0415  rarely needed
 
     try:
         value: Any = JsoncDocument(path, text).value
     except ConfigError:
         return None
-    for each in key:
-        value = value.get(each) if isinstance(value, dict) else None
+    for name in key:
+        value = value.get(name) if isinstance(value, dict) else None
     return value

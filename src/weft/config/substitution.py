@@ -16,7 +16,9 @@ from msgspec import Struct
 MISSING = "\ue000missing\ue000"
 MAX_REFERENCE_BYTES = 1 << 20
 
-_PIECE = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)|\{(?:env|file):[^}\n]+\}', re.DOTALL)
+_TEXT_PIECE = re.compile(
+    r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)|\{(?:env|file):[^}\n]+\}', re.DOTALL
+)
 PLACEHOLDER = re.compile(r"\{(env|file):([^}\n]+)\}")
 
 # Returns the content for ("env", name) or ("file", path). Raises LookupError with the reason if it cannot.
@@ -47,59 +49,61 @@ class Substitution:
         self._resolve = resolve
         self._pieces: list[str] = []
         self._length = 0
-        self._taken = 0
+        self._copied = 0
         self._edits: list[TextEdit] = []
         self.failures: list[FailedPlaceholder] = []
         if resolve is not None:
-            for piece in _PIECE.finditer(original):
-                self._substitute_in(piece)
+            for piece in _TEXT_PIECE.finditer(original):
+                self._substitute_piece(piece)
         self._copy_to(len(original))
         self.text = "".join(self._pieces)
 
-    def place(self, offset: int) -> tuple[int, int]:
+    def locate(self, offset: int) -> tuple[int, int]:
         """Return line and column in the original for an offset in the new text."""
-        back = 0
+        shift = 0
         for edit in self._edits:
             if offset < edit.start:
                 break
             if offset < edit.end:
-                offset, back = edit.old_start, 0
+                offset, shift = edit.old_start, 0
                 break
-            back = edit.end - edit.old_end
-        offset -= back
+            shift = edit.end - edit.old_end
+        offset -= shift
         line_start = self._original.rfind("\n", 0, offset) + 1
         return self._original.count("\n", 0, offset) + 1, offset - line_start + 1
 
-    def _substitute_in(self, piece: re.Match[str]) -> None:
+    def _substitute_piece(self, piece: re.Match[str]) -> None:
         if piece[0].startswith("/"):
             return
         quoted = piece[0].startswith('"')
-        for found in PLACEHOLDER.finditer(self._original, piece.start(), piece.end()):
-            self._replace(found, quoted=quoted)
+        for placeholder in PLACEHOLDER.finditer(self._original, piece.start(), piece.end()):
+            self._replace(placeholder, quoted=quoted)
 
-    def _replace(self, found: re.Match[str], *, quoted: bool) -> None:
-        self._copy_to(found.start())
-        name = _unescape(found[2]) if quoted else found[2]
+    def _replace(self, placeholder: re.Match[str], *, quoted: bool) -> None:
+        self._copy_to(placeholder.start())
+        name = _unescape(placeholder[2]) if quoted else placeholder[2]
         try:
-            content = self._look_up(found[1], name)
-            if not quoted and content == found[0]:
-                content = "null"  # held back, and not valid JSON
-            new = json.dumps(content, ensure_ascii=False)[1:-1] if quoted else content
+            content = self._resolve_placeholder(placeholder[1], name)
+            if not quoted and content == placeholder[0]:
+                content = "null"  # a placeholder that the resolver left alone is not valid JSON
+            replacement = json.dumps(content, ensure_ascii=False)[1:-1] if quoted else content
         except LookupError as error:
             self.failures.append(FailedPlaceholder(self._length, str(error.args[0])))
-            new = MISSING if quoted else "null"
-        self._edits.append(TextEdit(self._length, self._length + len(new), found.start(), found.end()))
-        self._pieces.append(new)
-        self._length += len(new)
-        self._taken = found.end()
+            replacement = MISSING if quoted else "null"
+        self._edits.append(
+            TextEdit(self._length, self._length + len(replacement), placeholder.start(), placeholder.end())
+        )
+        self._pieces.append(replacement)
+        self._length += len(replacement)
+        self._copied = placeholder.end()
 
-    def _look_up(self, kind: str, name: str) -> str:
+    def _resolve_placeholder(self, kind: str, name: str) -> str:
         return self._resolve(kind, name) if self._resolve is not None else ""
 
     def _copy_to(self, end: int) -> None:
-        self._pieces.append(self._original[self._taken : end])
-        self._length += end - self._taken
-        self._taken = end
+        self._pieces.append(self._original[self._copied : end])
+        self._length += end - self._copied
+        self._copied = end
 
 
 def _unescape(text: str) -> str:
@@ -114,15 +118,15 @@ def drop_missing(value: object) -> object:
     if isinstance(value, str):
         return None if MISSING in value else value
     if isinstance(value, list):
-        kept = [drop_missing(item) for item in value]
+        items = [drop_missing(item) for item in value]
         return (
             None
-            if any(new is None and old is not None for new, old in zip(kept, value, strict=True))
-            else kept
+            if any(new is None and old is not None for new, old in zip(items, value, strict=True))
+            else items
         )
     if isinstance(value, dict):
-        kept_items = ((key, item, drop_missing(item)) for key, item in value.items())
-        return {key: new for key, old, new in kept_items if new is not None or old is None}
+        pairs = ((key, item, drop_missing(item)) for key, item in value.items())
+        return {key: new for key, old, new in pairs if new is not None or old is None}
     return value
 
 

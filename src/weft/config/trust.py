@@ -26,8 +26,8 @@ def find_root(scope: ConfigScope, path: str) -> str:
 
 def is_inside(path: str, root: str) -> bool:
     """Return True if a path, with all links resolved, is below a directory."""
-    real, home = os.path.realpath(path), os.path.realpath(root)
-    return real == home or real.startswith(home.rstrip(os.sep) + os.sep)
+    real, real_root = os.path.realpath(path), os.path.realpath(root)
+    return real == real_root or real.startswith(real_root.rstrip(os.sep) + os.sep)
 
 
 def is_ordinary_file(path: str, root: str) -> bool:
@@ -54,8 +54,8 @@ HeldKind = Literal[
 
 
 class HeldItem(Struct, frozen=True, kw_only=True):
-    """A setting or file that is held back. `path` is its file, `does` its effect. Neither contains a secret:
-    placeholders are not resolved.
+    """A setting or file that is held back. `path` is its file, `does` what it would do. Neither contains a secret,
+    because placeholders are not resolved.
     """
 
     kind: HeldKind
@@ -74,15 +74,15 @@ TOOL_ENDINGS = (".py", ".ts", ".js")
 
 def list_tools(directory: str) -> list[str]:
     """Return the files of custom tools in a configuration directory, sorted by name."""
-    found: list[str] = []
+    paths: list[str] = []
     for folder in TOOL_FOLDERS:
         top = os.path.join(directory, folder)
         try:
             names = sorted(os.listdir(top))
         except OSError:
             continue
-        found += [os.path.join(top, name) for name in names if name.endswith(TOOL_ENDINGS)]
-    return found
+        paths += [os.path.join(top, name) for name in names if name.endswith(TOOL_ENDINGS)]
+    return paths
 
 
 def list_held_tools(sources: Iterable[ConfigSource]) -> Iterator[HeldItem]:
@@ -94,8 +94,8 @@ def list_held_tools(sources: Iterable[ConfigSource]) -> Iterator[HeldItem]:
                 yield HeldItem(kind="tool", name=name, path=path, does="runs its code")
 
 
-# These settings choose models, agents and appearance. Rules (`permission`, `tools`, those of an agent) pass because only
-# stricter ones than the user's count. `instructions` are read only inside the project.
+# These settings choose models, agents and appearance. Rules (`permission`, `tools`, those of an agent) are allowed
+# because they count only where they are stricter than the user's. `instructions` are read only inside the project.
 _ALLOWED_KEYS = """
 $schema theme tui layout logLevel username autoupdate watcher compaction instructions
 model small_model default_agent agent mode permission tools enabled_providers disabled_providers
@@ -133,15 +133,17 @@ def hold_back_layers(
     return kept, held
 
 
-def narrow_providers(config: Config, vouched: Config) -> Config:
+def narrow_providers(config: Config, trusted_config: Config) -> Config:
     """Limit the providers: a project may disable the user's providers, but not enable a disabled one."""
-    off = dict.fromkeys((*(vouched.disabled_providers or ()), *(config.disabled_providers or ())))
-    said = [each for each in (vouched.enabled_providers, config.enabled_providers) if each is not None]
-    on = [name for name in said[-1] if all(name in each for each in said)] if said else None
+    disabled = dict.fromkeys((*(trusted_config.disabled_providers or ()), *(config.disabled_providers or ())))
+    lists = [
+        names for names in (trusted_config.enabled_providers, config.enabled_providers) if names is not None
+    ]
+    enabled = [name for name in lists[-1] if all(name in names for names in lists)] if lists else None
     return replace(
         config,
-        disabled_providers=tuple(off) or None,
-        enabled_providers=None if on is None else tuple(on),
+        disabled_providers=tuple(disabled) or None,
+        enabled_providers=None if enabled is None else tuple(enabled),
     )
 
 
@@ -153,87 +155,91 @@ class _LayerFilter:
         self.held: list[HeldItem] = []
 
     def filter(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        passed = {key: kept for key, value in data.items() if (kept := self._root(key, value)) is not None}
+        passed = {
+            key: allowed
+            for key, value in data.items()
+            if (allowed := self._filter_key(key, value)) is not None
+        }
         # In Markdown, braces are plain text.
-        return passed if self._path.endswith(".md") else self._without_placeholders(passed, ())
+        return passed if self._path.endswith(".md") else self._drop_placeholders(passed, ())
 
-    def _root(self, key: str, value: Any) -> Any:
+    def _filter_key(self, key: str, value: Any) -> Any:
         if key in ALLOWED_KEYS:
             return value
         if key in RESTRICTED_SWITCHES:
-            return self._switch(key, value)
+            return self._filter_switch(key, value)
         match key:
             case "mcp" | "formatter" | "lsp" | "provider" | "command":
-                return self._section(key, value)
+                return self._filter_section(key, value)
             case "plugin":
                 for entry in value:
                     self._hold("plugin", entry.removeprefix("file://"), "runs its code")
                 return None
             case "experimental":
-                return self._experiments(value)
+                return self._filter_experiments(value)
             case _:
                 self._hold("setting", key, "changes how weft works")
                 return None
 
-    def _switch(self, key: str, value: Any) -> Any:
+    def _filter_switch(self, key: str, value: Any) -> Any:
         harmless, does = RESTRICTED_SWITCHES[key]
         if value == harmless:
             return value
         self._hold("setting", key, does)
         return None
 
-    def _section(self, kind: HeldKind, value: Any) -> Any:
+    def _filter_section(self, kind: HeldKind, value: Any) -> Any:
         """Filter entries by name. An entry that only disables something may pass."""
         if not isinstance(value, dict):
             if value is False:
                 return value
             self._hold("setting", kind, "runs programs on files")
             return None
-        passed = {name: entry for name, entry in value.items() if _only_switches_off(entry)}
+        passed = {name: entry for name, entry in value.items() if _only_disables(entry)}
         for name, entry in value.items():
             if name not in passed:
-                self._hold(kind, name, EFFECTS[kind](entry))
+                self._hold(kind, name, DESCRIBE_EFFECT[kind](entry))
         return passed or None
 
-    def _experiments(self, value: Mapping[str, Any]) -> dict[str, Any]:
+    def _filter_experiments(self, value: Mapping[str, Any]) -> dict[str, Any]:
         passed = {key: item for key, item in value.items() if key in ALLOWED_EXPERIMENTS}
         for key in value.keys() - passed.keys() - {"weft"}:
             self._hold("setting", f"experimental.{key}", "changes how weft works")
-        own = value.get("weft", {})
-        for name, commands in own.get("hooks", {}).items():
-            for each in commands:
-                self._hold("hook", name, _describe_program(each))
-        for key in own.keys() - ALLOWED_WEFT_KEYS - {"hooks"}:
+        weft_settings = value.get("weft", {})
+        for name, commands in weft_settings.get("hooks", {}).items():
+            for command in commands:
+                self._hold("hook", name, _describe_program(command))
+        for key in weft_settings.keys() - ALLOWED_WEFT_KEYS - {"hooks"}:
             does = "declares itself trusted" if key == "trusted" else "changes how weft works"
             self._hold("setting", f"experimental.weft.{key}", does)
         if "weft" in value:
-            passed["weft"] = {key: item for key, item in own.items() if key in ALLOWED_WEFT_KEYS}
+            passed["weft"] = {key: item for key, item in weft_settings.items() if key in ALLOWED_WEFT_KEYS}
         return passed
 
-    def _without_placeholders(self, value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    def _drop_placeholders(self, value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
         kept: dict[str, Any] = {}
         for key, item in value.items():
-            here = (*path, key)
+            item_path = (*path, key)
             if isinstance(item, dict):
-                kept[key] = self._without_placeholders(item, here)
-            elif (found := _find_placeholder(item)) is None:
+                kept[key] = self._drop_placeholders(item, item_path)
+            elif (placeholder := _find_placeholder(item)) is None:
                 kept[key] = item
             else:
-                self._hold("substitution", ".".join(here), f"reads {found}")
+                self._hold("substitution", ".".join(item_path), f"reads {placeholder}")
         return kept
 
     def _hold(self, kind: HeldKind, name: str, does: str) -> None:
         self.held.append(HeldItem(kind=kind, name=name, path=self._path, does=does))
 
 
-def _only_switches_off(entry: Any) -> bool:
+def _only_disables(entry: Any) -> bool:
     return entry in ({"enabled": False}, {"disabled": True})
 
 
 def _find_placeholder(value: Any) -> str | None:
     texts = value if isinstance(value, list) else [value]
-    found = (PLACEHOLDER.search(text) for text in texts if isinstance(text, str))
-    return next((each[0] for each in found if each is not None), None)
+    matches = (PLACEHOLDER.search(text) for text in texts if isinstance(text, str))
+    return next((match[0] for match in matches if match is not None), None)
 
 
 def _describe_mcp(entry: Mapping[str, Any]) -> str:
@@ -261,7 +267,7 @@ def _describe_command(entry: Mapping[str, Any]) -> str:
     return f"runs {'; '.join(commands)}" if commands else "replaces your prompt with its own text"
 
 
-EFFECTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+DESCRIBE_EFFECT: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "mcp": _describe_mcp,
     "formatter": _describe_program,
     "lsp": _describe_program,

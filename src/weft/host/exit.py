@@ -9,26 +9,26 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from weft.host.processes import list_below
+from weft.host.processes import list_descendants
 
-MAX_NAMED = 5
+MAX_LISTED_PROCESSES = 5
 REPORT_SECONDS = 1.0
 POOL_FILE = os.path.join("concurrent", "futures", "thread.py")
 
 
 class ExitTimer:
-    """Ends the process if it is still alive after a time. One for each process; it does nothing until it is armed.
+    """Ends the process if it is still alive after a time. `end_within` arms the timer. A process needs only one.
 
-    Without `alone` the process is not ours, and is never ended.
+    Without `alone`, weft runs in a process of somebody else, which is never ended.
     """
 
     def __init__(self, *, alone: bool = True) -> None:
         self._alone = alone
         self._timer: threading.Timer | None = None
-        self._others = set(threading.enumerate())
+        self._existing_threads = set(threading.enumerate())
 
     def end_within(self, seconds: float, code: int) -> None:
-        """End the process with this code if it is still alive in so many seconds. This replaces an earlier deadline."""
+        """End the process with this code if it is still alive after this time. This replaces an earlier deadline."""
         self.disarm()
         if not self._alone:
             return
@@ -43,20 +43,19 @@ class ExitTimer:
 
     def disarm_if_idle(self) -> None:
         """Disarm if no thread of ours keeps the process from ending."""
-        ours = set(threading.enumerate()) - self._others
-        if not any(_blocks_exit(thread) for thread in ours):
+        new_threads = set(threading.enumerate()) - self._existing_threads
+        if not any(_blocks_exit(thread) for thread in new_threads):
             self.disarm()
 
     def end_now(self, code: int) -> None:
         """End the process at once.
 
-        A watcher of each child process ends it with us, and the next process that opens the store repairs the
-        sessions.
+        The watcher of each child process ends the child, and the next process that opens the store repairs the sessions.
         """
         # In a thread with a timeout: writing may block, and that may be why we are here.
-        reporting = threading.Thread(target=_report, args=(", ".join(_list_leftovers()),), daemon=True)
-        reporting.start()
-        reporting.join(REPORT_SECONDS)
+        reporter = threading.Thread(target=_report, args=(", ".join(_list_leftovers()),), daemon=True)
+        reporter.start()
+        reporter.join(REPORT_SECONDS)
         os._exit(code)
 
 
@@ -69,7 +68,7 @@ def handle_signals(
     seconds: float,
     code: int | None = None,
 ) -> Generator[None]:
-    """Call `on_signal` on the event loop at the first signal, and end the process after so many seconds at the latest.
+    """Call `on_signal` on the event loop at the first signal, and end the process after this time at the latest.
 
     The exit code is `code` or that of the signal. A second signal ends the process at once. The handler is the
     interpreter's, because the loop's handler does not run while the loop is stuck in a blocking write.
@@ -85,28 +84,28 @@ def handle_signals(
         last_resort.end_within(seconds, 128 + number if code is None else code)
         loop.call_soon_threadsafe(on_signal, number)
 
-    before = {number: signal.signal(number, handle) for number in numbers}
+    previous_handlers = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
-def _report(left: str) -> None:
+def _report(leftovers: str) -> None:
     with suppress(OSError, ValueError):
         sys.stdout.flush()
     with suppress(OSError, ValueError):
-        if left:
-            sys.stderr.write(f"weft ended and left undone: {left}\n")
+        if leftovers:
+            sys.stderr.write(f"weft ended and left undone: {leftovers}\n")
             sys.stderr.flush()
 
 
 def _list_leftovers() -> Iterator[str]:
-    below = list_below(os.getpid())
-    yield from (f"process {pid} ({name})" for pid, name in list(below.items())[:MAX_NAMED])
-    if len(below) > MAX_NAMED:
-        yield f"{len(below) - MAX_NAMED} more processes"
+    descendants = list_descendants(os.getpid())
+    yield from (f"process {pid} ({name})" for pid, name in list(descendants.items())[:MAX_LISTED_PROCESSES])
+    if len(descendants) > MAX_LISTED_PROCESSES:
+        yield f"{len(descendants) - MAX_LISTED_PROCESSES} more processes"
     frames = sys._current_frames()  # noqa: SLF001  documented, to see what each thread is doing
     for thread in threading.enumerate():
         frame = frames.get(thread.ident or 0)

@@ -1,4 +1,4 @@
-"""Files: replaced atomically, locked between processes, read within bounds. Plain `os` calls without an event loop."""
+"""Read files up to a limit, replace them atomically, and lock them between processes. All calls block."""
 
 import errno
 import fcntl
@@ -13,30 +13,30 @@ FILE_MODE = 0o600
 
 # Some file systems store times in steps of two seconds. A younger file may change again without a change of its
 # stamp, so its content must not be cached.
-SETTLED_NS = 2_000_000_000
+COARSEST_TIMESTAMP_NS = 2_000_000_000
 
-READ_BYTES = 16_384
+SMALL_FILE_BYTES = 16_384
 MARK_SIZE = 8
 
 BATCH_SIZE = 100
 SLOW_WRITE_SECONDS = 150e-6
-THREADS = 4
+WRITER_THREADS = 4
 
-# Another process may remove an empty directory that was just made; then it is made again. A kernel that refuses for
-# good (below /proc) reports the same error each time.
-ATTEMPTS = 50
+# Another process may remove an empty directory right after it was made, so making it is repeated. The number is limited
+# because a kernel that never allows it (below /proc) reports the same error each time.
+MAX_ATTEMPTS = 50
 
 Stamp = tuple[int, int, int]
 
 
-def stamp_of(found: os.stat_result) -> Stamp:
+def stamp_of(status: os.stat_result) -> Stamp:
     """Return a value that changes when the file does."""
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def is_settled(found: os.stat_result) -> bool:
+def is_settled(status: os.stat_result) -> bool:
     """Return True if the file is old enough that any later change changes its stamp."""
-    return time.time_ns() - found.st_mtime_ns > SETTLED_NS
+    return time.time_ns() - status.st_mtime_ns > COARSEST_TIMESTAMP_NS
 
 
 def wait_briefly() -> None:
@@ -50,25 +50,25 @@ def read_file(path: str, *, limit: int) -> tuple[bytes, os.stat_result]:
     # Non-blocking: opening a pipe without a writer would wait for ever.
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EISDIR, "not a regular file", path)
-        if found.st_size > limit:
-            raise OSError(errno.EFBIG, f"{found.st_size} bytes, more than the {limit} allowed", path)
-        raw = os.read(fd, found.st_size + 1)
-        while len(raw) > found.st_size and (more := os.read(fd, limit + 1 - len(raw))):
+        if status.st_size > limit:
+            raise OSError(errno.EFBIG, f"{status.st_size} bytes, more than the {limit} allowed", path)
+        raw = os.read(fd, status.st_size + 1)
+        while len(raw) > status.st_size and (more := os.read(fd, limit + 1 - len(raw))):
             raw += more  # it grew while it was read
-        return raw, found
+        return raw, status
     finally:
         os.close(fd)
 
 
 def read_bytes(path: str, *, limit: int) -> bytes:
-    """Return the whole file, with one system call less than `read_file`."""
+    """Return the whole file as `read_file` does, with one system call less for a small file."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        raw = os.read(fd, READ_BYTES)
-        if len(raw) < READ_BYTES:
+        raw = os.read(fd, SMALL_FILE_BYTES)
+        if len(raw) < SMALL_FILE_BYTES:
             return raw
     finally:
         os.close(fd)
@@ -78,11 +78,11 @@ def read_bytes(path: str, *, limit: int) -> bytes:
 def make_directory(path: str) -> list[str]:
     """Make a directory with its parents, for its owner only. Return those that were made. Raise `OSError` on failure."""
     made: list[str] = []
-    for attempt in range(ATTEMPTS):
+    for attempt in range(MAX_ATTEMPTS):
         try:
             os.mkdir(path, DIRECTORY_MODE)
         except FileNotFoundError:
-            if attempt == ATTEMPTS - 1 or os.path.dirname(path) == path:
+            if attempt == MAX_ATTEMPTS - 1 or os.path.dirname(path) == path:
                 raise
             made += make_directory(os.path.dirname(path))
         except FileExistsError:
@@ -109,7 +109,7 @@ def write_atomic(path: str, raw: bytes, *, temp: str, flush: bool = False) -> No
 
 
 class Disk:
-    """The steps in which files change. A class, so that a test can pass one that fails."""
+    """The system calls that change files. It is a class so that a test can pass one that fails."""
 
     def prepare(self, temp: str, raw: bytes, *, flush: bool = False) -> None:
         """Write a file that is to be moved into place. On failure nothing is left."""
@@ -135,15 +135,17 @@ class Disk:
             began = time.perf_counter()
             self._prepare_each(contents[start : start + BATCH_SIZE])
             if time.perf_counter() - began > BATCH_SIZE * SLOW_WRITE_SECONDS:
-                self._prepare_at_once(contents[start + BATCH_SIZE :])
+                self._prepare_in_threads(contents[start + BATCH_SIZE :])
                 return
 
-    def _prepare_at_once(self, contents: Sequence[tuple[str, bytes]]) -> None:
+    def _prepare_in_threads(self, contents: Sequence[tuple[str, bytes]]) -> None:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  reading few files needs no threads
 
-        share = -(-len(contents) // THREADS)
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="weft-files") as pool:
-            shares = [contents[at : at + share] for at in range(0, len(contents), share or 1)]
+        share_size = -(-len(contents) // WRITER_THREADS)
+        with ThreadPoolExecutor(WRITER_THREADS, thread_name_prefix="weft-files") as pool:
+            shares = [
+                contents[start : start + share_size] for start in range(0, len(contents), share_size or 1)
+            ]
             for _ in pool.map(self._prepare_each, shares):
                 pass  # raises the error of any of them
 
@@ -154,28 +156,28 @@ class Disk:
     def move(self, source: str, target: str) -> list[str]:
         """Rename over an existing file. Return the directories that had to be made."""
         made: list[str] = []
-        for attempt in range(ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
             try:
                 os.replace(source, target)
             except FileNotFoundError:
                 # Either the source is missing, or its directory was removed, maybe just now because it was empty.
-                if attempt == ATTEMPTS - 1 or not os.path.lexists(source):
+                if attempt == MAX_ATTEMPTS - 1 or not os.path.lexists(source):
                     raise
                 made += make_directory(os.path.dirname(target))
             else:
                 break
         return made
 
-    def extend(self, path: str, at: int, raw: bytes) -> None:
-        """Write from byte `at` on, replacing what follows. On failure the file ends at `at`."""
+    def extend(self, path: str, offset: int, raw: bytes) -> None:
+        """Write from byte `offset` on, replacing what follows. On failure the file ends at `offset`."""
         fd = _open(path, os.O_RDWR | os.O_CREAT)
         try:
-            os.ftruncate(fd, at)
-            os.lseek(fd, at, os.SEEK_SET)
+            os.ftruncate(fd, offset)
+            os.lseek(fd, offset, os.SEEK_SET)
             _write_all(fd, raw)
         except OSError:
             with suppress(OSError):
-                os.ftruncate(fd, at)
+                os.ftruncate(fd, offset)
             raise
         finally:
             os.close(fd)
@@ -253,7 +255,7 @@ def share_lock(path: str) -> Generator[int | None]:
 
 
 def is_locked(path: str) -> bool:
-    """Return True if somebody holds the lock now. Works without write permission, also on a read-only disk."""
+    """Return True if a process holds the lock now. This needs no write permission and works on a read-only disk."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -300,7 +302,7 @@ def _is_still_at(fd: int, path: str) -> bool:
 
 
 def _open(path: str, flags: int) -> int:
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         try:
             return os.open(path, flags, FILE_MODE)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Run git for what plain files cannot tell."""
+"""Run git, without any program that a repository's configuration names."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from weft.errors import GitError
 CODE_NOT_STARTED = 127
 CODE_TIMEOUT = 124
 CODE_FATAL = 128
-SECONDS = 10.0
+DEFAULT_SECONDS = 10.0
 # Finding root commits walks the whole history: ten seconds for a million commits on a slow disk.
 HISTORY_SECONDS = 120.0
 
@@ -32,7 +32,7 @@ QUIET_VARIABLES = {
     "LC_ALL": "C",
 }
 # A repository's own configuration may name a program for each of these, or include another repository that does.
-SETTINGS = (
+SAFE_SETTINGS = (
     "core.fsmonitor=false",
     f"core.hooksPath={os.devnull}",
     "credential.helper=",
@@ -42,7 +42,7 @@ SETTINGS = (
     "safe.bareRepository=explicit",
     "submodule.recurse=false",
 )
-SAFE_OPTIONS = ("--no-pager", *(word for setting in SETTINGS for word in ("-c", setting)))
+SAFE_OPTIONS = ("--no-pager", *(word for setting in SAFE_SETTINGS for word in ("-c", setting)))
 # These commands only read names and objects. All others may convert files (by writing an index), merge or sign, and
 # run with `to_guard_variables`.
 SAFE_COMMANDS = frozenset(
@@ -65,7 +65,7 @@ SAFE_COMMANDS = frozenset(
     }
 )
 # Replacements for programs that a repository's settings name: nothing, or git's own behaviour.
-REPLACEMENTS = {
+PROGRAM_REPLACEMENTS = {
     ("core", "alternaterefscommand"): "",
     ("core", "gitproxy"): "",
     ("credential", "helper"): "",
@@ -88,7 +88,7 @@ REPLACEMENTS = {
     ("trailer", "cmd"): "",
     ("trailer", "command"): "",
 }
-SIGNERS = {"gpg.x509.program": "gpgsm", "gpg.ssh.program": "ssh-keygen"}
+SIGNER_REPLACEMENTS = {"gpg.x509.program": "gpgsm", "gpg.ssh.program": "ssh-keygen"}
 REPOSITORY_SCOPES = frozenset({"local", "worktree"})
 
 # Our own repositories use no configuration but their own file, no programs, and no patterns in names.
@@ -105,26 +105,26 @@ CODE_STOPPED = 130
 def find_replacement(key: str) -> str | None:
     """Return the replacement for a setting that names a program, None for any other setting."""
     section, name = key.partition(".")[0], key.rpartition(".")[2]
-    return SIGNERS.get(key, REPLACEMENTS.get((section, name)))
+    return SIGNER_REPLACEMENTS.get(key, PROGRAM_REPLACEMENTS.get((section, name)))
 
 
 def to_guard_variables(environ: Mapping[str, str], directory: str) -> dict[str, str]:
     """Return variables with which git runs none of the programs that a repository's configuration names.
 
-    The user's own settings (`--global`, `--system`) apply instead. The names of filters and drivers are the
-    repository's, so they are read first. Each gets a variable, because `-c` would split some names.
+    The user's own settings (`--global`, `--system`) apply instead. A repository chooses the names of its filters and
+    drivers, so its settings are read first. Each gets a variable, because `-c` would split some names.
     """
     words = call_git(directory, ["config", "--list", "--includes", "--show-scope", "-z"], environ).split("\0")
-    own: dict[str, str] = {}
-    named: dict[str, str] = {}
+    user_settings: dict[str, str] = {}
+    replaced: dict[str, str] = {}
     for scope, entry in zip(words[::2], words[1::2], strict=False):
         key, _, value = entry.partition("\n")
         replacement = find_replacement(key)
         if scope not in REPOSITORY_SCOPES:
-            own[key] = value
+            user_settings[key] = value
         elif replacement is not None:
-            named[key] = replacement
-    settings = {key: own.get(key, replacement) for key, replacement in named.items()}
+            replaced[key] = replacement
+    settings = {key: user_settings.get(key, replacement) for key, replacement in replaced.items()}
     variables = {"GIT_CONFIG_COUNT": str(len(settings))} if settings else {}
     for number, (key, value) in enumerate(settings.items()):
         variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
@@ -138,7 +138,7 @@ def call_git(
     *,
     input: str = "",
     settings: Sequence[str] = (),
-    seconds: float = SECONDS,
+    seconds: float = DEFAULT_SECONDS,
 ) -> str:
     """Run git in a directory and return its output. `settings` apply to this call only. Raise `GitError`.
 
@@ -148,7 +148,7 @@ def call_git(
         environ = {**environ, **to_guard_variables(environ, directory)}
     options = [word for setting in settings for word in ("-c", setting)]
     try:
-        ended = subprocess.run(
+        process = subprocess.run(
             ["git", *SAFE_OPTIONS, *options, "-C", directory, *args],
             env=environ,
             input=os.fsencode(input),
@@ -161,9 +161,9 @@ def call_git(
     except OSError as error:
         reason = f"cannot be started ({error.strerror})"
         raise GitError(args, CODE_NOT_STARTED, reason, hint="install git, or put it on PATH") from error
-    output = os.fsdecode(ended.stdout)
-    if ended.returncode != 0:
-        raise GitError(args[:8], ended.returncode, os.fsdecode(ended.stderr), stdout=output)
+    output = os.fsdecode(process.stdout)
+    if process.returncode != 0:
+        raise GitError(args[:8], process.returncode, os.fsdecode(process.stderr), stdout=output)
     return output
 
 
@@ -184,22 +184,22 @@ class Git:
         return True
 
     def root_commits(self, worktree: str) -> list[str]:
-        """Return the commits without parents on any branch, sorted; none if there are no commits."""
+        """Return the commits without parents on any branch, sorted."""
         args = ["rev-list", "--max-parents=0", "--all"]
         return sorted(set(self._run(worktree, args, seconds=HISTORY_SECONDS).split()))
 
     def top_level(self, directory: str) -> str:
-        return self._line(directory, ["rev-parse", "--show-toplevel"])
+        return self._run_for_line(directory, ["rev-parse", "--show-toplevel"])
 
     def common_dir(self, directory: str) -> str:
         """Return the absolute path of the directory that all checkouts of the repository share."""
-        output = self._line(directory, ["rev-parse", "--git-common-dir"])
+        output = self._run_for_line(directory, ["rev-parse", "--git-common-dir"])
         return os.path.realpath(os.path.join(directory, output))
 
     def find_branch(self, worktree: str) -> str | None:
         """Return the branch that is checked out, also before its first commit; None if there is none."""
         try:
-            return self._line(worktree, ["symbolic-ref", "--quiet", "--short", "HEAD"])
+            return self._run_for_line(worktree, ["symbolic-ref", "--quiet", "--short", "HEAD"])
         except GitError as error:
             if error.code == 1:
                 return None
@@ -208,7 +208,7 @@ class Git:
     def find_setting(self, worktree: str, key: str) -> str | None:
         """Return a path from the user's or the repository's configuration, with `~` expanded; None if it is not set."""
         try:
-            return self._line(worktree, ["config", "--type=path", "--get", key])
+            return self._run_for_line(worktree, ["config", "--type=path", "--get", key])
         except GitError as error:
             if error.code in (1, 128):
                 return None
@@ -227,10 +227,10 @@ class Git:
     def list_changes(self, worktree: str) -> list[tuple[str, int, int]]:
         """Return the files that differ from the last commit: path, added lines, removed lines (zero for binary
         files)."""
-        plainly = ["--no-ext-diff", "--no-textconv", "--no-renames", "--numstat", "-z"]
-        output = self._run(worktree, ["diff", *plainly, "--ignore-submodules=dirty", "HEAD"], is_top=True)
-        found = (entry.split("\t", 2) for entry in output.split("\0") if entry)
-        return [(path, _parse_count(added), _parse_count(removed)) for added, removed, path in found]
+        options = ["--no-ext-diff", "--no-textconv", "--no-renames", "--numstat", "-z"]
+        output = self._run(worktree, ["diff", *options, "--ignore-submodules=dirty", "HEAD"], is_top=True)
+        entries = (entry.split("\t", 2) for entry in output.split("\0") if entry)
+        return [(path, _parse_count(added), _parse_count(removed)) for added, removed, path in entries]
 
     def list_untracked(self, worktree: str) -> list[str]:
         """Return the files that are neither tracked nor ignored."""
@@ -248,16 +248,16 @@ class Git:
 
     def object_format(self, worktree: str) -> str:
         """Return the hash of object names: `sha1` or `sha256`."""
-        return self._line(worktree, ["rev-parse", "--show-object-format"])
+        return self._run_for_line(worktree, ["rev-parse", "--show-object-format"])
 
     def start(self, directory: str, *, message: str) -> None:
         """Make a repository of a directory, with its whole content as the first commit."""
-        named = ("user.name=weft", "user.email=weft@localhost", "commit.gpgSign=false")
+        identity = ("user.name=weft", "user.email=weft@localhost", "commit.gpgSign=false")
         self._run(directory, ["init", "--quiet", "--initial-branch=main"])
         self._run(directory, ["add", "--all"])
-        self._run(directory, ["commit", "--quiet", f"--message={message}"], settings=named)
+        self._run(directory, ["commit", "--quiet", f"--message={message}"], settings=identity)
 
-    def _line(self, directory: str, args: list[str]) -> str:
+    def _run_for_line(self, directory: str, args: list[str]) -> str:
         return self._run(directory, args).removesuffix("\n")
 
     def _run(
@@ -267,7 +267,7 @@ class Git:
         *,
         settings: Sequence[str] = (),
         is_top: bool = False,
-        seconds: float = SECONDS,
+        seconds: float = DEFAULT_SECONDS,
     ) -> str:
         """Run git. With `is_top` the directory is the checkout, whatever `core.worktree` says."""
         environ = {**self._environ, "GIT_WORK_TREE": directory} if is_top else self._environ

@@ -39,8 +39,8 @@ NETWORK_FILE_SYSTEMS = frozenset(
         ),
     )
 )
-MOUNTS = "/proc/mounts"
-SECONDS = 10.0
+MOUNTS_FILE = "/proc/mounts"
+GIT_SECONDS = 10.0
 PUBLIC_BITS = stat.S_IRWXG | stat.S_IRWXO
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
@@ -49,41 +49,41 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 def find_git_version(env: Mapping[str, str]) -> str:
     """Return the version of git, such as `2.43.0`; "" if git does not run."""
     try:
-        ended = subprocess.run(
+        process = subprocess.run(
             ["git", "--version"],
             env=dict(env),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=SECONDS,
+            timeout=GIT_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    words = os.fsdecode(ended.stdout).split()
-    return next((word for word in words if word[:1].isdigit()), "") if ended.returncode == 0 else ""
+    words = os.fsdecode(process.stdout).split()
+    return next((word for word in words if word[:1].isdigit()), "") if process.returncode == 0 else ""
 
 
 def get_free_space(path: str) -> int:
     """Return the free bytes on the file system of a path, which need not exist yet."""
-    found = os.statvfs(find_existing(path))
-    return found.f_bavail * found.f_frsize
+    status = os.statvfs(find_existing(path))
+    return status.f_bavail * status.f_frsize
 
 
-def find_file_system(path: str, mounts: str = MOUNTS) -> str:
+def find_file_system(path: str, mounts: str = MOUNTS_FILE) -> str:
     """Return the type of the file system of a path, "" if it is unknown."""
-    real, best, kind = os.path.realpath(path), "", ""
+    real, nearest, nearest_type = os.path.realpath(path), "", ""
     try:
         with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().splitlines()
     except OSError:
         return ""
     for line in lines:
-        _, place, found, *_ = (*line.split(" "), "", "", "")
-        place = _OCTAL.sub(lambda octal: chr(int(octal[1], 8)), place)
-        contains = real == place or real.startswith(place.rstrip("/") + "/")
-        if place and contains and len(place) >= len(best):
-            best, kind = place, found
-    return kind
+        _, mount_point, type, *_ = (*line.split(" "), "", "", "")
+        mount_point = _OCTAL.sub(lambda octal: chr(int(octal[1], 8)), mount_point)
+        contains = real == mount_point or real.startswith(mount_point.rstrip("/") + "/")
+        if mount_point and contains and len(mount_point) >= len(nearest):
+            nearest, nearest_type = mount_point, type
+    return nearest_type
 
 
 def get_public_mode(path: str) -> int:
@@ -101,25 +101,27 @@ def find_existing(path: str) -> str:
     return path
 
 
-OPEN_SECONDS: Final = 10.0
+BROWSER_SECONDS: Final = 10.0
 
 
 async def open_browser(url: str, env: Mapping[str, str]) -> bool:
-    """Open a page in the browser and return whether that worked. A browser in the terminal is not tried: it would
-    take ours."""
+    """Open a page in the browser. Return True if that worked.
+
+    A browser that runs in the terminal is not used, because it would take over ours.
+    """
     if not url.startswith(("https://", "http://")):
         return False
-    program = _find_program(env)
+    program = _find_opener(env)
     if program is None:
         return False
-    command = ProcessCommand(argv=(program, url), directory="/", environment=env, timeout=OPEN_SECONDS)
+    command = ProcessCommand(argv=(program, url), directory="/", environment=env, timeout=BROWSER_SECONDS)
     try:
         return (await capture_output(command, limit=4096)).code == 0
     except OSError:
         return False
 
 
-def _find_program(env: Mapping[str, str]) -> str | None:
+def _find_opener(env: Mapping[str, str]) -> str | None:
     if sys.platform == "darwin":
         return shutil.which("open", path=env.get("PATH"))
     has_screen = env.get("DISPLAY") or env.get("WAYLAND_DISPLAY")

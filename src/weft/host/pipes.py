@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from weft.host.processes import MARK, OnOutput, ProcessCommand, end_all
+from weft.host.processes import KILL_SCRIPT, MARK, OnOutput, ProcessCommand, end_all
 from weft.host.tasks import run_to_completion
 
 READ_BYTES: Final = 1 << 16
@@ -21,11 +21,7 @@ _STARTER: Final = f"""
     exec <"/dev/fd/$2" >/dev/null 2>&1
     trap '' HUP INT TERM
     read -r _
-    for found in $(grep -lszF "{MARK}=$1" /proc/[0-9]*/environ); do
-        found=${{found#/proc/}}
-        kill -KILL "${{found%/environ}}"
-    done
-    kill -KILL -- -$$
+{KILL_SCRIPT}
 ) & )
 {MARK}=$1
 export {MARK}
@@ -63,10 +59,10 @@ class PipeProcess:
 async def open_pipe_process(
     command: ProcessCommand, on_output: OnOutput, on_errors: OnOutput | None = None
 ) -> AsyncIterator[PipeProcess]:
-    """Start a process and pass its output to `hear`, its errors to `hear_errors` if given. Leaving ends it with
-    everything it started.
+    """Start a process and pass its output to `on_output`, its errors to `on_errors` if given.
 
-    Raise `OSError` if it cannot be started. `command.timeout` is ignored: a server has no end of its own.
+    Leaving the block ends the process with everything it started. Raise `OSError` if it cannot be started.
+    `command.timeout` is ignored: a server runs until it is ended.
     """
     token = secrets.token_hex(16)
     lifeline, ours = os.pipe()
@@ -79,7 +75,7 @@ async def open_pipe_process(
         os.close(lifeline)
         lifeline = -1
         outputs = [(process.stdout, on_output), *([(process.stderr, on_errors)] if on_errors else [])]
-        readers += [asyncio.ensure_future(_listen(*each)) for each in outputs]
+        readers += [asyncio.ensure_future(_pump_output(*each)) for each in outputs]
         yield PipeProcess(process, readers)
     finally:
         if lifeline >= 0:
@@ -111,7 +107,7 @@ async def _start(
         raise OSError(errno.EINVAL, str(error)) from error
 
 
-async def _listen(output: asyncio.StreamReader | None, on_output: OnOutput) -> None:
+async def _pump_output(output: asyncio.StreamReader | None, on_output: OnOutput) -> None:
     while output is not None and (piece := await output.read(READ_BYTES)):
         await on_output(piece)
 

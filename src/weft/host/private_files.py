@@ -21,14 +21,14 @@ async def open_temporary(prefix: str, content: bytes) -> AsyncIterator[str]:
     # Named first, so that it can be removed if writing is cancelled.
     path = os.path.join(tempfile.gettempdir(), f"{prefix}{secrets.token_hex(8)}")
     try:
-        await run_to_completion(asyncio.to_thread(_write, path, content))
+        await run_to_completion(asyncio.to_thread(_write_private, path, content))
         yield path
     finally:
         with suppress(FileNotFoundError):  # writing failed and was raised
             os.unlink(path)
 
 
-def _write(path: str, content: bytes) -> None:
+def _write_private(path: str, content: bytes) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
 
@@ -46,8 +46,8 @@ def find_secret(path: str) -> str | None:
     except OSError as error:
         raise ConfigError(path, f"cannot be read: {error.strerror}") from error
     try:
-        found = os.fstat(fd)
-        if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or found.st_uid != os.geteuid():
+        status = os.fstat(fd)
+        if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or status.st_uid != os.geteuid():
             raise ConfigError(path, "others could read it: remove it, and another is made")
         return os.read(fd, MAX_SECRET_BYTES).decode(errors="replace").strip() or None
     finally:
@@ -56,12 +56,12 @@ def find_secret(path: str) -> str | None:
 
 def get_secret(path: str) -> str:
     """Return the secret in a file, creating one if needed. Raise `ConfigError` if it cannot be written."""
-    while (found := find_secret(path)) is None:
+    while (secret := find_secret(path)) is None:
         try:
             _create_secret(path)
         except OSError as error:
             raise ConfigError(path, f"no password can be written there: {error.strerror}") from error
-    return found
+    return secret
 
 
 def _create_secret(path: str) -> None:
@@ -81,7 +81,7 @@ def _create_secret(path: str) -> None:
 
 _AT_FDCWD: Final = -100
 _NO_FOLLOW: Final = 0x100
-_BIRTH: Final = 0x800
+_BIRTH_TIME: Final = 0x800
 
 
 class _Time(ctypes.Structure):
@@ -109,8 +109,8 @@ def find_birth_time(path: bytes) -> int | None:
         statx = ctypes.CDLL(None, use_errno=True).statx
     except (OSError, AttributeError):
         return None
-    found = _Statx()
-    failed = statx(_AT_FDCWD, ctypes.c_char_p(path), _NO_FOLLOW, _BIRTH, ctypes.byref(found))
-    if failed or not found.mask & _BIRTH:
+    status = _Statx()
+    failed = statx(_AT_FDCWD, ctypes.c_char_p(path), _NO_FOLLOW, _BIRTH_TIME, ctypes.byref(status))
+    if failed or not status.mask & _BIRTH_TIME:
         return None
-    return int(found.born.seconds) * 1_000_000_000 + int(found.born.nanoseconds)
+    return int(status.born.seconds) * 1_000_000_000 + int(status.born.nanoseconds)

@@ -23,7 +23,7 @@ POLL_SECONDS: Final = 0.01
 # Bubblewrap outlives the process that it contains for a moment. It is ended, but not counted.
 BUBBLEWRAP: Final = b"bwrap"
 # A process may fork faster than it is found; the search is repeated, but not for ever.
-MAX_ROUNDS: Final = 50
+MAX_KILL_ROUNDS: Final = 50
 
 
 class _Process(NamedTuple):
@@ -35,69 +35,69 @@ class _Process(NamedTuple):
 
 
 def end_all(leader: int, token: str) -> int:
-    """End all processes of a child, with SIGTERM first, and return their number. Blocks: call it from a thread."""
+    """End all processes of a child, with SIGTERM first, and return their number. This blocks: call it from a thread."""
     if not sys.platform.startswith("linux"):
         _signal_group(leader, signal.SIGTERM)
         time.sleep(GRACE_SECONDS)
         _signal_group(leader, signal.SIGKILL)
         return 0
-    counted = _end_kin(leader, token)
+    counted = _end_family(leader, token)
     _end_watcher(leader)
     return counted
 
 
 def end_marked(token: str) -> int:
     """End the processes that carry our token in their environment, whoever started them. Return their number."""
-    return _end_kin(NO_PROCESS, token) if sys.platform.startswith("linux") else 0
+    return _end_family(NO_PROCESS, token) if sys.platform.startswith("linux") else 0
 
 
-def _end_kin(leader: int, token: str) -> int:
-    found = list_kin(leader, token)
-    counted = sum(_read(pid, "comm").strip() != BUBBLEWRAP for pid in found)
-    _signal(found, signal.SIGTERM)
-    until = time.monotonic() + GRACE_SECONDS
-    while (left := list_kin(leader, token)) and time.monotonic() < until:
+def _end_family(leader: int, token: str) -> int:
+    family = list_family(leader, token)
+    counted = sum(_read_proc(pid, "comm").strip() != BUBBLEWRAP for pid in family)
+    _send_signal(family, signal.SIGTERM)
+    deadline = time.monotonic() + GRACE_SECONDS
+    while (remaining := list_family(leader, token)) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
-    for _ in range(MAX_ROUNDS):
-        if not left:
+    for _ in range(MAX_KILL_ROUNDS):
+        if not remaining:
             break
-        _signal(left, signal.SIGKILL)
+        _send_signal(remaining, signal.SIGKILL)
         time.sleep(POLL_SECONDS)
-        left = list_kin(leader, token)
+        remaining = list_family(leader, token)
     return counted
 
 
 def _end_watcher(leader: int) -> None:
-    """End the watcher last and without counting it: it keeps the id of the process group ours."""
+    """End the watcher, and do not count it. It comes last: while it lives, the id of the process group stays ours."""
     _signal_group(leader, signal.SIGKILL)
-    for _ in range(MAX_ROUNDS):
-        if not any(process.group == leader for process in _list_living()):
+    for _ in range(MAX_KILL_ROUNDS):
+        if not any(process.group == leader for process in _iterate_living()):
             return
         time.sleep(POLL_SECONDS / 10)
 
 
-def list_kin(leader: int, token: str) -> set[int]:
-    """Return the living processes that belong to a child, except its watcher."""
-    everyone = {process.pid: process for process in _list_living()}
-    own = {pid for pid, process in everyone.items() if _belongs(process, leader, token)}
-    grew = True
-    while grew:
-        children = {pid for pid, process in everyone.items() if process.parent in own} - own
-        own |= children
-        grew = bool(children)
-    return {pid for pid in own if not _is_watcher(pid, token)}
+def list_family(leader: int, token: str) -> set[int]:
+    """Return the living processes of a child, except its watcher: its session, those with the token, and descendants."""
+    processes = {process.pid: process for process in _iterate_living()}
+    family = {pid for pid, process in processes.items() if _is_member(process, leader, token)}
+    has_grown = True
+    while has_grown:
+        children = {pid for pid, process in processes.items() if process.parent in family} - family
+        family |= children
+        has_grown = bool(children)
+    return {pid for pid in family if not _is_watcher(pid, token)}
 
 
-def _belongs(process: _Process, leader: int, token: str) -> bool:
+def _is_member(process: _Process, leader: int, token: str) -> bool:
     if leader in (process.pid, process.group, process.session):
         return True
-    return f"{MARK}={token}".encode() in _read(process.pid, "environ").split(b"\0")
+    return f"{MARK}={token}".encode() in _read_proc(process.pid, "environ").split(b"\0")
 
 
 def _is_watcher(pid: int, token: str) -> bool:
     # Before the starter becomes the child it looks the same, but then it leads the session.
-    words = _read(pid, "cmdline").split(b"\0")
-    return f"weft:{token}".encode() in words and not _is_leader(pid)
+    arguments = _read_proc(pid, "cmdline").split(b"\0")
+    return f"weft:{token}".encode() in arguments and not _is_leader(pid)
 
 
 def _is_leader(pid: int) -> bool:
@@ -106,24 +106,24 @@ def _is_leader(pid: int) -> bool:
     return False
 
 
-def _list_living() -> Iterator[_Process]:
+def _iterate_living() -> Iterator[_Process]:
     for name in os.listdir("/proc"):
-        if name.isdigit() and (text := _read(int(name), "stat")):
+        if name.isdigit() and (text := _read_proc(int(name), "stat")):
             # The name in parentheses may contain anything, even parentheses.
             state, parent, group, session = text.rpartition(b")")[2].split()[:4]
             if state not in (b"Z", b"X"):
                 yield _Process(int(name), state.decode(), int(parent), int(group), int(session))
 
 
-def _read(pid: int, what: str) -> bytes:
+def _read_proc(pid: int, name: str) -> bytes:
     try:
-        with open(f"/proc/{pid}/{what}", "rb") as file:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
             return file.read()
     except OSError:
         return b""  # it has ended, or we may not read it
 
 
-def _signal(pids: set[int], which: signal.Signals) -> None:
+def _send_signal(pids: set[int], which: signal.Signals) -> None:
     for pid in pids:
         with suppress(OSError):
             os.kill(pid, which)
@@ -134,20 +134,20 @@ def _signal_group(leader: int, which: signal.Signals) -> None:
         os.killpg(leader, which)
 
 
-def list_below(pid: int) -> dict[int, str]:
+def list_descendants(pid: int) -> dict[int, str]:
     """Return the living descendants of a process with their names. Empty on systems that cannot list them."""
     if not sys.platform.startswith("linux"):
         return {}
-    everyone = {process.pid: process for process in _list_living()}
-    found: dict[int, str] = {}
+    processes = {process.pid: process for process in _iterate_living()}
+    names: dict[int, str] = {}
     pending = [pid]
     while pending:
         parent = pending.pop()
-        for child in everyone.values():
-            if child.parent == parent and child.pid not in found:
-                found[child.pid] = _read(child.pid, "comm").decode(errors="replace").strip()
+        for child in processes.values():
+            if child.parent == parent and child.pid not in names:
+                names[child.pid] = _read_proc(child.pid, "comm").decode(errors="replace").strip()
                 pending.append(child.pid)
-    return found
+    return names
 
 
 OnOutput = Callable[[bytes], Awaitable[None]]
@@ -156,8 +156,17 @@ DRAIN_SECONDS: Final = 0.1
 REAP_SECONDS: Final = 5.0
 READ_BYTES: Final = 1 << 16
 # More than any pipe holds: it covers what a child wrote before it ended, but not endless output of a grandchild.
-PIPE_CAPACITY: Final = 1 << 20
-FILE_LIMIT: Final = 128 << 20
+MAX_PIPE_BYTES: Final = 1 << 20
+MAX_FILE_BYTES: Final = 128 << 20
+
+# What every starter's watcher does when we die: kill the processes that carry the mark with the token `$1`, then the
+# whole process group.
+KILL_SCRIPT: Final = f"""\
+    for found in $(grep -lszF "{MARK}=$1" /proc/[0-9]*/environ); do
+        found=${{found#/proc/}}
+        kill -KILL "${{found%/environ}}"
+    done
+    kill -KILL -- -$$"""
 
 # The mark is set after the watcher has forked, so that the watcher never finds itself. The double parentheses detach
 # the watcher from any parent that might wait for it.
@@ -166,11 +175,7 @@ exec 3<&0 </dev/null
 ( (
     trap '' HUP INT TERM
     read -r _ <&3
-    for found in $(grep -lszF "{MARK}=$1" /proc/[0-9]*/environ); do
-        found=${{found#/proc/}}
-        kill -KILL "${{found%/environ}}"
-    done
-    kill -KILL -- -$$
+{KILL_SCRIPT}
 ) >/dev/null 2>&1 & )
 exec 3<&-
 {MARK}=$1
@@ -186,7 +191,7 @@ XDG_* SSH_AUTH_SOCK VIRTUAL_ENV CONDA_PREFIX PYENV_ROOT UV_CACHE_DIR NVM_DIR NVM
 JAVA_HOME GOPATH GOROOT CARGO_HOME RUSTUP_HOME SDKROOT SSL_CERT_FILE SSL_CERT_DIR NO_PROXY no_proxy HTTP_PROXY
 HTTPS_PROXY http_proxy https_proxy
 """
-ALLOWED: Final = frozenset(_ALLOWED_NAMES.split())
+ALLOWED_VARIABLES: Final = frozenset(_ALLOWED_NAMES.split())
 
 
 class ProcessCommand(Struct, frozen=True, kw_only=True):
@@ -208,12 +213,12 @@ class ProcessExit(Struct, frozen=True, kw_only=True):
 
 
 class ProcessOutput:
-    """The output of a child: its beginning in memory, and all of it in a file if that is too small.
+    """The output of a child: its first `memory` bytes in `head`, and all of it in a file if there are more.
 
-    `path` returns the path of the file when it is needed. Beyond `limit` nothing is kept.
+    `path` is called for the path of the file when it is needed. What exceeds `limit` bytes is dropped.
     """
 
-    def __init__(self, path: Callable[[], str], *, memory: int, limit: int = FILE_LIMIT) -> None:
+    def __init__(self, path: Callable[[], str], *, memory: int, limit: int = MAX_FILE_BYTES) -> None:
         self._new_path = path
         self._memory = memory
         self._limit = limit
@@ -222,7 +227,8 @@ class ProcessOutput:
         self.size = 0
         self.path: str | None = None
 
-    async def hear(self, piece: bytes) -> None:
+    async def add(self, piece: bytes) -> None:
+        """Add a piece of output."""
         before = self.size
         self.size += len(piece)
         if self.size > self._memory and before < self._limit:
@@ -230,7 +236,7 @@ class ProcessOutput:
             try:
                 await run_to_completion(asyncio.to_thread(self._write, piece[: self._limit - before]))
             except OSError:
-                # A full disk costs the rest of the output, not the command.
+                # If the disk is full, drop the rest of the output and let the command run on.
                 self._limit = max(before, self._memory)
         self.head.extend(piece[: max(0, self._memory - len(self.head))])
 
@@ -244,7 +250,7 @@ class ProcessOutput:
 
     @property
     def lost(self) -> int:
-        """The number of bytes that were not kept."""
+        """Return the number of bytes that were dropped."""
         return max(0, self.size - self._limit)
 
     def close(self) -> None:
@@ -274,22 +280,22 @@ def describe_process() -> str:
 def tool_environment(source: Mapping[str, str], extra: Collection[str] = ()) -> dict[str, str]:
     """Return the variables that a tool's process may see: the allowed ones and those in `extra`. `LC_*` names a
     prefix."""
-    names = {*ALLOWED, *extra}
+    names = {*ALLOWED_VARIABLES, *extra}
     prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
     return {name: value for name, value in source.items() if name in names or name.startswith(prefixes)}
 
 
 async def run_command(
-    command: ProcessCommand, hear: OnOutput, hear_errors: OnOutput | None = None
+    command: ProcessCommand, on_output: OnOutput, on_errors: OnOutput | None = None
 ) -> ProcessExit:
-    """Run a command to its end, without input. Both outputs go to `hear`, or errors to `hear_errors`.
+    """Run a command to its end, without input. Its output goes to `on_output`, and its errors to `on_errors` if given.
 
-    Return when the child has ended and its output is read; a grandchild that holds the pipe open is not waited for.
-    On return, timeout and cancellation everything that it started is ended. An error of `hear` ends it, too, and is
-    raised.
+    Return when the child has ended and its output is read; a grandchild that holds the pipe open is not waited for. On
+    return, timeout and cancellation, everything that it started is ended. If `on_output` raises, the command is ended
+    and the error is raised.
     """
     with ExitStack() as stack:
-        pipes = [(_Pipe(stack), hear), *([(_Pipe(stack), hear_errors)] if hear_errors else [])]
+        pipes = [(_Pipe(stack), on_output), *([(_Pipe(stack), on_errors)] if on_errors else [])]
         child = _Child(stack)
         try:
             # Not cancellable: a half-started process would have nobody to end it.
@@ -299,8 +305,8 @@ async def run_command(
             timed_out = await _read_output(child, pipes, command.timeout)
         finally:
             leftovers = await run_to_completion(child.end())
-        for pipe, each in pipes:
-            await pipe.drain(each)
+        for pipe, handle in pipes:
+            await pipe.drain(handle)
         return ProcessExit(code=child.code, timed_out=timed_out, leftovers=0 if timed_out else leftovers)
 
 
@@ -308,7 +314,7 @@ async def capture_output(command: ProcessCommand, *, limit: int) -> CapturedOutp
     """Run a short command and return up to `limit` bytes of its output; beyond that it is ended."""
     output, errors = bytearray(), bytearray()
     try:
-        exit = await run_command(command, _collect_in(output, limit), _collect_in(errors, limit))
+        exit = await run_command(command, _make_collector(output, limit), _make_collector(errors, limit))
     except _OutputLimitError:
         text = errors.decode(errors="replace")
         return CapturedOutput(code=None, output=bytes(output), errors=text, cut=True)
@@ -320,13 +326,13 @@ class _OutputLimitError(Exception):
     """The output exceeds the limit."""
 
 
-def _collect_in(buffer: bytearray, limit: int) -> OnOutput:
-    async def hear(piece: bytes) -> None:
+def _make_collector(buffer: bytearray, limit: int) -> OnOutput:
+    async def collect(piece: bytes) -> None:
         buffer.extend(piece[: limit - len(buffer)])
         if len(buffer) >= limit:
             raise _OutputLimitError
 
-    return hear
+    return collect
 
 
 class _Child:
@@ -378,7 +384,7 @@ async def _read_output(child: _Child, pipes: "list[tuple[_Pipe, OnOutput]]", sec
     limit = asyncio.timeout(seconds)
     try:
         async with limit, asyncio.TaskGroup() as tasks:
-            pumps = [tasks.create_task(pipe.pump(hear)) for pipe, hear in pipes]
+            pumps = [tasks.create_task(pipe.pump(on_output)) for pipe, on_output in pipes]
             await child.wait()
             await asyncio.wait(pumps, timeout=DRAIN_SECONDS)
             for pump in pumps:
@@ -410,41 +416,41 @@ class _Pipe:
         self.close_writer()
         os.close(self.reader)
 
-    async def pump(self, hear: OnOutput) -> None:
+    async def pump(self, on_output: OnOutput) -> None:
         """Read until no writer is left."""
         while True:
             try:
                 piece = os.read(self.reader, READ_BYTES)
             except BlockingIOError:
-                await self._readable()
+                await self._wait_until_readable()
                 continue
             if not piece:
                 return
-            await hear(piece)
+            await on_output(piece)
             await asyncio.sleep(0)  # let other tasks run, even if the child never pauses
 
-    async def drain(self, hear: OnOutput) -> None:
+    async def drain(self, on_output: OnOutput) -> None:
         """Read what is in the pipe now, without waiting."""
-        left = PIPE_CAPACITY
-        while left > 0:
+        bytes_left = MAX_PIPE_BYTES
+        while bytes_left > 0:
             try:
-                piece = os.read(self.reader, min(READ_BYTES, left))
+                piece = os.read(self.reader, min(READ_BYTES, bytes_left))
             except BlockingIOError:
                 return
             if not piece:
                 return
-            left -= len(piece)
-            await hear(piece)
+            bytes_left -= len(piece)
+            await on_output(piece)
 
-    async def _readable(self) -> None:
+    async def _wait_until_readable(self) -> None:
         loop = asyncio.get_running_loop()
         ready = loop.create_future()
 
-        def tell() -> None:
+        def set_ready() -> None:
             if not ready.done():
                 ready.set_result(None)
 
-        loop.add_reader(self.reader, tell)
+        loop.add_reader(self.reader, set_ready)
         try:
             await ready
         finally:

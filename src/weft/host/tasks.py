@@ -57,7 +57,7 @@ async def open_on_demand(
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end even if cancelled, and raise the cancellation then."""
+    """Run a coroutine to its end even if this task is cancelled. Raise the cancellation afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -71,21 +71,21 @@ async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
-# Time is counted in steps, so that a step in which the machine slept, or a person was waited for, does not count.
+# Time is counted in steps, so that a step in which the machine slept or weft waited for a person does not count.
 STEP_SECONDS = 10.0
 
-_active_deadlines: ContextVar[tuple["Deadline", ...]] = ContextVar("deadlines_around", default=())
+_active_deadlines: ContextVar[tuple["Deadline", ...]] = ContextVar("active_deadlines", default=())
 
 
 class Deadline:
-    """A limit of working time, over one or more blocks; None for no limit."""
+    """A limit of working time over one or more blocks. `seconds` is None for no limit; `what` names the work in errors."""
 
     def __init__(self, what: str, seconds: float | None, clock: Clock) -> None:
         self._what = what
         self._seconds = seconds
         self._left = seconds
         self._clock = clock
-        self._holds = 0
+        self._pauses = 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -96,11 +96,11 @@ class Deadline:
         active, scope = _active_deadlines.set((*_active_deadlines.get(), self)), asyncio.timeout(None)
         try:
             async with scope, open_tasks() as tasks:
-                watching = tasks.create_task(self._watch(scope))
+                watcher = tasks.create_task(self._watch(scope))
                 try:
                     yield
                 finally:
-                    watching.cancel()
+                    watcher.cancel()
         except TimeoutError as error:
             if not scope.expired():
                 raise  # not from this deadline
@@ -110,27 +110,27 @@ class Deadline:
 
     async def _watch(self, scope: asyncio.Timeout) -> None:
         while self._left is not None and self._left > 0:
-            piece, began = min(self._left, STEP_SECONDS), self._clock.now()
-            passed = piece
+            step, start = min(self._left, STEP_SECONDS), self._clock.now()
+            passed = step
             try:
-                await self._clock.sleep(piece)
+                await self._clock.sleep(step)
             except asyncio.CancelledError:
-                passed = min(piece, max(0, self._clock.now() - began) / 1000)
+                passed = min(step, max(0, self._clock.now() - start) / 1000)
                 raise
             finally:
-                self._left -= 0 if self._holds else passed
+                self._left -= 0 if self._pauses else passed
         scope.reschedule(asyncio.get_running_loop().time())
 
     @property
     def left(self) -> float | None:
-        """The remaining seconds, to within ten; None for no limit."""
+        """Return the remaining seconds, up to `STEP_SECONDS` too many; None for no limit."""
         return self._left
 
-    def hold(self) -> None:
-        self._holds += 1
+    def pause(self) -> None:
+        self._pauses += 1
 
-    def release(self) -> None:
-        self._holds -= 1
+    def resume(self) -> None:
+        self._pauses -= 1
 
 
 @contextmanager
@@ -138,12 +138,12 @@ def pause_deadlines() -> Iterator[None]:
     """Stop all surrounding deadlines during the block, for code that waits for a person."""
     active = _active_deadlines.get()
     for deadline in active:
-        deadline.hold()
+        deadline.pause()
     try:
         yield
     finally:
         for deadline in active:
-            deadline.release()
+            deadline.resume()
 
 
 def find_time_left() -> float | None:

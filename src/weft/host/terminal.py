@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from weft.host.processes import MARK, ProcessCommand, end_all
+from weft.host.processes import KILL_SCRIPT, MARK, ProcessCommand, end_all
 from weft.host.tasks import run_to_completion
 
 READ_BYTES: Final = 1 << 16
@@ -27,11 +27,7 @@ _STARTER: Final = f"""
     exec <"/dev/fd/$2" >/dev/null 2>&1
     trap '' HUP INT TERM
     read -r _
-    for found in $(grep -lszF "{MARK}=$1" /proc/[0-9]*/environ); do
-        found=${{found#/proc/}}
-        kill -KILL "${{found%/environ}}"
-    done
-    kill -KILL -- -$$
+{KILL_SCRIPT}
 ) & )
 {MARK}=$1
 export {MARK}
@@ -46,7 +42,7 @@ class PseudoTerminal:
 
     def __init__(self, master: int) -> None:
         self._master = master
-        self._typing = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         self.process: asyncio.subprocess.Process | None = None
 
     @property
@@ -54,18 +50,18 @@ class PseudoTerminal:
         return self.process.pid if self.process is not None else 0
 
     def resize(self, rows: int, cols: int) -> None:
-        """Tell the program the size of its screen."""
+        """Set the size of the terminal, which the program is notified of."""
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
 
     async def write(self, data: bytes) -> None:
-        """Type something. Wait until the program takes it."""
+        """Send input as if it were typed. Wait until the program reads it."""
         view = memoryview(data)
-        async with self._typing:
+        async with self._write_lock:
             while view:
                 try:
                     view = view[os.write(self._master, view) :]
                 except BlockingIOError:
-                    await self._ready(writing=True)
+                    await self._wait_until_ready(writing=True)
 
     async def read(self) -> bytes:
         """Return the next output; no bytes when no program is left."""
@@ -73,7 +69,7 @@ class PseudoTerminal:
             try:
                 return os.read(self._master, READ_BYTES)
             except BlockingIOError:
-                await self._ready()
+                await self._wait_until_ready()
             except OSError as error:
                 if error.errno != errno.EIO:
                     raise
@@ -93,16 +89,16 @@ class PseudoTerminal:
         code = await self.process.wait()
         return code if code >= 0 else SIGNAL_EXIT_BASE - code
 
-    async def _ready(self, *, writing: bool = False) -> None:
+    async def _wait_until_ready(self, *, writing: bool = False) -> None:
         loop = asyncio.get_running_loop()
         ready = loop.create_future()
 
-        def tell() -> None:
+        def set_ready() -> None:
             if not ready.done():
                 ready.set_result(None)
 
         watch: Callable[..., None] = loop.add_writer if writing else loop.add_reader
-        watch(self._master, tell)
+        watch(self._master, set_ready)
         try:
             await ready
         finally:

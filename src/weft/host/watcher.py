@@ -14,7 +14,6 @@ async def watch_changes(
 ) -> AsyncIterator[list[tuple[FileChangeKind, str]]]:
     """Yield changed files by absolute path, in order of path. Raise `OSError` if the directory is gone or cannot be
     watched."""
-    # Imported late: only watching needs it, and it takes long to load.
     from watchfiles import Change as Kind  # noqa: PLC0415  slow to import, and needed only while watching
     from watchfiles import awatch  # noqa: PLC0415  slow to import, and needed only while watching
 
@@ -28,4 +27,4 @@ async def watch_changes(
         ignore_permission_denied=True,
     )
     async for changes in watching:
-        yield sorted(((names[kind], path) for kind, path in changes), key=lambda each: each[1])
+        yield sorted(((names[kind], path) for kind, path in changes), key=lambda change: change[1])

@@ -6,25 +6,24 @@ from typing import Final
 
 from weft.version import VERSION
 
-SECONDS: Final = 5.0
-MAX_BYTES: Final = 1 << 20
+DEFAULT_SECONDS: Final = 5.0
+DEFAULT_MAX_BYTES: Final = 1 << 20
 
 
 class WebError(OSError):
     """A document could not be fetched. The message never contains the URL, which may hold a secret."""
 
 
-def fetch(url: str, *, seconds: float = SECONDS, most: int = MAX_BYTES) -> bytes:
-    """Return the body of a successful response. Raise `WebError` on failure, after `seconds` in all, or beyond `most`
-    bytes.
+def fetch(url: str, *, seconds: float = DEFAULT_SECONDS, max_bytes: int = DEFAULT_MAX_BYTES) -> bytes:
+    """Return the body of a successful response. Raise `WebError` on failure, after `seconds`, or beyond `max_bytes`.
 
-    It runs in a thread with its own event loop, so that one deadline covers everything, however slow the server is.
+    The request runs in a thread with its own event loop, because only there one deadline can cover all of it.
     """
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, _fetch(url, seconds, most)).result()
+        return thread.submit(asyncio.run, _fetch(url, seconds, max_bytes)).result()
 
 
-async def _fetch(url: str, seconds: float, most: int) -> bytes:
+async def _fetch(url: str, seconds: float, max_bytes: int) -> bytes:
     import httpx2  # noqa: PLC0415  slow to import, and few fetch anything
 
     headers = {"User-Agent": f"weft/{VERSION}"}
@@ -39,8 +38,8 @@ async def _fetch(url: str, seconds: float, most: int) -> bytes:
             body = b""
             async for piece in response.aiter_bytes():
                 body += piece
-                if len(body) > most:
-                    raise WebError(f"more than {most:,} bytes")
+                if len(body) > max_bytes:
+                    raise WebError(f"more than {max_bytes:,} bytes")
             return body
     except TimeoutError:
         raise WebError(f"no whole answer within {seconds:g} s") from None

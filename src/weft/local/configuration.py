@@ -18,7 +18,7 @@ from weft.config.edit import (
     write_text,
 )
 from weft.config.load import LoadedConfig, load_config
-from weft.config.schema import default_keybinds
+from weft.config.schema import get_default_keybinds
 from weft.config.secrets import MASK, list_secret_values, mask_secrets
 from weft.config.sources import ConfigScope
 from weft.errors import InvalidInputError, NoModelError, NotFoundError, NotPermittedError, UnsupportedError
@@ -113,7 +113,7 @@ def _list_served(models: Registry) -> Iterable[ProviderInfo]:
 
 def _find_default(models: Registry) -> tuple[str, str] | None:
     try:
-        found = models.default()
+        found = models.get_default()
     except NoModelError:
         return None
     return found.provider_id, found.model_id
@@ -126,7 +126,7 @@ def _find_best_model(info: ProviderInfo) -> str | None:
 
 def list_known_providers(offers: ProviderOffers | None) -> list[str]:
     """Return the ids of the providers that weft can talk to. Each takes an API key."""
-    return [] if offers is None else [offer.id for offer in offers.list_all() if offer.known]
+    return [] if offers is None else [offer.id for offer in offers.list_all() if offer.has_adapter]
 
 
 MAX_KEY_LENGTH: Final = 16_384
@@ -192,7 +192,7 @@ class LocalConfiguration:
         plain = {} if loaded is None else mask_secrets(to_plain(loaded.config), secrets=self._secrets(loaded))
         # Added after masking, because no key binding is a secret.
         binds = None if loaded is None else loaded.config.keybinds
-        return {**REQUIRED_KEYS, **plain, "keybinds": {**default_keybinds(), **(binds or {})}}
+        return {**REQUIRED_KEYS, **plain, "keybinds": {**get_default_keybinds(), **(binds or {})}}
 
     def _secrets(self, loaded: LoadedConfig | None) -> set[str]:
         more = {} if loaded is None else loaded.environment

@@ -42,9 +42,9 @@ ASK_FOR_SERVER: Final = AuthPrompt(
 )
 
 
-def list_built_in_logins(vouched: Config, clock: Clock) -> list[PluginLogin]:
+def list_built_in_logins(trusted_config: Config, clock: Clock) -> list[PluginLogin]:
     """Return the built-in logins. The GitHub client id is read from trusted configuration only."""
-    entry = (vouched.provider or {}).get(COPILOT)
+    entry = (trusted_config.provider or {}).get(COPILOT)
     options: Mapping[str, Any] = {} if entry is None else to_plain(entry).get("options") or {}
     return [_to_login(_make_copilot_auth(str(options.get(CLIENT_ID) or ""), clock), clock)]
 
@@ -174,7 +174,7 @@ def find_login_methods(
     loaded: LoadedConfig, plugins: Iterable[Plugin], clock: Clock, warn: Callable[[ConfigError], None]
 ) -> LoginMethods:
     """Return the login methods. Those of plugins replace the built-in ones; invalid ones are reported and left out."""
-    logins = LoginMethods(list_built_in_logins(loaded.vouched, clock))
+    logins = LoginMethods(list_built_in_logins(loaded.trusted_config, clock))
     for plugin in plugins:
         try:
             declared = list_auths(plugin.carried.namespace)

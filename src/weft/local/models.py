@@ -82,7 +82,7 @@ def find_offers(loaded: LoadedConfig, environment: ProviderEnvironment) -> Provi
             enabled=frozenset(allowed) if allowed is not None else None,
             disabled=frozenset(config.disabled_providers or ()),
             experimental=flags.enable_experimental_models,
-            load=find_loader,
+            find_loader=find_loader,
         )
     )
     return offers

@@ -279,7 +279,7 @@ def to_settings(
     skills: tuple[Skill, ...],
 ) -> Settings:
     flags, paths = read_flags(options.env), scope.paths
-    agents = build_agents(loaded.config, paths, place.worktree, loaded.vouched)
+    agents = build_agents(loaded.config, paths, place.worktree, loaded.trusted_config)
     sources = to_sources(loaded, scope, fetch)
     return Settings(
         agents=agents,
@@ -305,7 +305,7 @@ def to_settings(
         sharing=to_share_settings(loaded.config, options.env, options.pages),
         undo=to_undo_settings(
             loaded.config,
-            loaded.vouched,
+            loaded.trusted_config,
             paths,
             options.env,
             resolve_store_url(options.env, paths, options.store),
@@ -317,7 +317,7 @@ def to_permission_settings(loaded: LoadedConfig, paths: Paths, options: OpenOpti
     stored = not resolve_store_url(options.env, paths, options.store).startswith("memory:")
     return PermissionSettings(
         terms=to_terms(
-            loaded.vouched,
+            loaded.trusted_config,
             person=find_person(options.env),
             owner=describe_process(),
             answered=options.answered,
@@ -364,9 +364,11 @@ def to_deadlines(config: Config) -> RunDeadlines:
 
 def to_budgets(loaded: LoadedConfig) -> Budgets:
     """Read the budgets. An untrusted project may lower a limit, but not raise one."""
-    trusted = _read_budgets(loaded.vouched)
+    trusted = _read_budgets(loaded.trusted_config)
     return (
-        trusted if loaded.vouched is loaded.config else take_stricter(trusted, _read_budgets(loaded.config))
+        trusted
+        if loaded.trusted_config is loaded.config
+        else take_stricter(trusted, _read_budgets(loaded.config))
     )
 
 

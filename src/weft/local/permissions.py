@@ -100,9 +100,9 @@ class PermissionSettings(Struct, frozen=True, kw_only=True):
     directory: str = ""
 
 
-def to_terms(vouched: Config, *, person: str, owner: str, answered: bool) -> AskPolicy:
+def to_terms(trusted_config: Config, *, person: str, owner: str, answered: bool) -> AskPolicy:
     """Read the terms from the trusted part of the configuration."""
-    own = vouched.experimental.weft if vouched.experimental else None
+    own = trusted_config.experimental.weft if trusted_config.experimental else None
     asking = (own.asking if own else None) or AskingConfig()
     return AskPolicy(
         answered=answered,

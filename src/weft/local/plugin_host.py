@@ -466,18 +466,20 @@ async def apply_config_hooks(
         return loaded
     problems = ConfigProblems()
     config = _to_config(after, problems)
-    vouched = config
-    if loaded.vouched is not loaded.config:
-        vouched = _to_config(apply_changes(to_plain(loaded.vouched), before, after), ConfigProblems())
+    trusted_config = config
+    if loaded.trusted_config is not loaded.config:
+        trusted_config = _to_config(
+            apply_changes(to_plain(loaded.trusted_config), before, after), ConfigProblems()
+        )
     for problem in (*problems.errors, *problems.warnings):
         warn(problem)
-    return replace(loaded, config=config, vouched=vouched)
+    return replace(loaded, config=config, trusted_config=trusted_config)
 
 
 def _to_config(plain: dict[str, Any], problems: ConfigProblems) -> Config:
     layer = make_layer(HOOK_ORIGIN, plain, None, problems)
-    kept, findings = check_config(layer.data, whole=True)
-    problems.note(HOOK_ORIGIN, None, findings)
+    kept, findings = check_config(layer.data, is_complete=True)
+    problems.add(HOOK_ORIGIN, None, findings)
     return convert(kept, Config)
 
 

@@ -106,7 +106,7 @@ def preview(reader: SessionReader, session: Session, env: Mapping[str, str]) -> 
     placeholder = not isinstance(step, ModelStep)
     if not isinstance(step, ModelStep):
         step = ModelStep(_next_prompt(context, session, transcript))
-    model = context.models.get(step.prompt.model or context.models.default()).model
+    model = context.models.get(step.prompt.model or context.models.get_default()).model
     if step.summary:
         request = _make_summary_request(context, transcript.messages(), step, model)
         return Preview(request=request, agent=SUMMARISER, placeholder=False, plugins=context.plugins)
@@ -166,7 +166,7 @@ def _next_prompt(context: _PreviewContext, session: Session, transcript: Transcr
     """Return the next prompt as it would be if the person named no agent and no model."""
     settings, last = context.settings, find_newest_prompt(transcript.messages())
     agent = settings.default_agent
-    model = settings.agents[agent].model or (last.model if last else None) or context.models.default()
+    model = settings.agents[agent].model or (last.model if last else None) or context.models.get_default()
     prompt = UserMessage(
         id=context.mint.message(),
         session_id=session.id,

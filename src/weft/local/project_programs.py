@@ -35,9 +35,9 @@ class ProjectPrograms:
 
 def to_formatters(loaded: LoadedConfig, flags: Flags) -> tuple[FileFormatter, ...]:
     known = (*FORMATTERS, OXFMT) if flags.oxfmt else FORMATTERS
-    if False in (loaded.config.formatter, loaded.vouched.formatter):
+    if False in (loaded.config.formatter, loaded.trusted_config.formatter):
         return ()
-    named = _formatters(loaded.vouched)
+    named = _formatters(loaded.trusted_config)
     result = {each.name: each for each in known}
     for name, entry in named.items():
         result[name] = _to_formatter(result.get(name), name, entry)
@@ -73,9 +73,9 @@ def _to_formatter(known: FileFormatter | None, name: str, entry: FormatterConfig
 
 def to_language_servers(loaded: LoadedConfig, flags: Flags) -> tuple[KnownServer, ...]:
     known = (*(each for each in SERVERS if each.name != "pyright"), TY) if flags.lsp_ty else SERVERS
-    if False in (loaded.config.lsp, loaded.vouched.lsp):
+    if False in (loaded.config.lsp, loaded.trusted_config.lsp):
         return ()
-    named = _servers(loaded.vouched)
+    named = _servers(loaded.trusted_config)
     result = {each.name: each for each in known}
     for name, entry in named.items():
         result[name] = _to_server(result.get(name), name, entry)

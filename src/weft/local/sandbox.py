@@ -78,7 +78,7 @@ class SandboxState(Struct, frozen=True, kw_only=True):
 
 def read_sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
     """Read the settings. Person and project can both make the sandbox stricter; only the person adds paths."""
-    own, all_ = _read_sandboxing(loaded.vouched), _read_sandboxing(loaded.config)
+    own, all_ = _read_sandboxing(loaded.trusted_config), _read_sandboxing(loaded.config)
     modes = [each.mode or "off" for each in (own, all_)]
     return SandboxSettings(
         mode=max(modes, key=STRICTNESS.index),
@@ -146,7 +146,7 @@ def to_sandbox_policy(settings: SandboxSettings, at: ConfigScope) -> SandboxPoli
         hidden=hidden,
         readable=tuple(readable),
         writable=writable,
-        kept=tuple(dict.fromkeys(_list_protected(at))),
+        protected=tuple(dict.fromkeys(_list_protected(at))),
         network=settings.network == "allow",
     )
 

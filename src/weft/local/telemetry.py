@@ -34,7 +34,7 @@ class TelemetrySettings(Struct, frozen=True, kw_only=True):
 
 def read_telemetry_settings(loaded: LoadedConfig, env: Mapping[str, str]) -> TelemetrySettings | None:
     """Read the settings. Return None if telemetry is off. OpenCode's own switch is `experimental.openTelemetry`."""
-    experimental = loaded.vouched.experimental or ExperimentalConfig()
+    experimental = loaded.trusted_config.experimental or ExperimentalConfig()
     configured = (experimental.weft or WeftConfig()).telemetry
     if isinstance(configured, bool):
         configured = TelemetryConfig(enabled=configured)

@@ -49,10 +49,10 @@ class UndoSettings(Struct, frozen=True, kw_only=True):
 
 
 def to_undo_settings(
-    config: Config, vouched: Config, paths: Paths, env: Mapping[str, str], url: str
+    config: Config, trusted_config: Config, paths: Paths, env: Mapping[str, str], url: str
 ) -> UndoSettings:
     """Read the settings. Any project may switch snapshots off; only the person sets their limits."""
-    own = (vouched.experimental or ExperimentalConfig()).weft or WeftConfig()
+    own = (trusted_config.experimental or ExperimentalConfig()).weft or WeftConfig()
     given = None if own.snapshots is None else msgspec.to_builtins(own.snapshots)
     return make_undo_settings(paths, env, url, limits=to_limits(given), off=config.snapshot is False)
 

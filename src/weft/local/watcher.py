@@ -98,7 +98,7 @@ def find_scope(directory: str, env: Mapping[str, str]) -> WatchScope:
     files are watched only with an experimental flag.
     """
     flags, checkout = read_flags(env), inspect_checkout(os.path.realpath(directory))
-    if flags.disable_filewatcher or not checkout.top or not checkout.sound:
+    if flags.disable_filewatcher or not checkout.top or not checkout.is_valid:
         return WatchScope(directory=checkout.directory)
     paths = paths_from(env)
     scope = ConfigScope(

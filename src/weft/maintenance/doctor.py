@@ -313,7 +313,7 @@ def _find_budget(target: DoctorInput) -> int:
         scope = ConfigScope(
             directory=at.directory, worktree=at.top or at.directory, paths=target.paths, env=target.env
         )
-        config = load_config(scope).vouched
+        config = load_config(scope).trusted_config
     except (WeftError, OSError):  # reported by `examine_configuration`
         return MAX_BYTES
     own = (config.experimental or ExperimentalConfig()).weft or WeftConfig()

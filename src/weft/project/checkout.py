@@ -10,28 +10,32 @@ from msgspec.structs import replace
 
 from weft.errors import DirectoryError, InvalidInputError
 from weft.model.ids import GLOBAL_PROJECT, check_file_name
-from weft.project.facts import Checkout, IdFile, Inode, LastPlace, ProjectAlias, is_inside
+from weft.project.facts import Checkout, IdFile, Inode, LastLocation, ProjectAlias, is_inside
 
 ID_FILE = "opencode"
-ID_LIMIT = 256
+MAX_ID_BYTES = 256
 
-_USABLE = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,127}")
+_VALID_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,127}")
 # The author of a repository controls what is at this path: a link, a pipe without a writer, a huge file.
-_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_READ_FLAGS = (
+    os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+)
+_WRITE_FLAGS = (
+    os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+)
 
 
 def read_id(common_dir: str) -> str:
     """Return the id in the id file, "" if there is no file or no valid id."""
-    text = read_text(os.path.join(common_dir, ID_FILE), ID_LIMIT).strip()
-    usable = _USABLE.fullmatch(text) is not None and text != GLOBAL_PROJECT
-    return text if usable else ""
+    text = read_text(os.path.join(common_dir, ID_FILE), MAX_ID_BYTES).strip()
+    is_valid = _VALID_ID.fullmatch(text) is not None and text != GLOBAL_PROJECT
+    return text if is_valid else ""
 
 
 def read_text(path: str, limit: int) -> str:
     """Return the text of a small regular file, "" for anything else."""
     try:
-        descriptor = os.open(path, _READ)
+        descriptor = os.open(path, _READ_FLAGS)
     except (OSError, ValueError):
         return ""
     try:
@@ -45,30 +49,30 @@ def read_text(path: str, limit: int) -> str:
     return os.fsdecode(raw) if len(raw) <= limit and b"\0" not in raw else ""
 
 
-def write_id(wanted: IdFile) -> None:
+def write_id(id_file: IdFile) -> None:
     """Write the id file. If that fails, the repository stays as it is: the alias identifies it too."""
-    path, text = os.path.join(wanted.common_dir, ID_FILE), check_file_name("project", wanted.id).encode()
-    fresh = f"{path}.{os.getpid()}"
+    path, text = os.path.join(id_file.common_dir, ID_FILE), check_file_name("project", id_file.id).encode()
+    temp = f"{path}.{os.getpid()}"
     try:
-        _write_new(fresh, text)
+        _write_new(temp, text)
         # Replace the file instead of writing into it, so that a planted link has no effect.
-        os.replace(fresh, path)
+        os.replace(temp, path)
     except OSError:
         with suppress(OSError):
-            os.unlink(fresh)
+            os.unlink(temp)
 
 
 def _write_new(path: str, text: bytes) -> None:
-    descriptor = os.open(path, _WRITE, 0o644)
+    descriptor = os.open(path, _WRITE_FLAGS, 0o644)
     try:
         os.write(descriptor, text)
     finally:
         os.close(descriptor)
 
 
-PATH_LIMIT = 4096
-CONFIG_LIMIT = 65536
-POINTER = "gitdir:"
+MAX_PATH_BYTES = 4096
+MAX_CONFIG_BYTES = 65536
+GIT_DIR_PREFIX = "gitdir:"
 
 
 def find_checkout(directory: str, *, fake_vcs: str = "") -> Checkout:
@@ -112,7 +116,7 @@ def inspect_checkout(real: str) -> Checkout:
         top=top,
         main=main,
         common_dir=common_dir,
-        sound=os.path.exists(os.path.join(common_dir, "HEAD")),
+        is_valid=os.path.exists(os.path.join(common_dir, "HEAD")),
         git_file=not os.path.isdir(os.path.join(top, ".git")),
         shallow=os.path.exists(os.path.join(common_dir, "shallow")),
         id=read_id(common_dir),
@@ -123,10 +127,10 @@ def inspect_checkout(real: str) -> Checkout:
 def find_top(real: str) -> str:
     """Return the nearest directory, going up, that contains `.git`; "" if there is none."""
     while not os.path.exists(os.path.join(real, ".git")):
-        above = os.path.dirname(real)
-        if above == real:
+        parent = os.path.dirname(real)
+        if parent == real:
             return ""
-        real = above
+        real = parent
     return real
 
 
@@ -136,18 +140,18 @@ def find_git_directories(top: str) -> tuple[str, str]:
     if os.path.isdir(entry):
         real = os.path.realpath(entry)
         return real, real
-    text = read_text(entry, PATH_LIMIT)
-    pointer = text.removeprefix(POINTER).strip()
+    text = read_text(entry, MAX_PATH_BYTES)
+    pointer = text.removeprefix(GIT_DIR_PREFIX).strip()
     if not pointer or pointer == text.strip():
         return entry, entry
     git_dir = os.path.realpath(os.path.join(top, pointer))
-    shared = read_text(os.path.join(git_dir, "commondir"), PATH_LIMIT).strip()
+    shared = read_text(os.path.join(git_dir, "commondir"), MAX_PATH_BYTES).strip()
     if shared:
         return git_dir, os.path.realpath(os.path.join(git_dir, shared))
-    above = os.path.dirname(git_dir)
-    if not os.path.exists(git_dir) and os.path.basename(above) == "worktrees":
+    parent = os.path.dirname(git_dir)
+    if not os.path.exists(git_dir) and os.path.basename(parent) == "worktrees":
         # The repository is not where the pointer says, but the pointer still tells where it was.
-        return git_dir, os.path.dirname(above)
+        return git_dir, os.path.dirname(parent)
     return git_dir, git_dir
 
 
@@ -158,7 +162,7 @@ def find_main_checkout(top: str, git_dir: str, common_dir: str) -> str:
         return os.path.dirname(common_dir)
     if git_dir == common_dir:
         return top
-    configured = read_core_worktree(read_text(os.path.join(common_dir, "config"), CONFIG_LIMIT))
+    configured = read_core_worktree(read_text(os.path.join(common_dir, "config"), MAX_CONFIG_BYTES))
     return os.path.realpath(os.path.join(common_dir, configured))
 
 
@@ -176,20 +180,20 @@ def read_core_worktree(config: str) -> str:
 
 def find_inode(path: str) -> Inode:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return Inode()
-    return Inode(number=str(found.st_ino), device=str(found.st_dev))
+    return Inode(number=str(status.st_ino), device=str(status.st_dev))
 
 
-def inspect_last_place(worktree: str, alias: ProjectAlias | None) -> LastPlace:
+def inspect_last_location(worktree: str, alias: ProjectAlias | None) -> LastLocation:
     """Inspect the place where a project was last seen."""
     if not os.path.isdir(worktree):
-        return LastPlace()
+        return LastLocation()
     common_dir = alias.common_dir if alias else ""
     if not common_dir and os.path.exists(os.path.join(worktree, ".git")):
         common_dir = find_git_directories(worktree)[1]
-    return LastPlace(
+    return LastLocation(
         exists=True,
         common_dir=os.path.realpath(common_dir) if common_dir else "",
         id=read_id(common_dir) if common_dir else "",
@@ -201,10 +205,10 @@ def is_still_checkout(sandbox: str, common_dir: str) -> bool:
     """Return True if a recorded checkout still exists and does not belong to another repository by now."""
     if not os.path.isdir(sandbox):
         return False
-    there = inspect_checkout(sandbox)
+    checkout = inspect_checkout(sandbox)
     return (
-        not there.sound
-        or not is_inside(there.top, sandbox)
-        or there.common_dir == common_dir
+        not checkout.is_valid
+        or not is_inside(checkout.top, sandbox)
+        or checkout.common_dir == common_dir
         or not common_dir
     )

@@ -33,7 +33,7 @@ class Inode(Struct, frozen=True, kw_only=True):
 class Checkout(Struct, frozen=True, kw_only=True):
     """What plain files say about the checkout that contains a directory.
 
-    `top` contains the nearest `.git`. All checkouts of a repository share `common_dir` and `main`. `sound` is False if
+    `top` contains the nearest `.git`. All checkouts of a repository share `common_dir` and `main`. `is_valid` is False if
     `.git` points to a missing repository. `id` is the id in the id file, "" if there is none.
     """
 
@@ -41,7 +41,7 @@ class Checkout(Struct, frozen=True, kw_only=True):
     top: str = ""
     main: str = ""
     common_dir: str = ""
-    sound: bool = False
+    is_valid: bool = False
     # OpenCode reads the id file only if `.git` is a directory; otherwise it uses the root commit every time.
     git_file: bool = False
     shallow: bool = False
@@ -50,8 +50,8 @@ class Checkout(Struct, frozen=True, kw_only=True):
     fake_vcs: Vcs = None
 
 
-class LastPlace(Struct, frozen=True, kw_only=True):
-    """What is now in the place where a project was last seen."""
+class LastLocation(Struct, frozen=True, kw_only=True):
+    """What is now in the directory where a project was last seen."""
 
     exists: bool = False
     common_dir: str = ""
@@ -83,7 +83,7 @@ class CheckoutFacts(Struct, frozen=True, kw_only=True):
 
     checkout: Checkout
     roots: tuple[str, ...] | None = None
-    homes: Mapping[ProjectID, LastPlace] = {}
+    last_locations: Mapping[ProjectID, LastLocation] = {}
 
 
 class ProjectIdentity(Struct, frozen=True, kw_only=True):
@@ -95,8 +95,8 @@ class ProjectIdentity(Struct, frozen=True, kw_only=True):
     vcs: Vcs
     roots: tuple[str, ...] = ()
     sources: tuple[ProjectID, ...] = ()
-    # False if the project is only known by its path. The recorded location of its repository is then left alone.
-    at_home: bool = True
+    # False if the project is known only by its path. The recorded location of its repository is then not changed.
+    has_repository: bool = True
 
 
 class IdFile(Struct, frozen=True, kw_only=True):
@@ -145,10 +145,10 @@ def alias_to_plain(alias: ProjectAlias) -> Any:
     return to_plain(alias)
 
 
-def find_alias(kept: Any) -> ProjectAlias | None:
+def find_alias(stored: Any) -> ProjectAlias | None:
     """Parse a stored alias. Return None if there is none or it is invalid."""
     try:
-        return None if kept is None else from_plain(kept, ProjectAlias, where="alias")
+        return None if stored is None else from_plain(stored, ProjectAlias, where="alias")
     except DocumentError:
         return None
 
@@ -162,10 +162,10 @@ def is_valid_id(id: str, known: KnownProjects) -> bool:
     return id != GLOBAL_PROJECT and (is_commit(id) or known.has(id))
 
 
-def is_inside(path: str, home: str) -> bool:
-    """Return True if a path is `home` or below it; both are real paths."""
-    within = normalise_path(home).rstrip("/")
-    return normalise_path(path) == within or normalise_path(path).startswith(within + "/")
+def is_inside(path: str, directory: str) -> bool:
+    """Return True if a path is a directory or below it. Both are real paths."""
+    prefix = normalise_path(directory).rstrip("/")
+    return normalise_path(path) == prefix or normalise_path(path).startswith(prefix + "/")
 
 
 def normalise_path(path: str) -> str:

@@ -25,84 +25,110 @@ from weft.project.facts import (
 
 def identify(facts: CheckoutFacts, known: KnownProjects) -> ProjectIdentity:
     """Return the project of a checkout; the global project if there is none."""
-    at = facts.checkout
+    checkout = facts.checkout
     return (
-        _identify_by_path(at, known)
-        or (_identify_by_git(facts, known) if at.sound else None)
-        or _identify_global(at)
+        _identify_by_path(checkout, known)
+        or (_identify_by_git(facts, known) if checkout.is_valid else None)
+        or _identify_as_global(checkout)
     )
 
 
-def needs_roots(at: Checkout, known: KnownProjects) -> bool:
+def needs_roots(checkout: Checkout, known: KnownProjects) -> bool:
     """Return True if git has to be asked for root commits, because neither the id file nor the place is sufficient."""
-    if not at.sound or is_valid_id(at.id, known) or _identify_by_path(at, known) is not None:
+    if (
+        not checkout.is_valid
+        or is_valid_id(checkout.id, known)
+        or _identify_by_path(checkout, known) is not None
+    ):
         return False
-    own = find_own(at, known)
-    return own is None or not _is_same_inode(at, known.aliases.get(own))
+    project_here = find_project_here(checkout, known)
+    return project_here is None or not _is_same_inode(checkout, known.aliases.get(project_here))
 
 
-def list_rivals(at: Checkout, known: KnownProjects, roots: tuple[str, ...] | None) -> dict[ProjectID, str]:
-    """Return projects that this might be although they were last seen elsewhere, with the place to inspect."""
-    named = [ProjectID(at.id)] if is_valid_id(at.id, known) else []
+def list_candidates(
+    checkout: Checkout, known: KnownProjects, roots: tuple[str, ...] | None
+) -> dict[ProjectID, str]:
+    """Return the projects that this may be although they were last seen elsewhere, with the worktree to inspect."""
+    from_id_file = [ProjectID(checkout.id)] if is_valid_id(checkout.id, known) else []
     return {
-        id: home for id in [*named, *_list_with_roots(known, roots or ())] if (home := _find_home(id, known))
+        id: worktree
+        for id in [*from_id_file, *_list_projects_with_roots(known, roots or ())]
+        if (worktree := _find_last_worktree(id, known))
     }
 
 
-def find_own(at: Checkout, known: KnownProjects) -> ProjectID | None:
+def find_project_here(checkout: Checkout, known: KnownProjects) -> ProjectID | None:
     """Return the project that was last seen in this place."""
-    here = [id for id, alias in known.aliases.items() if _is_home(at, alias)]
-    here = here or [
-        id for id, path in _list_recorded_paths(known) if normalise_path(path) == normalise_path(at.main)
+    ids = [id for id, alias in known.aliases.items() if _was_seen_here(checkout, alias)]
+    ids = ids or [
+        id
+        for id, path in _list_recorded_paths(known)
+        if normalise_path(path) == normalise_path(checkout.main)
     ]
 
-    def preference(id: ProjectID) -> tuple[bool, bool, int, str]:
-        return id == at.id, _is_same_inode(at, known.aliases.get(id)), _find_update_time(id, known), id
+    def rank(id: ProjectID) -> tuple[bool, bool, int, str]:
+        return (
+            id == checkout.id,
+            _is_same_inode(checkout, known.aliases.get(id)),
+            _find_update_time(id, known),
+            id,
+        )
 
-    return max(here, key=preference, default=None)
+    return max(ids, key=rank, default=None)
 
 
 # --- by path: a directory stays a project even without its `.git` ---
 
 
-def _identify_by_path(at: Checkout, known: KnownProjects) -> ProjectIdentity | None:
-    owner = _deepest_home(at, known)
-    if owner is None:
+def _identify_by_path(checkout: Checkout, known: KnownProjects) -> ProjectIdentity | None:
+    nearest = _find_nearest_directory(checkout, known)
+    if nearest is None:
         return None
-    id, path = owner
-    main = _find_home(id, known) or path
+    id, path = nearest
+    main = _find_last_worktree(id, known) or path
     record = known.projects.get(id)
-    broken = at.top == path or (record is not None and path != main and record.vcs == "git")
-    outer = [ProjectID(at.id)] if at.sound and at.id else []
+    had_git = checkout.top == path or (record is not None and path != main and record.vcs == "git")
+    enclosing = [ProjectID(checkout.id)] if checkout.is_valid and checkout.id else []
     return ProjectIdentity(
         id=id,
         worktree=path,
         main=main,
-        vcs="git" if broken else at.fake_vcs,
-        sources=(GLOBAL_PROJECT, *outer),
-        at_home=False,
+        vcs="git" if had_git else checkout.fake_vcs,
+        sources=(GLOBAL_PROJECT, *enclosing),
+        has_repository=False,
     )
 
 
-def _deepest_home(at: Checkout, known: KnownProjects) -> tuple[ProjectID, str] | None:
-    """Return the nearest directory, going up, that is known as a project's, unless a working `.git` is nearer."""
+def _find_nearest_directory(checkout: Checkout, known: KnownProjects) -> tuple[ProjectID, str] | None:
+    """Return the nearest directory, going up, that a project is known to use. Return None if a valid `.git` is nearer."""
     paths = [(id, alias.worktree) for id, alias in known.aliases.items()]
     paths += _list_recorded_paths(known)
     paths += [
-        (id, path) for id, it in known.projects.items() for path in it.sandboxes if id != GLOBAL_PROJECT
+        (id, path)
+        for id, project in known.projects.items()
+        for path in project.sandboxes
+        if id != GLOBAL_PROJECT
     ]
-    if at.common_dir and not at.sound:
-        paths += [(id, at.top) for id, alias in known.aliases.items() if alias.common_dir == at.common_dir]
-    near = [(id, path) for id, path in paths if is_inside(at.directory, path) and _is_nearer(path, at)]
+    if checkout.common_dir and not checkout.is_valid:
+        paths += [
+            (id, checkout.top)
+            for id, alias in known.aliases.items()
+            if alias.common_dir == checkout.common_dir
+        ]
+    candidates = [
+        (id, path) for id, path in paths if is_inside(checkout.directory, path) and _is_nearer(path, checkout)
+    ]
     return max(
-        near, key=lambda each: (len(each[1]), _find_update_time(each[0], known), each[0]), default=None
+        candidates,
+        key=lambda candidate: (len(candidate[1]), _find_update_time(candidate[0], known), candidate[0]),
+        default=None,
     )
 
 
-def _is_nearer(path: str, at: Checkout) -> bool:
-    if not at.top:
+def _is_nearer(path: str, checkout: Checkout) -> bool:
+    if not checkout.top:
         return True
-    return is_inside(path, at.top) and not (at.sound and is_inside(at.top, path))
+    return is_inside(path, checkout.top) and not (checkout.is_valid and is_inside(checkout.top, path))
 
 
 def _list_recorded_paths(known: KnownProjects) -> list[tuple[ProjectID, str]]:
@@ -125,52 +151,52 @@ def _list_recorded_paths(known: KnownProjects) -> list[tuple[ProjectID, str]]:
 
 
 def _identify_by_git(facts: CheckoutFacts, known: KnownProjects) -> ProjectIdentity | None:
-    at, own = facts.checkout, find_own(facts.checkout, known)
-    if is_valid_id(at.id, known):
-        return _identify_by_id_file(facts, known, own)
-    if own is not None and _is_unchanged(facts, own, known):
-        return _to_identity(facts, known, own)
+    checkout, project_here = facts.checkout, find_project_here(facts.checkout, known)
+    if is_valid_id(checkout.id, known):
+        return _identify_by_id_file(facts, known, project_here)
+    if project_here is not None and _is_unchanged(facts, project_here, known):
+        return _to_identity(facts, known, project_here)
     return _identify_by_roots(facts, known) if facts.roots else None
 
 
 def _identify_by_id_file(
-    facts: CheckoutFacts, known: KnownProjects, own: ProjectID | None
+    facts: CheckoutFacts, known: KnownProjects, project_here: ProjectID | None
 ) -> ProjectIdentity:
     named = ProjectID(facts.checkout.id)
-    if own == named:
+    if project_here == named:
         return _to_identity(facts, known, named)
-    if own is None:
-        copied = _lives_elsewhere(facts, named, known, claimed=True)
+    if project_here is None:
+        copied = _exists_elsewhere(facts, named, known, named_by_id_file=True)
         return _make_separate_id(facts, known, named) if copied else _to_identity(facts, known, named)
     return (
-        _to_identity(facts, known, own, named)
-        if _outranks(facts, known, own)
+        _to_identity(facts, known, project_here, named)
+        if _overrides_id_file(facts, known, project_here)
         else _to_identity(facts, known, named)
     )
 
 
-def _outranks(facts: CheckoutFacts, known: KnownProjects, own: ProjectID) -> bool:
-    """Return True if the project last seen here is meant, although the id file names another one."""
-    at, alias, named = facts.checkout, known.aliases.get(own), ProjectID(facts.checkout.id)
-    if _lives_elsewhere(facts, named, known, claimed=True):
+def _overrides_id_file(facts: CheckoutFacts, known: KnownProjects, project_here: ProjectID) -> bool:
+    """Return True if this is `project_here`, the project last seen here, although the id file names another one."""
+    checkout, alias, named = facts.checkout, known.aliases.get(project_here), ProjectID(facts.checkout.id)
+    if _exists_elsewhere(facts, named, known, named_by_id_file=True):
         return True
-    if _is_same_inode(at, known.aliases.get(named)):
+    if _is_same_inode(checkout, known.aliases.get(named)):
         return False
     # Either the same directory, or a clone in its place that OpenCode then named by its root commit.
     renamed = not known.has(named) or _is_here(facts, named, known)
-    return (renamed and _is_same_inode(at, alias)) or (alias is not None and named in alias.roots)
+    return (renamed and _is_same_inode(checkout, alias)) or (alias is not None and named in alias.roots)
 
 
 def _identify_by_roots(facts: CheckoutFacts, known: KnownProjects) -> ProjectIdentity:
     roots = facts.roots or ()
-    first, related = ProjectID(roots[0]), _list_with_roots(known, roots)
-    here = [id for id in related if _is_here(facts, id, known)]
-    gone = [id for id in related if not _lives_elsewhere(facts, id, known, claimed=False)]
-    for vacant in (here, gone):
-        if first in vacant:
+    first, related = ProjectID(roots[0]), _list_projects_with_roots(known, roots)
+    seen_here = [id for id in related if _is_here(facts, id, known)]
+    gone = [id for id in related if not _exists_elsewhere(facts, id, known, named_by_id_file=False)]
+    for candidates in (seen_here, gone):
+        if first in candidates:
             return _to_identity(facts, known, first)
-        if len(vacant) == 1:
-            return _to_identity(facts, known, vacant[0], first)
+        if len(candidates) == 1:
+            return _to_identity(facts, known, candidates[0], first)
     return (
         _make_separate_id(facts, known, first)
         if known.has(first) and first not in gone
@@ -187,10 +213,10 @@ def _sha1(text: bytes) -> str:
 def _make_separate_id(facts: CheckoutFacts, known: KnownProjects, contested: ProjectID) -> ProjectIdentity:
     """Make a separate id for a checkout with the same root commit or id file as one that exists elsewhere."""
     # In OpenCode all clones of a repository share one project, and each opening moves it to another directory.
-    at = facts.checkout
+    checkout = facts.checkout
     for attempt in count():
-        named = "\0".join([contested, at.common_dir, str(attempt)])
-        digest = _sha1(os.fsencode(named))
+        seed = "\0".join([contested, checkout.common_dir, str(attempt)])
+        digest = _sha1(os.fsencode(seed))
         if not known.has(digest):
             return _to_identity(facts, known, ProjectID(digest), contested)
     raise AssertionError("counting has no end")
@@ -199,84 +225,99 @@ def _make_separate_id(facts: CheckoutFacts, known: KnownProjects, contested: Pro
 def _to_identity(
     facts: CheckoutFacts, known: KnownProjects, id: ProjectID, *sources: ProjectID
 ) -> ProjectIdentity:
-    at, alias = facts.checkout, known.aliases.get(id)
-    remembered = alias.roots if alias else ()
-    roots = facts.roots or remembered or tuple(each for each in sources if each != id)
+    checkout, alias = facts.checkout, known.aliases.get(id)
+    recorded_roots = alias.roots if alias else ()
+    roots = facts.roots or recorded_roots or tuple(source for source in sources if source != id)
     return ProjectIdentity(
         id=id,
-        worktree=at.top,
-        main=at.main,
+        worktree=checkout.top,
+        main=checkout.main,
         vcs="git",
         roots=roots,
-        sources=(*sources, *_list_other_ids(at, known, roots)),
+        sources=(*sources, *_list_other_ids(checkout, known, roots)),
     )
 
 
-def _list_other_ids(at: Checkout, known: KnownProjects, roots: tuple[str, ...]) -> list[ProjectID]:
+def _list_other_ids(checkout: Checkout, known: KnownProjects, roots: tuple[str, ...]) -> list[ProjectID]:
     """Return ids under which OpenCode records sessions in this checkout, because it reads no id file there."""
-    if not at.git_file:
+    if not checkout.git_file:
         return []
-    listed = [id for id, project in known.projects.items() if at.top in project.sandboxes]
+    listed = [id for id, project in known.projects.items() if checkout.top in project.sandboxes]
     return [*listed, *(ProjectID(root) for root in roots)]
 
 
-def _identify_global(at: Checkout) -> ProjectIdentity:
-    if at.top:
-        return ProjectIdentity(id=GLOBAL_PROJECT, worktree=at.top, main=at.top, vcs="git")
-    return ProjectIdentity(id=GLOBAL_PROJECT, worktree="/", main="/", vcs=at.fake_vcs)
+def _identify_as_global(checkout: Checkout) -> ProjectIdentity:
+    if checkout.top:
+        return ProjectIdentity(id=GLOBAL_PROJECT, worktree=checkout.top, main=checkout.top, vcs="git")
+    return ProjectIdentity(id=GLOBAL_PROJECT, worktree="/", main="/", vcs=checkout.fake_vcs)
 
 
 # --- evidence ---
 
 
-def _is_home(at: Checkout, alias: ProjectAlias) -> bool:
-    return alias.common_dir == at.common_dir or normalise_path(alias.worktree) == normalise_path(at.main)
-
-
-def _is_same_inode(at: Checkout, alias: ProjectAlias | None) -> bool:
-    return alias is not None and alias.inode != "" and alias.inode == at.inode.number
-
-
-def _is_unchanged(facts: CheckoutFacts, own: ProjectID, known: KnownProjects) -> bool:
-    """Return True if this place still has the repository that was seen here, and not another one in its place."""
-    at, alias = facts.checkout, known.aliases.get(own)
-    if alias is None or not alias.inode or _is_same_inode(at, alias):
-        return True
-    # The roots of a shallow clone are where its history was cut off, so they do not identify it.
-    return facts.roots is None or at.shallow or own in _list_with_roots(known, facts.roots)
-
-
-def _is_here(facts: CheckoutFacts, id: ProjectID, known: KnownProjects) -> bool:
-    at, alias, home = facts.checkout, known.aliases.get(id), facts.homes.get(id)
-    if home is not None and home.exists and (home.inode == at.inode or home.common_dir == at.common_dir):
-        return True
-    if alias is not None:
-        return _is_home(at, alias)
-    # The second path is what OpenCode takes for the main checkout of a submodule or bare repository.
-    return id in known.projects and known.projects[id].worktree in (at.main, os.path.dirname(at.common_dir))
-
-
-def _lives_elsewhere(facts: CheckoutFacts, id: ProjectID, known: KnownProjects, *, claimed: bool) -> bool:
-    """Return True if a project still exists in another place. `claimed` means that our id file names it."""
-    home, alias = facts.homes.get(id), known.aliases.get(id)
-    if home is None or not home.exists or _is_here(facts, id, known):
-        return False
-    if home.id:
-        return home.id == id
-    if alias is not None and alias.inode:
-        return alias.inode == home.inode.number
-    return not claimed
-
-
-def _list_with_roots(known: KnownProjects, roots: tuple[str, ...]) -> list[ProjectID]:
-    wanted = set(roots)
-    ids = {*known.projects, *known.aliases} - {GLOBAL_PROJECT}
-    return sorted(
-        id for id in ids if id in wanted or (id in known.aliases and wanted & {*known.aliases[id].roots})
+def _was_seen_here(checkout: Checkout, alias: ProjectAlias) -> bool:
+    return alias.common_dir == checkout.common_dir or normalise_path(alias.worktree) == normalise_path(
+        checkout.main
     )
 
 
-def _find_home(id: ProjectID, known: KnownProjects) -> str:
+def _is_same_inode(checkout: Checkout, alias: ProjectAlias | None) -> bool:
+    return alias is not None and alias.inode != "" and alias.inode == checkout.inode.number
+
+
+def _is_unchanged(facts: CheckoutFacts, project_here: ProjectID, known: KnownProjects) -> bool:
+    """Return True if the repository that was seen here is still here, and no other has taken its place."""
+    checkout, alias = facts.checkout, known.aliases.get(project_here)
+    if alias is None or not alias.inode or _is_same_inode(checkout, alias):
+        return True
+    # The roots of a shallow clone are where its history was cut off, so they do not identify it.
+    return (
+        facts.roots is None
+        or checkout.shallow
+        or project_here in _list_projects_with_roots(known, facts.roots)
+    )
+
+
+def _is_here(facts: CheckoutFacts, id: ProjectID, known: KnownProjects) -> bool:
+    checkout, alias, location = facts.checkout, known.aliases.get(id), facts.last_locations.get(id)
+    if (
+        location is not None
+        and location.exists
+        and (location.inode == checkout.inode or location.common_dir == checkout.common_dir)
+    ):
+        return True
+    if alias is not None:
+        return _was_seen_here(checkout, alias)
+    # The second path is what OpenCode takes for the main checkout of a submodule or bare repository.
+    return id in known.projects and known.projects[id].worktree in (
+        checkout.main,
+        os.path.dirname(checkout.common_dir),
+    )
+
+
+def _exists_elsewhere(
+    facts: CheckoutFacts, id: ProjectID, known: KnownProjects, *, named_by_id_file: bool
+) -> bool:
+    """Return True if a project still exists in another place. `named_by_id_file` says that the id file here names it."""
+    location, alias = facts.last_locations.get(id), known.aliases.get(id)
+    if location is None or not location.exists or _is_here(facts, id, known):
+        return False
+    if location.id:
+        return location.id == id
+    if alias is not None and alias.inode:
+        return alias.inode == location.inode.number
+    return not named_by_id_file
+
+
+def _list_projects_with_roots(known: KnownProjects, roots: tuple[str, ...]) -> list[ProjectID]:
+    commits = set(roots)
+    ids = {*known.projects, *known.aliases} - {GLOBAL_PROJECT}
+    return sorted(
+        id for id in ids if id in commits or (id in known.aliases and commits & {*known.aliases[id].roots})
+    )
+
+
+def _find_last_worktree(id: ProjectID, known: KnownProjects) -> str:
     if id in known.aliases:
         return known.aliases[id].worktree
     return known.projects[id].worktree if id in known.projects else ""

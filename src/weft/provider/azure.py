@@ -32,20 +32,22 @@ class AzureOpenAI:
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         deployment, options = request.model.api.id, self._endpoint.options
         if deployment not in self._adapters:
-            is_old = options.get("useCompletionUrls") or options.get("useDeploymentBasedUrls")
-            adapter = OpenAIChat if is_old else OpenAIResponses
-            self._adapters[deployment] = adapter(self._client, place_endpoint(self._endpoint, deployment))
+            uses_chat = options.get("useCompletionUrls") or options.get("useDeploymentBasedUrls")
+            adapter = OpenAIChat if uses_chat else OpenAIResponses
+            self._adapters[deployment] = adapter(
+                self._client, make_deployment_endpoint(self._endpoint, deployment)
+            )
         return self._adapters[deployment].stream(request)
 
 
-def place_endpoint(endpoint: ModelEndpoint, deployment: str) -> ModelEndpoint:
-    """Return the endpoint of a deployment."""
+def make_deployment_endpoint(endpoint: ModelEndpoint, deployment: str) -> ModelEndpoint:
+    """Return the endpoint of one deployment, with the key as the header `api-key`."""
     base = endpoint.base_url.rstrip("/").removesuffix("/v1")
-    by_name = bool(endpoint.options.get("useDeploymentBasedUrls"))
+    has_deployment_url = bool(endpoint.options.get("useDeploymentBasedUrls"))
     key = {"api-key": endpoint.api_key} if endpoint.api_key else {}
     return replace(
         endpoint,
-        base_url=f"{base}/deployments/{quote(deployment, safe='')}" if by_name else f"{base}/v1",
+        base_url=f"{base}/deployments/{quote(deployment, safe='')}" if has_deployment_url else f"{base}/v1",
         query=urlencode({"api-version": version} if (version := _get_api_version(endpoint.options)) else {}),
         headers={**key, **endpoint.headers},
         api_key="",

@@ -1,4 +1,4 @@
-"""Encode request bodies with a stable prefix, cache encoded turns, and choose where to put cache marks."""
+"""Encode request bodies as JSON, cache encoded turns, and choose which blocks get a cache mark."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -46,23 +46,23 @@ class TurnCache:
 
     def cache_values(self, model: Model, encode: EncodeTurn) -> EncodeTurn:
         """Return `encode` with a cache: each turn is encoded once."""
-        known, cached = self._models.get(model.id, (None, {}))
-        if known is not model and known != model:
-            cached = {}
-            self._models[model.id] = model, cached
+        cached_model, entries = self._models.get(model.id, (None, {}))
+        if cached_model is not model and cached_model != model:
+            entries = {}
+            self._models[model.id] = model, entries
 
         def encode_once(turn: ModelMessage) -> list[Any]:
             key = id(turn)
-            found = cached.get(key)
-            if found is None:
+            entry = entries.get(key)
+            if entry is None:
                 # The entry is removed with the turn, before another object can get the same address.
-                found = cached[key] = ref(turn, lambda _: cached.pop(key, None)), encode(turn)
-            return found[1]
+                entry = entries[key] = ref(turn, lambda _: entries.pop(key, None)), encode(turn)
+            return entry[1]
 
         return encode_once
 
     def cache_json(self, model: Model, encode: EncodeTurn) -> EncodeTurn:
-        """Like `cache_values`, with every item encoded as JSON already, for callers that do not inspect it."""
+        """Do the same as `cache_values`, but encode each item as JSON, for callers that do not inspect it."""
 
         def encode_json(turn: ModelMessage) -> list[Any]:
             return [msgspec.Raw(to_bytes(piece)) for piece in encode(turn)]
@@ -71,12 +71,13 @@ class TurnCache:
 
 
 CACHE_MARK: Final[dict[str, Any]] = {"type": "ephemeral"}
+# Claude accepts four marks in a request.
 MARKED_SYSTEM_ENTRIES: Final = 2
 MARKED_MESSAGES: Final = 2
 
 
 def needs_cache_marks(model: Model) -> bool:
-    """Return True for Claude models, by whichever API they are reached. Other models cache on their own."""
+    """Return True for Claude models, on any API. Other models cache prompts without marks."""
     names = (model.api.id.lower(), model.id.lower())
     return (
         model.provider_id == "anthropic"
@@ -86,10 +87,10 @@ def needs_cache_marks(model: Model) -> bool:
 
 
 def list_system_marks(count: int) -> range:
-    """Return which of `count` system entries to mark: the first two."""
+    """Return the indices of the system entries to mark: the first two of `count`."""
     return range(min(count, MARKED_SYSTEM_ENTRIES))
 
 
 def list_message_marks(count: int) -> range:
-    """Return which of `count` messages to mark: the last two. The one before the last ended the previous request."""
+    """Return the indices of the messages to mark: the last two of `count`. The first of these ended the request before."""
     return range(max(0, count - MARKED_MESSAGES), count)

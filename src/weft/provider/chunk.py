@@ -11,7 +11,7 @@ Metadata = dict[str, Any]
 
 
 class Chunk(Struct, frozen=True, kw_only=True):
-    """One piece of an answer. `metadata` is data that the provider wants back with this part of the history."""
+    """One piece of an answer. `metadata` is the provider's own data, which it wants back with the next request."""
 
 
 class TextStart(Chunk, frozen=True, kw_only=True):
@@ -59,8 +59,8 @@ class ToolInputDelta(Chunk, frozen=True, kw_only=True):
 
 
 class ToolCall(Chunk, frozen=True, kw_only=True):
-    """A complete tool call. `raw` is the input as the model wrote it, which may not be valid JSON: the runner of
-    the call parses it.
+    """A complete tool call. `raw` is the input as the model wrote it. It may be invalid JSON: whoever runs the call
+    parses it.
     """
 
     call_id: str
@@ -94,9 +94,9 @@ class Usage(Struct, frozen=True, kw_only=True):
 
 def read_count(report: Mapping[str, Any], name: str) -> int:
     """Return a token count from a provider's report, or 0 if it is missing or not a sensible number."""
-    found = report.get(name)
+    count = report.get(name)
     try:
-        return max(0, int(found)) if isinstance(found, int | float | Decimal) else 0
+        return max(0, int(count)) if isinstance(count, int | float | Decimal) else 0
     except (ValueError, OverflowError):  # NaN or infinity
         return 0
 

@@ -6,9 +6,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from weft.model.catalog import Model
-from weft.provider.chunk import AnyChunk
-
-Metadata = dict[str, Any]
+from weft.provider.chunk import AnyChunk, Metadata
 
 
 class TextContent(Struct, frozen=True, kw_only=True, tag="text"):
@@ -111,8 +109,8 @@ class Parameters(Struct, frozen=True, kw_only=True):
 class ModelRequest(Struct, frozen=True, kw_only=True):
     """One request to a model. In a valid history every call has exactly one result.
 
-    If `tool_choice` is "required", `forced` may name the tool that the model must call. `session` is the id of
-    the session, which some APIs use as a cache key.
+    If `tool_choice` is "required", `forced` may name the tool that the model must call. Some APIs use `session`, the
+    id of the session, as a cache key.
     """
 
     model: Model

@@ -1,4 +1,4 @@
-"""GitHub Copilot: OpenAI's APIs with headers of its own, and with explanations of its refusals."""
+"""GitHub Copilot: OpenAI's APIs with additional headers and explained errors."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -17,10 +17,10 @@ from weft.provider.openai_chat.adapter import OpenAIChat
 from weft.provider.openai_responses.adapter import OpenAIResponses
 
 FORBIDDEN: Final = 403
-SETTINGS: Final = "https://github.com/settings/copilot/features"
+SETTINGS_URL: Final = "https://github.com/settings/copilot/features"
 UNSUPPORTED_MESSAGE: Final = "The requested model is not supported"
-_GPT: Final = re.compile(r"gpt-(\d+)")
-FIRST_RESPONSES_VERSION: Final = 5
+_GPT_VERSION: Final = re.compile(r"gpt-(\d+)")
+FIRST_GPT_WITH_RESPONSES: Final = 5
 
 
 class Copilot:
@@ -32,11 +32,10 @@ class Copilot:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         adapter = self._responses if uses_responses_api(request.model.api.id) else self._chat
-        parameters = request.parameters
-        headers = build_headers(request) | parameters.headers
-        with_headers = replace(request, parameters=replace(parameters, headers=headers))
+        headers = build_headers(request) | request.parameters.headers
+        request = replace(request, parameters=replace(request.parameters, headers=headers))
         try:
-            async with aclosing(adapter.stream(with_headers)) as chunks:
+            async with aclosing(adapter.stream(request)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         except ProviderError as error:
@@ -45,13 +44,17 @@ class Copilot:
 
 def uses_responses_api(id: str) -> bool:
     """Return True for GPT-5 and later models, except gpt-5-mini."""
-    found = _GPT.match(id)
-    return found is not None and int(found[1]) >= FIRST_RESPONSES_VERSION and not id.startswith("gpt-5-mini")
+    version = _GPT_VERSION.match(id)
+    return (
+        version is not None
+        and int(version[1]) >= FIRST_GPT_WITH_RESPONSES
+        and not id.startswith("gpt-5-mini")
+    )
 
 
 def build_headers(request: ModelRequest) -> dict[str, str]:
-    """Return headers that say whether a user or an agent asks (only prompts of users are billed) and whether there are
-    images.
+    """Return headers that say who sent the last message and whether there are images. Copilot bills only messages of
+    users.
     """
     last = request.messages[-1] if request.messages else None
     vision = {"copilot-vision-request": "true"} if _has_image(request) else {}
@@ -68,12 +71,12 @@ def _has_image(request: ModelRequest) -> bool:
 
 
 def explain_error(error: ProviderError) -> ProviderError:
-    """Return the refusal with a hint at the solution in its message."""
+    """Return the error with a message that says what to do about it. Return other errors as they are."""
     message = str(error)
     if error.status == FORBIDDEN:
         message = "Copilot refuses this login: sign in to GitHub Copilot again and store the new login"
     elif UNSUPPORTED_MESSAGE in message:
-        message = f"{message}\n\nIt may have to be enabled for your account: {SETTINGS}"
+        message = f"{message}\n\nIt may have to be enabled for your account: {SETTINGS_URL}"
     else:
         return error
     explained = ProviderError(

@@ -13,8 +13,8 @@ from weft.provider.contract import AssistantTurn, ModelRequest, UserTurn
 from weft.provider.registry import ServedModel
 from weft.provider.scripted import Say, Script, ScriptedProvider, read_script
 
-WORD_PAUSE = 0.02
-DEMO_IS_OVER: Final = (
+WORD_PAUSE_SECONDS: Final = 0.02
+END_OF_DEMO: Final = (
     Say(text="That is all there is in the demo. Every new prompt plays it from the beginning."),
 )
 
@@ -29,16 +29,16 @@ class DemoProvider:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         turns = takewhile(lambda turn: not isinstance(turn, UserTurn), reversed(request.messages))
         step = sum(isinstance(turn, AssistantTurn) for turn in turns)
-        moves = self._script[step] if step < len(self._script) else DEMO_IS_OVER
+        moves = self._script[step] if step < len(self._script) else END_OF_DEMO
         async with aclosing(
-            ScriptedProvider([moves], self._clock, pace=WORD_PAUSE).stream(request)
+            ScriptedProvider([moves], self._clock, pace=WORD_PAUSE_SECONDS).stream(request)
         ) as chunks:
             async for chunk in chunks:
                 yield chunk
 
 
 def serve_script(id: str, raw: bytes, clock: Clock, *, where: str, pace: float = 0) -> ServedModel:
-    """Return a model that plays a script."""
+    """Return a model that plays the script in `raw`. Raise `InvalidInputError` that names `where` if it is invalid."""
     return ServedModel(
         make_scripted_model(id), ScriptedProvider(read_script(raw, where=where), clock, pace=pace)
     )

@@ -32,15 +32,15 @@ class AwsKeys(Struct, frozen=True, kw_only=True):
 
 
 class HttpRequest(Struct, frozen=True, kw_only=True):
-    """A request ready to be sent. Header names are in lower case. `key_from` says where the API key came from,
-    for the error message if it is refused.
+    """A request ready to be sent. Header names are in lower case. `key_hint` says where the API key came from, for the
+    error if the key is refused.
     """
 
     url: str
     headers: Mapping[str, str]
     body: bytes
     deadlines: StreamDeadlines
-    key_from: str = ""
+    key_hint: str = ""
     provider_id: str = ""
 
     def __repr__(self) -> str:
@@ -48,15 +48,15 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
 
 
 class ModelEndpoint(Struct, frozen=True, kw_only=True):
-    """The address of an API and the credentials for it. Without a key none is sent: a local server may need none.
+    """The address of an API and the credentials for it. The key is optional: a local server may need none.
 
-    `options` are the provider's settings, for APIs that need more. `query` is appended to every path. `aws`
-    returns the current AWS keys. `key_from` says in words where the key came from.
+    `options` are the provider's settings, for APIs that need more. `query` is appended to every path. `aws` returns
+    the current AWS keys. `key_hint` says where the key came from, for the error if the key is refused.
     """
 
     base_url: str
     api_key: str = ""
-    key_from: str = ""
+    key_hint: str = ""
     headers: Mapping[str, str] = {}
     provider_id: str = ""
     deadlines: StreamDeadlines = StreamDeadlines()
@@ -68,19 +68,19 @@ class ModelEndpoint(Struct, frozen=True, kw_only=True):
         return f"ModelEndpoint({self.base_url!r})"  # without key and headers: this may be logged
 
     def build_request(
-        self, path: str, body: bytes, parameters: Parameters, own: Mapping[str, str] | None = None
+        self, path: str, body: bytes, parameters: Parameters, api_headers: Mapping[str, str] | None = None
     ) -> HttpRequest:
-        """Build the request for a path of the API. Configured headers override `own`, headers of the request
+        """Build the request for a path of the API. Configured headers override `api_headers`; those in `parameters`
         override both.
         """
-        given = {**(own or {}), **lower_names(self.headers), **lower_names(parameters.headers)}
+        headers = {**(api_headers or {}), **lower_names(self.headers), **lower_names(parameters.headers)}
         url = self.base_url.rstrip("/") + path + (f"?{self.query}" if self.query else "")
         return HttpRequest(
             url=url,
-            headers=given,
+            headers=headers,
             body=body,
             deadlines=self.deadlines,
-            key_from=self.key_from,
+            key_hint=self.key_hint,
             provider_id=self.provider_id,
         )
 

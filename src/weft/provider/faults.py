@@ -2,6 +2,7 @@
 
 import email.utils
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -131,22 +132,23 @@ STATUS_BY_CODE: Final[dict[str, int]] = {
     "serviceunavailableexception": 503,
 }
 
-_SENTENCE_START: Final = r"(?:^|[:.\n\"'] *)"  # the start of the message or of a sentence: the same words in the middle of one prove nothing
+# The patterns match only at the start of a sentence: in the middle of one, the same words prove nothing.
+_SENTENCE_START: Final = r"(?:^|[:.\n\"'] *)"
 
 
-def _compile_texts(kind: FaultKind, *patterns: str) -> tuple[FaultKind, re.Pattern[str]]:
+def _compile_patterns(kind: FaultKind, *patterns: str) -> tuple[FaultKind, re.Pattern[str]]:
     return kind, re.compile(_SENTENCE_START + "(?:" + "|".join(patterns) + ")", re.IGNORECASE)
 
 
 KIND_BY_TEXT: Final = (
-    _compile_texts(
+    _compile_patterns(
         "output-length",
         r"`?max_tokens`?(?: is too large)?: \d+ ?>? ?.*maximum allowed number of output tokens",
         r"`?max_(?:completion_|output_)?tokens`?(?: is)? too large",
         r"`?max_(?:completion_|output_)?tokens`? must be less than or equal to",
         r"Unable to submit request because it has a maxOutputTokens value",
     ),
-    _compile_texts(
+    _compile_patterns(
         "overflow",
         r"prompt is too long",
         r"input is too long for requested model",
@@ -176,7 +178,7 @@ KIND_BY_TEXT: Final = (
         r"request (?:entity )?too large",
         r"request exceeds the maximum size",
     ),
-    _compile_texts(
+    _compile_patterns(
         "signature",
         r"invalid `?signature`? in `?thinking`? block",
         r"`?thinking`? or `?redacted_thinking`? blocks in the latest assistant message cannot be modified",
@@ -185,7 +187,7 @@ KIND_BY_TEXT: Final = (
         r"(?:function call|unable to submit request because function call) .{0,80}missing a `?thought_signature",
         r"corrupted thought signature",
     ),
-    _compile_texts(
+    _compile_patterns(
         "media",
         r"(?:at least one of the )?image dimensions exceed",
         r"image exceeds \d+(?:\.\d+)? ?MB maximum",
@@ -202,7 +204,7 @@ KIND_BY_TEXT: Final = (
         r"image_url is only supported by certain models",
         r"a maximum of \d+ PDF pages",
     ),
-    _compile_texts(
+    _compile_patterns(
         "quota",
         r"your credit balance is too low",
         r"insufficient (?:balance|credits|funds|quota)",
@@ -210,21 +212,21 @@ KIND_BY_TEXT: Final = (
         r"payment required",
         r"you have (?:reached|exceeded) your (?:monthly|weekly|daily|specified).{0,30}(?:limit|usage|included|credits)",
     ),
-    _compile_texts(
+    _compile_patterns(
         "content-filter",
         r"output blocked by content filtering policy",
         r"the response was filtered due to the prompt triggering",
         r"your (?:request|prompt) was (?:rejected|flagged|blocked)",
         r"invalid prompt: your prompt was flagged",
     ),
-    _compile_texts(
+    _compile_patterns(
         "rate-limit",
         r"rate limit (?:reached|exceeded)",
         r"too many requests",
         r"number of request tokens has exceeded",
         r"this request would exceed (?:your|the) (?:account|organization|rate)",
     ),
-    _compile_texts(
+    _compile_patterns(
         "overload",
         r"overloaded(?:$|[. ])",
         r"the model is overloaded",
@@ -233,7 +235,7 @@ KIND_BY_TEXT: Final = (
         r"(?:the )?server is (?:overloaded|busy)",
         r"model .{0,60}is currently (?:loading|over capacity)",
     ),
-    _compile_texts(
+    _compile_patterns(
         "auth",
         r"(?:incorrect|invalid) api key",
         r"invalid x-api-key",
@@ -241,7 +243,7 @@ KIND_BY_TEXT: Final = (
         r"no auth credentials found",
         r"unauthorized(?:$|[. ])",
     ),
-    _compile_texts(
+    _compile_patterns(
         "not-found",
         r"model .{0,120}(?:not found|does not exist)",
         r"the model .{0,120}(?:does not exist|not found)",
@@ -251,6 +253,7 @@ KIND_BY_TEXT: Final = (
 
 MAX_BODY_LENGTH: Final = 16 * 1024
 MAX_MESSAGE_LENGTH: Final = 2000
+MAX_RETRY_AFTER: Final = 10**9  # a larger number is a mistake of the server
 RETRYABLE_KINDS: Final[frozenset[FaultKind]] = frozenset(
     {"rate-limit", "overload", "server", "network", "timeout"}
 )
@@ -272,13 +275,14 @@ _KIND_BY_STATUS: Final[dict[int, FaultKind]] = {
     524: "timeout",
     529: "overload",
 }
-# The text cannot overrule these statuses: a rate limit is not an overflow because it mentions tokens.
+# The text does not override these statuses: a rate limit that mentions tokens is not an overflow.
 FINAL_STATUSES: Final = frozenset({401, 402, 429, 529})
 SPECIFIC_KINDS: Final[frozenset[FaultKind]] = frozenset(
     {"overflow", "output-length", "media", "signature", "content-filter", "quota"}
 )
-CLIENT_ERRORS: Final = 4  # hundreds digit of statuses that blame the request
-SERVER_ERRORS: Final = 5
+# Hundreds digits of HTTP statuses.
+CLIENT_ERROR_CLASS: Final = 4
+SERVER_ERROR_CLASS: Final = 5
 
 
 def make_error(
@@ -312,20 +316,21 @@ def make_nameless_call_error() -> ProviderError:
 def parse_error(status: int | None, headers: Mapping[str, str], body: bytes | str) -> ProviderError:
     """Turn an error response into a `ProviderError`.
 
-    If the error came inside a successful answer (`status` is None or a success), its code decides the status.
+    If the error came inside an answer (`status` is None or means success), the status is taken from the body or from
+    the error code.
     """
     text = body.decode(errors="replace") if isinstance(body, bytes) else body
     document = _parse_body(text)
-    named = {name.lower(): value for name, value in headers.items()}
-    codes, message = [*_find_codes(document), *_find_header_codes(named)], _find_message(document)
+    headers = {name.lower(): value for name, value in headers.items()}
+    codes, message = [*_find_codes(document), *_find_header_codes(headers)], _find_message(document)
     if status is None or not _is_failure(status):
         status = _find_status(document, codes)
     kind = classify(status, codes, message if document is not None else text[:MAX_MESSAGE_LENGTH])
     error = make_error(
         kind,
-        _format_message(status, message, text, html=document is None),
+        _format_message(status, message, text),
         status=status,
-        headers=named,
+        headers=headers,
         body=text[:MAX_BODY_LENGTH],
     )
     if error.wait_ms is None:
@@ -337,29 +342,29 @@ def parse_error(status: int | None, headers: Mapping[str, str], body: bytes | st
 
 def classify(status: int | None, codes: list[str], message: str) -> FaultKind:
     """Return the kind of a failure. A specific code decides, then a specific text, then any code, then the status."""
-    coded = [KIND_BY_CODE[code] for code in codes if code in KIND_BY_CODE]
+    kinds = [KIND_BY_CODE[code] for code in codes if code in KIND_BY_CODE]
     by_text = next((kind for kind, pattern in KIND_BY_TEXT if pattern.search(message)), None)
-    exact = next((kind for kind in coded if kind in SPECIFIC_KINDS), None)
-    if exact is not None:
-        return exact
+    specific = next((kind for kind in kinds if kind in SPECIFIC_KINDS), None)
+    if specific is not None:
+        return specific
     if by_text in SPECIFIC_KINDS and (status not in FINAL_STATUSES or by_text == "quota"):
         return by_text
     if status is not None:
-        # A status says as much as a code for "server error". A request that was refused as wrong stays wrong, so a
-        # code that suggests a retry does not count.
+        # A code for "server error" says no more than the status. If the status blames the request, a retry cannot
+        # help, so a code for "timeout" does not count either.
         vague = {"server", "timeout"} if _is_client_fault(status) else {"server"}
-        coded = [kind for kind in coded if kind not in vague]
-    if coded:
-        return coded[0]
+        kinds = [kind for kind in kinds if kind not in vague]
+    if kinds:
+        return kinds[0]
     return by_text if by_text is not None and status not in FINAL_STATUSES else _classify_status(status)
 
 
 def _is_client_fault(status: int) -> bool:
-    return status // 100 == CLIENT_ERRORS and _KIND_BY_STATUS.get(status) not in RETRYABLE_KINDS
+    return status // 100 == CLIENT_ERROR_CLASS and _KIND_BY_STATUS.get(status) not in RETRYABLE_KINDS
 
 
 def _is_failure(status: int) -> bool:
-    return status // 100 in (CLIENT_ERRORS, SERVER_ERRORS)
+    return status // 100 in (CLIENT_ERROR_CLASS, SERVER_ERROR_CLASS)
 
 
 def _classify_status(status: int | None) -> FaultKind:
@@ -367,9 +372,9 @@ def _classify_status(status: int | None) -> FaultKind:
         return "server"  # reported inside an answer that had begun, so the request was accepted
     if status in _KIND_BY_STATUS:
         return _KIND_BY_STATUS[status]
-    if status // 100 == SERVER_ERRORS:
+    if status // 100 == SERVER_ERROR_CLASS:
         return "server"
-    return "bad-request" if status // 100 == CLIENT_ERRORS else "protocol"
+    return "bad-request" if status // 100 == CLIENT_ERROR_CLASS else "protocol"
 
 
 def parse_wait(headers: Mapping[str, str], now: Callable[[], int]) -> int | None:
@@ -380,11 +385,11 @@ def parse_wait(headers: Mapping[str, str], now: Callable[[], int]) -> int | None
     """
     for name, scale in (("retry-after-ms", 1), ("retry-after", 1000)):
         try:
-            asked = float(headers.get(name, ""))
+            value = float(headers.get(name, ""))
         except ValueError:
             continue
-        if 0 <= asked < 10**9:
-            return -int(-asked * scale // 1)
+        if 0 <= value < MAX_RETRY_AFTER:
+            return math.ceil(value * scale)
     try:
         until = _parse_date(headers.get("retry-after", ""))
         since = _parse_date(headers["date"]) if "date" in headers else now()
@@ -405,10 +410,10 @@ def _parse_body(text: str) -> Any:
     stripped = text.strip()
     for line in (stripped, stripped.removeprefix("data:").strip()):
         try:
-            found = json.loads(line)
+            document = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        return found[0] if isinstance(found, list) and found else found
+        return document[0] if isinstance(document, list) and document else document
     return None
 
 
@@ -433,14 +438,14 @@ def _iterate_layers(document: Any) -> Iterator[dict[str, Any]]:
 
 def _find_codes(document: Any) -> list[str]:
     names = ("code", "type", "status", "__type")
-    found = [layer.get(name) for layer in _iterate_layers(document) for name in names]
-    return [code.lower().rsplit("#")[-1] for code in found if isinstance(code, str)]
+    values = [layer.get(name) for layer in _iterate_layers(document) for name in names]
+    return [code.lower().rsplit("#")[-1] for code in values if isinstance(code, str)]
 
 
 def _find_header_codes(headers: Mapping[str, str]) -> list[str]:
-    """Amazon names the error in a header: `ThrottlingException:http://…`."""
-    named = headers.get("x-amzn-errortype", "").partition(":")[0]
-    return [named.lower().rsplit("#")[-1]] if named else []
+    """Return the error code in Amazon's header, such as `ThrottlingException:http://…`."""
+    code = headers.get("x-amzn-errortype", "").partition(":")[0]
+    return [code.lower().rsplit("#")[-1]] if code else []
 
 
 def _find_message(document: Any) -> str:
@@ -459,16 +464,16 @@ def _find_message(document: Any) -> str:
 def _find_status(document: Any, codes: list[str]) -> int | None:
     for layer in _iterate_layers(document):
         for name in ("code", "status", "status_code"):
-            told = layer.get(name)
-            if isinstance(told, str) and told.isdecimal():
-                told = int(told)
-            if isinstance(told, int) and _is_failure(told):
-                return told
+            status = layer.get(name)
+            if isinstance(status, str) and status.isdecimal():
+                status = int(status)
+            if isinstance(status, int) and _is_failure(status):
+                return status
     return next((STATUS_BY_CODE[code] for code in codes if code in STATUS_BY_CODE), None)
 
 
 def _find_wait(document: Any) -> int | None:
-    """Google says in the body how long to wait: `{"@type": "…RetryInfo", "retryDelay": "12.5s"}`."""
+    """Return the wait in ms that Google puts into the body: `{"@type": "…RetryInfo", "retryDelay": "12.5s"}`."""
     for layer in _iterate_layers(document):
         details = layer.get("details")
         for detail in details if isinstance(details, list) else ():
@@ -478,13 +483,13 @@ def _find_wait(document: Any) -> int | None:
     return None
 
 
-def _format_message(status: int | None, message: str, text: str, *, html: bool) -> str:
+def _format_message(status: int | None, message: str, text: str) -> str:
     if message:
         return message[:MAX_MESSAGE_LENGTH]
     text = text.strip()
     prefix = f"the server answered {status}" if status else "the server reported a failure"
     if not text:
         return prefix
-    if html and text.startswith("<"):
+    if text.startswith("<"):
         return f"{prefix} with a web page"
     return f"{prefix}: {text[:MAX_MESSAGE_LENGTH]}"

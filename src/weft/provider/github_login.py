@@ -10,18 +10,19 @@ from msgspec import Struct
 from weft.errors import InvalidInputError, ProviderAuthError
 from weft.host.clock import Clock
 from weft.provider.catalog.access import is_loopback
+from weft.provider.catalog.credentials import COPILOT_ID
 from weft.version import VERSION
 
 GITHUB: Final = "https://github.com"
-COPILOT: Final = "github-copilot"
 SCOPE: Final = "read:user"
 GRANT_TYPE: Final = "urn:ietf:params:oauth:grant-type:device_code"
 HTTP_TIMEOUT: Final = 30.0
 MAX_RESPONSE_BYTES: Final = 64 * 1024
-# After `slow_down` the standard requires this much longer between polls (RFC 8628, 3.5).
+# RFC 8628 sets both: the pause if the server names none (3.2), and how much longer it gets after `slow_down` (3.5).
+DEFAULT_POLL_SECONDS: Final = 5.0
 SLOW_DOWN_SECONDS: Final = 5.0
-MIN_PAUSE: Final = 1.0
-MAX_PAUSE: Final = 60.0
+MIN_POLL_SECONDS: Final = 1.0
+MAX_POLL_SECONDS: Final = 60.0
 
 
 class DeviceCode(Struct, frozen=True, kw_only=True):
@@ -31,7 +32,7 @@ class DeviceCode(Struct, frozen=True, kw_only=True):
     user_code: str
     verification_uri: str
     expires_in: float = 900.0
-    interval: float = SLOW_DOWN_SECONDS
+    interval: float = DEFAULT_POLL_SECONDS
 
 
 class TokenPoll(Struct, frozen=True, kw_only=True):
@@ -53,37 +54,37 @@ class GitHubLogin:
     async def begin(self) -> DeviceCode:
         """Start a login. Raise `ProviderAuthError` if GitHub refuses."""
         async with httpx2.AsyncClient(timeout=HTTP_TIMEOUT) as client:
-            asked = {"client_id": self._client_id, "scope": SCOPE}
-            body = await self._post(client, "/login/device/code", asked)
+            form = {"client_id": self._client_id, "scope": SCOPE}
+            body = await self._post(client, "/login/device/code", form)
         try:
             return msgspec.convert(body, DeviceCode)
         except msgspec.ValidationError:
-            said = body.get("error_description") or body.get("error") if isinstance(body, dict) else None
-            raise self._make_error(f"did not start a login{f': {said}' if said else ''}") from None
+            reason = body.get("error_description") or body.get("error") if isinstance(body, dict) else None
+            raise self._make_error(f"did not start a login{f': {reason}' if reason else ''}") from None
 
     async def wait(self, device: DeviceCode) -> str:
         """Poll until the user has typed the code, and return the token. Raise `ProviderAuthError` if they refuse or
         take too long.
         """
-        pause, left = min(max(device.interval, MIN_PAUSE), MAX_PAUSE), device.expires_in
-        asked = {"client_id": self._client_id, "device_code": device.device_code, "grant_type": GRANT_TYPE}
+        pause, seconds_left = min(max(device.interval, MIN_POLL_SECONDS), MAX_POLL_SECONDS), device.expires_in
+        form = {"client_id": self._client_id, "device_code": device.device_code, "grant_type": GRANT_TYPE}
         async with httpx2.AsyncClient(timeout=HTTP_TIMEOUT) as client:
-            while left > 0:
+            while seconds_left > 0:
                 await self._clock.sleep(pause)
-                left -= pause
-                said = self._to_waiting(await self._post(client, "/login/oauth/access_token", asked))
-                if said.access_token:
-                    return said.access_token
-                pause = self._next_pause(said, pause)
+                seconds_left -= pause
+                poll = self._to_poll(await self._post(client, "/login/oauth/access_token", form))
+                if poll.access_token:
+                    return poll.access_token
+                pause = self._get_next_pause(poll, pause)
         raise self._make_error("stopped waiting for the code, which has expired")
 
-    def _next_pause(self, said: TokenPoll, pause: float) -> float:
+    def _get_next_pause(self, poll: TokenPoll, pause: float) -> float:
         """Return how long to wait before the next poll. Raise `ProviderAuthError` if the login has ended."""
-        match said.error:
+        match poll.error:
             case "authorization_pending":
                 return pause
             case "slow_down":
-                return min(max(said.interval or 0, pause + SLOW_DOWN_SECONDS), MAX_PAUSE)
+                return min(max(poll.interval or 0, pause + SLOW_DOWN_SECONDS), MAX_POLL_SECONDS)
             case "access_denied":
                 raise self._make_error("reports that the login was refused")
             case other:
@@ -102,29 +103,30 @@ class GitHubLogin:
         except msgspec.DecodeError:
             raise self._make_error("answered with something that is not JSON") from None
 
-    def _to_waiting(self, body: Any) -> TokenPoll:
+    def _to_poll(self, body: Any) -> TokenPoll:
         try:
             return msgspec.convert(body, TokenPoll)
         except msgspec.ValidationError:
             raise self._make_error("answered with an unexpected document") from None
 
     def _make_error(self, reason: str) -> ProviderAuthError:
-        return ProviderAuthError(COPILOT, f"{urlsplit(self._server).netloc} {reason}")
+        return ProviderAuthError(COPILOT_ID, f"{urlsplit(self._server).netloc} {reason}")
 
 
-def parse_server(given: str) -> str:
-    """Return the address of a company's server as the user typed it, or GitHub's own if it is empty. Raise
-    `InvalidInputError`.
+def parse_server(text: str) -> str:
+    """Parse the address of a company's server as a user types it. Return GitHub's own if it is empty.
+
+    Raise `InvalidInputError` if it is not the HTTPS address of a host.
     """
-    typed = given.strip()
-    if not typed:
+    address = text.strip()
+    if not address:
         return GITHUB
-    parts = urlsplit(typed if "://" in typed else f"https://{typed}")
+    parts = urlsplit(address if "://" in address else f"https://{address}")
     try:
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
-    if not host or parts.username is not None or (parts.scheme != "https" and not is_loopback(typed)):
+    if not host or parts.username is not None or (parts.scheme != "https" and not is_loopback(address)):
         raise InvalidInputError(
             "enterpriseUrl", "is not the address of a server", hint="write it like company.ghe.com"
         )

@@ -23,8 +23,8 @@ class CoolDown(Struct, frozen=True, kw_only=True):
 
 
 class ModelHealth:
-    """Failures of models in this process. It only orders a choice: if every model is cooling down, each can still
-    be asked.
+    """Failures of models in this process. They affect only the order of attempts: a model that cools down can still be
+    asked.
     """
 
     def __init__(self) -> None:
@@ -32,8 +32,8 @@ class ModelHealth:
 
     def fail(self, model: ModelRef, error: ProviderError, now: int) -> None:
         """Record a failure of a model."""
-        before = self._cooling.get(_to_key(model))
-        failures = before.failures + 1 if before is not None else 1
+        previous = self._cooling.get(_to_key(model))
+        failures = previous.failures + 1 if previous is not None else 1
         self._cooling[_to_key(model)] = CoolDown(
             failures=failures, until=now + compute_cool_down(error, failures)
         )
@@ -46,20 +46,20 @@ class ModelHealth:
         """Return the models without duplicates: first those that are available, then those that cool down,
         soonest first.
         """
-        once = {_to_key(model): model for model in chain}
-        return tuple(sorted(once.values(), key=lambda model: self._available_at(model, now)))
+        models = {_to_key(model): model for model in chain}
+        return tuple(sorted(models.values(), key=lambda model: self._get_available_time(model, now)))
 
-    def _available_at(self, model: ModelRef, now: int) -> int:
+    def _get_available_time(self, model: ModelRef, now: int) -> int:
         cooling = self._cooling.get(_to_key(model))
         return cooling.until if cooling is not None and cooling.until > now else now
 
 
 def compute_cool_down(error: ProviderError, failures: int) -> int:
-    """Return how many ms to avoid a model after its n-th failure in a row. It is at least the wait that the API
-    asked for.
+    """Return how many ms to avoid a model after this many failures in a row: at least as long as the API asked to
+    wait.
     """
-    first = LONG_COOL_DOWN_MS if error.kind in LASTING_FAULTS else COOL_DOWN_MS
-    doubled = min(first << min(failures - 1, 16), MAX_COOL_DOWN_MS)
+    base = LONG_COOL_DOWN_MS if error.kind in LASTING_FAULTS else COOL_DOWN_MS
+    doubled = min(base << min(failures - 1, 16), MAX_COOL_DOWN_MS)
     return max(doubled, error.wait_ms or 0)
 
 

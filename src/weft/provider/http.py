@@ -1,6 +1,4 @@
-"""Send one HTTP request to a model API and turn its answer into chunks. Every wait has a deadline; nothing is
-retried.
-"""
+"""Send one HTTP request to a model API and turn its answer into chunks, with a deadline for every wait and no retry."""
 
 import asyncio
 import ssl
@@ -11,7 +9,7 @@ from typing import Any, Final, Protocol
 import httpx2
 
 from weft.errors import ProviderError
-from weft.provider.catalog.local import to_refused_connection
+from weft.provider.catalog.local import find_refused_connection
 from weft.provider.chunk import AnyChunk
 from weft.provider.endpoint import HttpRequest, StreamDeadlines
 from weft.provider.faults import MAX_BODY_LENGTH, make_error, make_incomplete_error, parse_error
@@ -23,8 +21,10 @@ SECRET_HEADERS: Final = frozenset({"set-cookie"})
 
 
 class EventReader(Protocol):
-    """Splits bytes, cut anywhere, into events. `feed` returns the events that are complete, `end` what is left at
-    the end.
+    """Splits a stream of bytes into events. The bytes may be cut anywhere.
+
+    `feed` returns the events that are now complete. `end` returns the last event if the stream ended without closing
+    it.
     """
 
     def feed(self, data: bytes, /) -> list[SseEvent]: ...
@@ -66,7 +66,7 @@ async def stream_chunks(
     events, has_event = reader or SseReader(), False
     request = await asyncio.to_thread(build) if in_thread else build()
     with _add_url(request.url), _translate_errors(request):
-        async with _open_answer(client, request) as answer, aclosing(answer.pieces()) as pieces:
+        async with _open_answer(client, request) as answer, aclosing(answer.iterate_pieces()) as pieces:
             async for piece in pieces:
                 for event in events.feed(piece):
                     has_event = True
@@ -76,7 +76,7 @@ async def stream_chunks(
                     break
             for event in () if fold.done else events.end():
                 has_event = True
-                for chunk in _feed_last(fold, event):
+                for chunk in _feed_rest(fold, event):
                     yield chunk
             if not has_event:
                 raise make_incomplete_error("the server sent an empty answer")
@@ -85,9 +85,9 @@ async def stream_chunks(
             await _drain(pieces)
 
 
-def _feed_last(fold: StreamFold, event: SseEvent) -> list[AnyChunk]:
-    """Return the chunks of the text after the last complete event. If it cannot be parsed, the answer was cut off
-    inside an event.
+def _feed_rest(fold: StreamFold, event: SseEvent) -> list[AnyChunk]:
+    """Return the chunks of an event that the stream did not close. If it cannot be parsed, the answer was cut off
+    inside it.
     """
     try:
         return list(fold.feed(event))
@@ -117,7 +117,7 @@ class _OpenAnswer:
     async def read_first(self) -> None:
         self._first = await anext(self._rest, None)
 
-    async def pieces(self) -> AsyncGenerator[bytes]:
+    async def iterate_pieces(self) -> AsyncGenerator[bytes]:
         if self._first is None:
             return
         yield self._first
@@ -125,17 +125,17 @@ class _OpenAnswer:
             async for piece in self._rest:
                 yield piece
         except httpx2.ReadTimeout:
-            raise _make_timeout(
+            raise _make_timeout_error(
                 f"the server sent nothing for {self._deadlines.between:g} s in the middle of its answer"
             ) from None
 
-    async def read_text(self) -> bytes:
+    async def read_beginning(self) -> bytes:
         """Return the beginning of the body, as much as arrives and at most `MAX_BODY_LENGTH` bytes."""
         body = b""
         with suppress(ProviderError, httpx2.TransportError):
-            async with aclosing(self.pieces()) as chunks:
-                async for chunk in chunks:
-                    body += chunk
+            async with aclosing(self.iterate_pieces()) as pieces:
+                async for piece in pieces:
+                    body += piece
                     if len(body) > MAX_BODY_LENGTH:
                         break
         return body[:MAX_BODY_LENGTH]
@@ -159,29 +159,28 @@ def _iterate_bytes(response: httpx2.Response) -> AsyncIterator[bytes]:
 @asynccontextmanager
 async def _open_answer(client: httpx2.AsyncClient, request: HttpRequest) -> AsyncIterator[_OpenAnswer]:
     """Send the request and yield its answer. Raise `ProviderError` if it is not a stream of events."""
-    message, deadlines = _build_request(client, request), request.deadlines
+    http_request, deadlines = _build_request(client, request), request.deadlines
     answer: _OpenAnswer | None = None
     try:
         try:
             async with asyncio.timeout(None) as deadline:
                 # The deadline for the first byte starts when the request has been sent: uploading a long history
                 # takes time.
-                message.extensions["trace"] = _start_deadline_once_sent(deadline, deadlines.first_byte)
-                answer = _OpenAnswer(await client.send(message, stream=True), deadlines)
-                # From here on the client's own read timeout is used: a timeout of ours would cost time for every
-                # piece.
-                message.extensions["timeout"]["read"] = deadlines.between
+                http_request.extensions["trace"] = _make_deadline_trace(deadline, deadlines.first_byte)
+                answer = _OpenAnswer(await client.send(http_request, stream=True), deadlines)
+                # From here on the client's own read timeout is used: `asyncio.timeout` would cost time for every piece.
+                http_request.extensions["timeout"]["read"] = deadlines.between
                 await answer.read_first()
         except TimeoutError:
-            raise _make_timeout(f"no answer within {deadlines.first_byte:g} s") from None
-        await _refuse_unreadable(answer, request)
+            raise _make_timeout_error(f"no answer within {deadlines.first_byte:g} s") from None
+        await _require_event_stream(answer, request)
         yield answer
     finally:
         if answer is not None:
             await answer.close()
 
 
-def _start_deadline_once_sent(deadline: asyncio.Timeout, seconds: float) -> Any:
+def _make_deadline_trace(deadline: asyncio.Timeout, seconds: float) -> Any:
     """Return a trace callback that starts the deadline when the request body has been sent."""
 
     async def trace(name: str, _: Mapping[str, Any]) -> None:
@@ -191,22 +190,22 @@ def _start_deadline_once_sent(deadline: asyncio.Timeout, seconds: float) -> Any:
     return trace
 
 
-async def _refuse_unreadable(answer: _OpenAnswer, request: HttpRequest) -> None:
+async def _require_event_stream(answer: _OpenAnswer, request: HttpRequest) -> None:
     """Raise `ProviderError` if the answer is an error, a web page or a single document."""
     response = answer.response
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if response.is_success and kind not in {"text/html", "application/json"}:
+    content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if response.is_success and content_type not in {"text/html", "application/json"}:
         return
-    body, headers = await answer.read_text(), _keep_headers(response)
-    is_error = kind == "application/json" and (b'"error"' in body or b'"__type"' in body)
+    body, headers = await answer.read_beginning(), _drop_secret_headers(response)
+    is_error = content_type == "application/json" and (b'"error"' in body or b'"__type"' in body)
     if is_error or not response.is_success:
         error = parse_error(response.status_code, headers, body)
-        error.hint = request.key_from if error.kind == "auth" else ""
+        error.hint = request.key_hint if error.kind == "auth" else ""
         raise error
     raise make_error(
         "protocol",
         "the server answered with a web page instead of a stream: check the address of the API"
-        if kind == "text/html"
+        if content_type == "text/html"
         else "the server answered with a single document instead of a stream",
         status=response.status_code,
         headers=headers,
@@ -214,39 +213,39 @@ async def _refuse_unreadable(answer: _OpenAnswer, request: HttpRequest) -> None:
     )
 
 
-def _keep_headers(response: httpx2.Response) -> dict[str, str]:
+def _drop_secret_headers(response: httpx2.Response) -> dict[str, str]:
     return {name: value for name, value in response.headers.items() if name not in SECRET_HEADERS}
 
 
 def _build_request(client: httpx2.AsyncClient, request: HttpRequest) -> httpx2.Request:
     deadlines = request.deadlines
-    # The wait for the first byte has a deadline of our own. The read timeout is set when the answer begins.
-    waits = httpx2.Timeout(
+    # `_open_answer` limits the wait for the first byte, and sets the read timeout when the answer begins.
+    timeouts = httpx2.Timeout(
         connect=deadlines.connect, pool=deadlines.connect, write=deadlines.between, read=None
     )
     # A compressed stream arrives in large batches of events.
-    fixed = {
+    defaults = {
         "content-type": "application/json",
         "accept": "text/event-stream",
         "accept-encoding": "identity",
         "user-agent": f"weft/{VERSION}",
     }
-    headers = {**fixed, **request.headers}
-    return client.build_request("POST", request.url, headers=headers, content=request.body, timeout=waits)
+    headers = {**defaults, **request.headers}
+    return client.build_request("POST", request.url, headers=headers, content=request.body, timeout=timeouts)
 
 
 @contextmanager
 def _translate_errors(request: HttpRequest) -> Iterator[None]:
-    """Turn network errors into `ProviderError`. The messages never quote a header: one of them is the key."""
+    """Turn network errors into `ProviderError`. The messages never quote a header: one of them holds the key."""
     url = request.url
     try:
         yield
     except httpx2.ConnectTimeout:
-        raise _make_timeout(f"connecting to {_format_host(url)} took too long") from None
+        raise _make_timeout_error(f"connecting to {_format_host(url)} took too long") from None
     except httpx2.PoolTimeout:
-        raise _make_timeout(f"too many requests to {_format_host(url)} are in progress") from None
+        raise _make_timeout_error(f"too many requests to {_format_host(url)} are in progress") from None
     except httpx2.TimeoutException:
-        raise _make_timeout(f"{_format_host(url)} stopped reading the request") from None
+        raise _make_timeout_error(f"{_format_host(url)} stopped reading the request") from None
     except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, UnicodeEncodeError, httpx2.LocalProtocolError):
         raise make_error(
             "bad-request", "the request cannot be sent: check the address, the key and the headers"
@@ -254,7 +253,7 @@ def _translate_errors(request: HttpRequest) -> Iterator[None]:
     except httpx2.DecodingError as error:
         raise make_error("protocol", f"the answer cannot be decompressed: {error}") from error
     except (httpx2.ConnectError, httpx2.ProxyError) as error:
-        raise to_refused_connection(url, error, request.provider_id) or make_error(
+        raise find_refused_connection(url, error, request.provider_id) or make_error(
             "network", f"cannot connect to {_format_host(url)}: {error}"
         ) from error
     except (httpx2.TransportError, ssl.SSLError) as error:
@@ -263,7 +262,7 @@ def _translate_errors(request: HttpRequest) -> Iterator[None]:
 
 @contextmanager
 def _add_url(url: str) -> Iterator[None]:
-    """Add the address to every `ProviderError`, without the parts that may hold a key."""
+    """Set the address of every `ProviderError`, without the parts that may hold a key."""
     try:
         yield
     except ProviderError as error:
@@ -279,7 +278,7 @@ def strip_url(url: str) -> str:
         return ""
 
 
-def _make_timeout(message: str) -> ProviderError:
+def _make_timeout_error(message: str) -> ProviderError:
     return make_error("timeout", message)
 
 

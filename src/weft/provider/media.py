@@ -25,9 +25,9 @@ from weft.provider.contract import (
     UserTurn,
 )
 
-MIME_BY_MAGIC: Final = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+MIME_BY_SIGNATURE: Final = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 BASE64_ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-MAX_PADDING: Final = 2
+MAX_BASE64_PADDING: Final = 2
 
 
 class DataUrl(Struct, frozen=True, kw_only=True):
@@ -48,13 +48,13 @@ def parse_data_url(url: str) -> DataUrl | None:
     """
     if not url.startswith("data:") or "," not in url:
         return None
-    head, _, body = url[5:].partition(",")
-    mime, *marks = head.split(";")
-    if "base64" not in marks:
+    header, _, body = url[5:].partition(",")
+    mime, *attributes = header.split(";")
+    if "base64" not in attributes:
         body = base64.b64encode(unquote_to_bytes(body)).decode()
     elif "%" in body:
         body = unquote(body)
-    body = "".join(body.split()) if any(mark in body for mark in " \r\n\t") else body
+    body = "".join(body.split()) if any(space in body for space in " \r\n\t") else body
     return DataUrl(mime=_sniff_mime(body) or mime or "text/plain", base64=body)
 
 
@@ -68,10 +68,10 @@ def get_modality(mime: str) -> str | None:
 
 def is_base64(body: str) -> bool:
     """Return True for valid, non-empty base64. Checking the characters takes a tenth of the time of decoding them."""
-    letters = body.rstrip("=")
-    if not letters or len(body) % 4 or len(body) - len(letters) > MAX_PADDING or not body.isascii():
+    digits = body.rstrip("=")
+    if not digits or len(body) % 4 or len(body) - len(digits) > MAX_BASE64_PADDING or not body.isascii():
         return False
-    return not letters.encode().translate(None, BASE64_ALPHABET)
+    return not digits.encode().translate(None, BASE64_ALPHABET)
 
 
 def decode_head(body: str, size: int) -> bytes:
@@ -88,29 +88,29 @@ def _sniff_mime(body: str) -> str | None:
         return "image/webp"
     if head.startswith(b"%PDF"):
         return "application/pdf"
-    return next((mime for magic, mime in MIME_BY_MAGIC.items() if head.startswith(magic)), None)
+    return next((mime for signature, mime in MIME_BY_SIGNATURE.items() if head.startswith(signature)), None)
 
 
 ImageSize = tuple[int, int]
 
 UNKNOWN_SIZE: Final[ImageSize] = (0, 0)
-# Enough for most images. A JPEG may have a thumbnail and a colour profile before its size.
+# Enough to find the size of most images. A JPEG may have a thumbnail and a colour profile before it.
 HEAD_BYTES: Final = 64 * 1024
-# Markers of a JPEG frame, without the markers in that range that mean something else; and markers without a length.
+# Markers that start a JPEG frame (others in that range mean something else), and markers without a length.
 JPEG_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 JPEG_STANDALONE: Final = frozenset({0x01, *range(0xD0, 0xD9)})
 JPEG_SCAN: Final = 0xDA
 JPEG_FILLER: Final = 0xFF
 
 
-def measure_image(picture: DataUrl) -> ImageSize:
+def measure_image(image: DataUrl) -> ImageSize:
     """Return width and height, or (0, 0) if they cannot be read."""
-    read = MEASURES.get(picture.mime)
-    if read is None:
+    measure = MEASURE_BY_MIME.get(image.mime)
+    if measure is None:
         return UNKNOWN_SIZE
     try:
-        found = read(decode_head(picture.base64, HEAD_BYTES))
-        return found if found != UNKNOWN_SIZE else read(decode_head(picture.base64, len(picture.base64)))
+        size = measure(decode_head(image.base64, HEAD_BYTES))
+        return size if size != UNKNOWN_SIZE else measure(decode_head(image.base64, len(image.base64)))
     except IndexError:
         return UNKNOWN_SIZE
 
@@ -137,29 +137,29 @@ def _measure_webp(head: bytes) -> ImageSize:
 
 
 def _measure_jpeg(head: bytes) -> ImageSize:
-    at = 2
-    while at + 9 < len(head):
-        mark = head[at + 1]
-        if head[at] != JPEG_FILLER or mark == JPEG_SCAN:
+    offset = 2
+    while offset + 9 < len(head):
+        marker = head[offset + 1]
+        if head[offset] != JPEG_FILLER or marker == JPEG_SCAN:
             return UNKNOWN_SIZE
-        if mark in JPEG_FRAMES:
-            return _read_big_endian(head, at + 7, 2), _read_big_endian(head, at + 5, 2)
-        if mark == JPEG_FILLER:
-            at += 1
+        if marker in JPEG_FRAMES:
+            return _read_big_endian(head, offset + 7, 2), _read_big_endian(head, offset + 5, 2)
+        if marker == JPEG_FILLER:
+            offset += 1
         else:
-            at += 2 if mark in JPEG_STANDALONE else 2 + _read_big_endian(head, at + 2, 2)
+            offset += 2 if marker in JPEG_STANDALONE else 2 + _read_big_endian(head, offset + 2, 2)
     return UNKNOWN_SIZE
 
 
-def _read_big_endian(head: bytes, at: int, size: int) -> int:
-    return int.from_bytes(head[at : at + size], "big")
+def _read_big_endian(head: bytes, offset: int, size: int) -> int:
+    return int.from_bytes(head[offset : offset + size], "big")
 
 
-def _read_little_endian(head: bytes, at: int, size: int) -> int:
-    return int.from_bytes(head[at : at + size], "little")
+def _read_little_endian(head: bytes, offset: int, size: int) -> int:
+    return int.from_bytes(head[offset : offset + size], "little")
 
 
-MEASURES: Final[dict[str, Callable[[bytes], ImageSize]]] = {
+MEASURE_BY_MIME: Final[dict[str, Callable[[bytes], ImageSize]]] = {
     "image/png": _measure_png,
     "image/gif": _measure_gif,
     "image/webp": _measure_webp,
@@ -170,7 +170,7 @@ MEASURES: Final[dict[str, Callable[[bytes], ImageSize]]] = {
 IMAGES_EXTRA: Final = "weft[images]"
 # A larger image is not decoded: a small file may decompress to gigabytes.
 MAX_PIXELS: Final = 80_000_000
-MAX_CACHE_LENGTH: Final = 64 * 1024 * 1024
+MAX_CACHED_CHARS: Final = 64 * 1024 * 1024
 JPEG_QUALITIES: Final = (85, 70)
 MIN_SIDE: Final = 64
 EXIF_ORIENTATION: Final = 0x0112
@@ -179,32 +179,32 @@ EXIF_ORIENTATION: Final = 0x0112
 class ImageLimit(NamedTuple):
     """The largest image that an API accepts: pixels per side, and characters of its data URL."""
 
-    pixels: int | None
-    size: int
+    max_side: int | None
+    max_chars: int
 
 
 class _ShrinkCache:
-    """Cache of shrunk images by the digest of the original. The oldest are dropped first. Several threads may use it."""
+    """A cache of shrunk images by the digest of the original, for several threads. The oldest are dropped first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._made: OrderedDict[tuple[bytes, ImageLimit], DataUrl | None] = OrderedDict()
+        self._images: OrderedDict[tuple[bytes, ImageLimit], DataUrl | None] = OrderedDict()
         self._lock = Lock()
 
     def find(self, key: tuple[bytes, ImageLimit]) -> tuple[DataUrl | None] | None:
         """Return the cached result in a tuple, or None if there is none."""
         with self._lock:
-            return (self._made[key],) if key in self._made else None
+            return (self._images[key],) if key in self._images else None
 
-    def remember(self, key: tuple[bytes, ImageLimit], shrunk: DataUrl | None) -> None:
+    def add(self, key: tuple[bytes, ImageLimit], shrunk: DataUrl | None) -> None:
         with self._lock:
-            self._made[key] = shrunk
-            while sum(len(each.base64) for each in self._made.values() if each) > self._limit:
-                self._made.popitem(last=False)
+            self._images[key] = shrunk
+            while sum(len(image.base64) for image in self._images.values() if image) > self._limit:
+                self._images.popitem(last=False)
 
 
-# One cache for the process: it changes nothing but the time that shrinking takes.
-_shrink_cache = _ShrinkCache(MAX_CACHE_LENGTH)
+# One cache for the process. It saves time and changes no result.
+_shrink_cache = _ShrinkCache(MAX_CACHED_CHARS)
 
 
 def can_shrink() -> bool:
@@ -212,17 +212,17 @@ def can_shrink() -> bool:
     return _find_pillow() is not None
 
 
-def shrink_image(picture: DataUrl, limit: ImageLimit) -> DataUrl | None:
+def shrink_image(image: DataUrl, limit: ImageLimit) -> DataUrl | None:
     """Return the image shrunk to the limit. Return None if it is broken, or too large to decode."""
-    key = (hashlib.sha256(picture.base64.encode()).digest(), limit)
-    known = _shrink_cache.find(key)
-    if known is not None:
-        return known[0]
-    width, height = measure_image(picture)
+    key = (hashlib.sha256(image.base64.encode()).digest(), limit)
+    cached = _shrink_cache.find(key)
+    if cached is not None:
+        return cached[0]
+    width, height = measure_image(image)
     if width * height > MAX_PIXELS or not can_shrink():
         return None
-    shrunk = _shrink_with_pillow(picture, limit)
-    _shrink_cache.remember(key, shrunk)
+    shrunk = _shrink_with_pillow(image, limit)
+    _shrink_cache.add(key, shrunk)
     return shrunk
 
 
@@ -233,17 +233,17 @@ def _find_pillow() -> Any:
         return None
 
 
-def _shrink_with_pillow(picture: DataUrl, limit: ImageLimit) -> DataUrl | None:
+def _shrink_with_pillow(data: DataUrl, limit: ImageLimit) -> DataUrl | None:
     pillow = _find_pillow()
     try:
-        with pillow.open(BytesIO(base64.b64decode(picture.base64))) as image:
-            side = min(limit.pixels or max(image.size), max(image.size))
+        with pillow.open(BytesIO(base64.b64decode(data.base64))) as image:
+            side = min(limit.max_side or max(image.size), max(image.size))
             image.thumbnail((side, side))
             upright = _rotate_upright(image)
-        drawn = picture.mime != "image/jpeg"
-        for each in _shrink_in_steps(upright):
-            for shrunk in _encode_variants(each, drawn=drawn):
-                if len(shrunk.url) <= limit.size:
+        try_png = data.mime != "image/jpeg"
+        for candidate in _shrink_in_steps(upright):
+            for shrunk in _encode_variants(candidate, try_png=try_png):
+                if len(shrunk.url) <= limit.max_chars:
                     return shrunk
     # Pillow raises these for broken images.
     except (OSError, SyntaxError, ValueError, IndexError, KeyError, EOFError, pillow.DecompressionBombError):
@@ -252,7 +252,7 @@ def _shrink_with_pillow(picture: DataUrl, limit: ImageLimit) -> DataUrl | None:
 
 
 def _rotate_upright(image: Any) -> Any:
-    """Return the image as it is meant to be seen, in a colour mode that both formats support."""
+    """Return the image rotated as its EXIF data says, in a colour mode that PNG and JPEG support."""
     rotated = (
         import_module("PIL.ImageOps").exif_transpose(image)
         if image.getexif().get(EXIF_ORIENTATION)
@@ -262,7 +262,7 @@ def _rotate_upright(image: Any) -> Any:
 
 
 def _shrink_in_steps(image: Any) -> Iterator[Any]:
-    """Yield the image, then versions of three quarters of the size before."""
+    """Yield the image, then smaller ones, each three quarters as wide and high as the one before."""
     while True:
         yield image
         if max(image.size) <= MIN_SIDE:
@@ -270,11 +270,11 @@ def _shrink_in_steps(image: Any) -> Iterator[Any]:
         image = image.resize((max(1, image.width * 3 // 4), max(1, image.height * 3 // 4)))
 
 
-def _encode_variants(image: Any, *, drawn: bool) -> Iterator[DataUrl]:
-    """Yield encodings of the image. A drawing, such as a screenshot, comes first as PNG to keep its text sharp; then
+def _encode_variants(image: Any, *, try_png: bool) -> Iterator[DataUrl]:
+    """Yield encodings of the image: as PNG with `try_png`, because that keeps the text of a screenshot sharp, then as
     JPEG.
     """
-    if drawn:
+    if try_png:
         yield _encode(image, "image/png", format="PNG")
     flat = image
     if image.mode == "RGBA":
@@ -284,9 +284,9 @@ def _encode_variants(image: Any, *, drawn: bool) -> Iterator[DataUrl]:
         yield _encode(flat, "image/jpeg", format="JPEG", quality=quality)
 
 
-def _encode(image: Any, mime: str, **how: Any) -> DataUrl:
+def _encode(image: Any, mime: str, **options: Any) -> DataUrl:
     buffer = BytesIO()
-    image.save(buffer, **how)
+    image.save(buffer, **options)
     return DataUrl(mime=mime, base64=base64.b64encode(buffer.getvalue()).decode())
 
 
@@ -294,33 +294,30 @@ MB: Final = 1024 * 1024
 
 
 class MediaLimits(Struct, frozen=True, kw_only=True):
-    """Limits of an API: characters of one file and of all files (base64), number of files and documents, pixels per
-    side.
+    """Limits of an API for the files in a request: characters of data URLs, numbers of files, and pixels per side.
 
-    If a request has more than `many` images, each may have at most `pixels_when_many` per side.
+    If a request has more than `many_files`, each image may have at most `max_side_when_many` pixels per side.
     """
 
-    each: int = 20 * MB
-    total: int = 28 * MB
-    count: int = 100
-    documents: int | None = None
-    pixels: int | None = None
-    many: int = 20
-    pixels_when_many: int | None = None
+    max_file_chars: int = 20 * MB
+    max_total_chars: int = 28 * MB
+    max_files: int = 100
+    max_documents: int | None = None
+    max_side: int | None = None
+    many_files: int = 20
+    max_side_when_many: int | None = None
 
     @property
     def image_limit(self) -> ImageLimit:
-        """Return the limit that images are shrunk to. It does not depend on their number, so that an image stays as it
-        was first sent.
+        """Return the limit to which images are shrunk. It does not depend on the number of files, so that an image is
+        sent unchanged when more files follow.
         """
-        known = [pixels for pixels in (self.pixels, self.pixels_when_many) if pixels is not None]
-        return ImageLimit(min(known, default=None), self.each)
+        sides = [side for side in (self.max_side, self.max_side_when_many) if side is not None]
+        return ImageLimit(min(sides, default=None), self.max_file_chars)
 
 
 def limit_files(messages: Sequence[ModelMessage], limits: MediaLimits) -> list[ModelMessage]:
-    """Keep the newest files. Replace files that are too large, or too many with those after them, by a note with the
-    reason.
-    """
+    """Keep the newest files that fit the limits. Replace each other file by a text that says why it is missing."""
     files = [file for turn in messages for file in list_files(turn)]
     if not files:
         return list(messages)
@@ -341,17 +338,17 @@ def list_files(turn: ModelMessage) -> list[MediaContent]:
 
 def _fit_files(files: Sequence[MediaContent], limits: MediaLimits) -> list[MediaContent | TextContent]:
     shrunk = [_shrink_file(file, limits.image_limit) for file in files]
-    pixels = limits.pixels_when_many if len(files) > limits.many else limits.pixels
+    max_side = limits.max_side_when_many if len(files) > limits.many_files else limits.max_side
     fitted: list[MediaContent | TextContent] = []
     count, total, documents = 0, 0, 0
     for file in reversed(shrunk):
         size, is_document = len(file.url), get_modality(file.mime) == "pdf"
-        why = _explain_too_large(file, pixels, limits.each)
-        full = count == limits.count or total + size > limits.total
-        if not why and (full or (is_document and documents == limits.documents)):
-            why = "with the files after it, it exceeds the model's limit"
-        if why:
-            fitted.append(TextContent(text=f"[{file.filename or file.mime} is not shown: {why}]"))
+        reason = _explain_too_large(file, max_side, limits.max_file_chars)
+        is_full = count == limits.max_files or total + size > limits.max_total_chars
+        if not reason and (is_full or (is_document and documents == limits.max_documents)):
+            reason = "with the files after it, it exceeds the model's limit"
+        if reason:
+            fitted.append(TextContent(text=f"[{file.filename or file.mime} is not shown: {reason}]"))
             continue
         count, total, documents = count + 1, total + size, documents + is_document
         fitted.append(file)
@@ -366,23 +363,24 @@ def _shrink_file(file: MediaContent, limit: ImageLimit) -> MediaContent:
     )
     if data is None or get_modality(data.mime) != "image":
         return file
-    if len(file.url) <= limit.size and (limit.pixels is None or max(measure_image(data)) <= limit.pixels):
+    fits_side = limit.max_side is None or max(measure_image(data)) <= limit.max_side
+    if len(file.url) <= limit.max_chars and fits_side:
         return file
     shrunk = shrink_image(data, limit)
     return file if shrunk is None else replace(file, url=shrunk.url, mime=shrunk.mime)
 
 
-def _explain_too_large(file: MediaContent, pixels: int | None, size: int) -> str:
+def _explain_too_large(file: MediaContent, max_side: int | None, max_chars: int) -> str:
     """Return why a file is too large by itself, or "" if it is not."""
-    data = parse_data_url(file.url) if pixels is not None else None
+    data = parse_data_url(file.url) if max_side is not None else None
     width, height = measure_image(data) if data is not None else (0, 0)
-    if pixels is not None and max(width, height) > pixels:
+    if max_side is not None and max(width, height) > max_side:
         return (
-            f"it has {width} × {height} pixels, the model accepts {pixels} per side{_format_install_hint()}"
+            f"it has {width} × {height} pixels, the model accepts {max_side} per side{_format_install_hint()}"
         )
-    if len(file.url) > size:
-        is_picture = get_modality(file.mime) == "image"
-        return f"it is larger than the model accepts{_format_install_hint() if is_picture else ''}"
+    if len(file.url) > max_chars:
+        is_image = get_modality(file.mime) == "image"
+        return f"it is larger than the model accepts{_format_install_hint() if is_image else ''}"
     return ""
 
 
@@ -428,7 +426,7 @@ AcceptsFile = Callable[[MediaContent], bool]
 def adapt_files(
     messages: Sequence[ModelMessage], model: Model, accepts: AcceptsFile, limits: MediaLimits
 ) -> list[ModelMessage]:
-    """Return the conversation with only files that the model and its API (`accepts`) support. Replace others by notes."""
+    """Keep the files that the model and its API (`accepts`) support and `limits` allow. Replace the others by texts."""
     if not has_files(messages):
         return list(messages)
     return limit_files([_adapt_turn(turn, model, accepts) for turn in messages], limits)
@@ -438,10 +436,12 @@ def has_files(messages: Iterable[ModelMessage]) -> bool:
     return any(list_files(turn) for turn in messages if not isinstance(turn, AssistantTurn))
 
 
-def accepts_modality(model: Model, kind: str) -> bool:
+def accepts_modality(model: Model, modality: str) -> bool:
     """Return True if the model accepts input of this modality."""
-    can: Modalities = model.capabilities.input
-    return {"image": can.image, "audio": can.audio, "video": can.video, "pdf": can.pdf}[kind]
+    accepted: Modalities = model.capabilities.input
+    return {"image": accepted.image, "audio": accepted.audio, "video": accepted.video, "pdf": accepted.pdf}[
+        modality
+    ]
 
 
 def _adapt_turn(turn: ModelMessage, model: Model, accepts: AcceptsFile) -> ModelMessage:
@@ -466,19 +466,19 @@ def _adapt_turn(turn: ModelMessage, model: Model, accepts: AcceptsFile) -> Model
 def _adapt_file(file: MediaContent, model: Model, accepts: AcceptsFile) -> MediaContent | TextContent:
     data = parse_data_url(file.url)
     mime = data.mime if data is not None else file.mime
-    kind, broken = get_modality(mime), data is not None and not is_base64(data.base64)
-    if broken and "image" in {kind, get_modality(file.mime)}:
+    modality, is_broken = get_modality(mime), data is not None and not is_base64(data.base64)
+    if is_broken and "image" in {modality, get_modality(file.mime)}:
         return TextContent(text=EMPTY_IMAGE)
     if data is not None and mime.startswith(TEXT_TYPES):
-        words = "" if broken else base64.b64decode(data.base64).decode(errors="replace")
-        return TextContent(text=f"{file.filename or 'file'}:\n{words}")
-    if kind is not None and not accepts_modality(model, kind):
-        return TextContent(text=_format_unreadable(file, kind))
-    if broken or not accepts(file):
-        return TextContent(text=_format_unreadable(file, kind or mime or "file"))
+        text = "" if is_broken else base64.b64decode(data.base64).decode(errors="replace")
+        return TextContent(text=f"{file.filename or 'file'}:\n{text}")
+    if modality is not None and not accepts_modality(model, modality):
+        return TextContent(text=_format_unsupported(file, modality))
+    if is_broken or not accepts(file):
+        return TextContent(text=_format_unsupported(file, modality or mime or "file"))
     return file
 
 
-def _format_unreadable(file: MediaContent, kind: str) -> str:
+def _format_unsupported(file: MediaContent, kind: str) -> str:
     name = f'"{file.filename}"' if file.filename else kind
     return f"ERROR: Cannot read {name} (this model does not support {kind} input). Inform the user."

@@ -1,4 +1,4 @@
-"""Make any history valid for model APIs (pure): one result for each call, and ids and names that the APIs accept."""
+"""Make any history valid for model APIs (pure): one result for each call, with ids and names that the APIs accept."""
 
 import hashlib
 import re
@@ -9,12 +9,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from weft.model.catalog import Model
+from weft.provider.chunk import Metadata
 from weft.provider.contract import (
     AssistantContent,
     AssistantTurn,
     CallContent,
-    Metadata,
     ModelMessage,
+    ReasoningContent,
     ResultContent,
     TextContent,
     ToolSpec,
@@ -34,7 +35,7 @@ NOOP_TOOL: Final = ToolSpec(
 MAX_NAME_LENGTH: Final = 64
 MISTRAL_ID_LENGTH: Final = 9
 
-# The key of a provider's own data in stored metadata, by npm package (spec 9.5).
+# The key of a provider's own data in stored metadata, by npm package, as OpenCode has it.
 _METADATA_KEYS: Final = {
     "@ai-sdk/openai": "openai",
     "@ai-sdk/azure": "openai",
@@ -58,8 +59,8 @@ def get_metadata_key(model: Model) -> str:
 
 def get_own_metadata(metadata: Metadata | None, key: str, provider_id: str = "") -> Metadata:
     """Return the metadata under our key, or under the provider's name. Return {} if there is none."""
-    found = (metadata or {}).get(key, (metadata or {}).get(provider_id))
-    return found if isinstance(found, dict) else {}
+    own = (metadata or {}).get(key, (metadata or {}).get(provider_id))
+    return own if isinstance(own, dict) else {}
 
 
 # --- names and ids ---
@@ -87,11 +88,11 @@ def to_mistral_id(id: str) -> str:
     return re.sub(r"[^A-Za-z0-9]", "", id)[:MISTRAL_ID_LENGTH].ljust(MISTRAL_ID_LENGTH, "0")
 
 
-def limit_id(longest: int) -> ShapeId:
+def limit_id(max_length: int) -> ShapeId:
     """Return a function that limits ids to this length. A longer id becomes a digest, so that ids stay distinct."""
 
     def shape(id: str) -> str:
-        return to_plain_id(id) if len(id) <= longest else f"call_{_digest(id)[:24]}"
+        return to_plain_id(id) if len(id) <= max_length else f"call_{_digest(id)[:24]}"
 
     return shape
 
@@ -112,15 +113,15 @@ class _UniqueIds:
         self._repeats: dict[str, int] = {}
 
     def assign(self, id: str) -> str:
-        shaped = name = self._shape(id)
-        while name in self._assigned:
+        shaped = candidate = self._shape(id)
+        while candidate in self._assigned:
             count = self._repeats[id] = self._repeats.get(id, 1) + 1
-            again = f"{id}_{count}"
-            name = self._shape(again)
-            if name == shaped:  # the shape cut off the suffix
-                name = self._shape(_digest(again))
-        self._assigned.add(name)
-        return name
+            numbered = f"{id}_{count}"
+            candidate = self._shape(numbered)
+            if candidate == shaped:  # the shape cut off the suffix
+                candidate = self._shape(_digest(numbered))
+        self._assigned.add(candidate)
+        return candidate
 
 
 def pair_calls(messages: Iterable[ModelMessage], shape: ShapeId = to_plain_id) -> list[ModelMessage]:
@@ -129,44 +130,44 @@ def pair_calls(messages: Iterable[ModelMessage], shape: ShapeId = to_plain_id) -
     A turn that needs no change stays the same object, so that its cached encoding can be reused.
     """
     ids, turns = _UniqueIds(shape), list(messages)
-    made: list[ModelMessage] = []
-    for number, turn in enumerate(turns):
+    paired: list[ModelMessage] = []
+    for index, turn in enumerate(turns):
         if isinstance(turn, AssistantTurn) and _has_calls(turn):
-            made.extend(_pair_results(turn, _list_results_after(turns, number), ids))
+            paired.extend(_pair_results(turn, _list_tool_turns_after(turns, index), ids))
         elif turn.content and not isinstance(turn, ToolTurn):
-            made.append(turn)
-    return made
+            paired.append(turn)
+    return paired
 
 
 def _has_calls(turn: AssistantTurn) -> bool:
     return any(isinstance(item, CallContent) for item in turn.content)
 
 
-def _list_results_after(turns: Sequence[ModelMessage], number: int) -> list[ToolTurn]:
-    found: list[ToolTurn] = []
-    for next_one in range(number + 1, len(turns)):
-        turn = turns[next_one]
+def _list_tool_turns_after(turns: Sequence[ModelMessage], index: int) -> list[ToolTurn]:
+    tool_turns: list[ToolTurn] = []
+    for later in range(index + 1, len(turns)):
+        turn = turns[later]
         if not isinstance(turn, ToolTurn):
             break
-        found.append(turn)
-    return found
+        tool_turns.append(turn)
+    return tool_turns
 
 
 def _pair_results(turn: AssistantTurn, tool_turns: list[ToolTurn], ids: _UniqueIds) -> Iterable[ModelMessage]:
-    results = [result for each in tool_turns for result in each.content]
+    results = [each for tool_turn in tool_turns for each in tool_turn.content]
     content: list[AssistantContent] = []
     answers: list[ResultContent] = []
     for item in turn.content:
         if not isinstance(item, CallContent):
             content.append(item)
             continue
-        name, tool = ids.assign(item.call_id), to_tool_name(item.tool)
-        call = item if (name, tool) == (item.call_id, item.tool) else replace(item, call_id=name, tool=tool)
-        found = next((result for result in results if result.call_id == item.call_id), None)
-        if found is not None:
-            results.remove(found)
+        id, tool = ids.assign(item.call_id), to_tool_name(item.tool)
+        call = item if (id, tool) == (item.call_id, item.tool) else replace(item, call_id=id, tool=tool)
+        result = next((each for each in results if each.call_id == item.call_id), None)
+        if result is not None:
+            results.remove(result)
         content.append(call)
-        answers.append(_to_result(call, found))
+        answers.append(_to_result(call, result))
     yield turn if _are_same(turn.content, content) else AssistantTurn(content=tuple(content))
     yield (
         tool_turns[0]
@@ -175,29 +176,33 @@ def _pair_results(turn: AssistantTurn, tool_turns: list[ToolTurn], ids: _UniqueI
     )
 
 
-def _to_result(call: CallContent, found: ResultContent | None) -> ResultContent:
-    if found is None:
+def _to_result(call: CallContent, result: ResultContent | None) -> ResultContent:
+    if result is None:
         return ResultContent(call_id=call.call_id, tool=call.tool, output=INTERRUPTED, error=True)
-    if (found.call_id, found.tool) == (call.call_id, call.tool):
-        return found
-    return replace(found, call_id=call.call_id, tool=call.tool)
+    if (result.call_id, result.tool) == (call.call_id, call.tool):
+        return result
+    return replace(result, call_id=call.call_id, tool=call.tool)
 
 
-def _are_same(known: Sequence[object], now: Sequence[object]) -> bool:
-    return len(known) == len(now) and all(map(is_, known, now))
+def _are_same(old: Sequence[object], new: Sequence[object]) -> bool:
+    return len(old) == len(new) and all(map(is_, old, new))
 
 
 def ensure_user_turns(messages: list[ModelMessage]) -> list[ModelMessage]:
-    """Make the conversation begin and end with a user turn: not every API continues an unfinished answer."""
-    before = [] if messages and isinstance(messages[0], UserTurn) else [CONTINUE_TURN]
+    """Add user turns, so that the conversation begins with one and does not end with an answer, as most APIs require."""
+    starts_with_user = bool(messages) and isinstance(messages[0], UserTurn)
     ends_with_answer = bool(messages) and isinstance(messages[-1], AssistantTurn)
+    before = [] if starts_with_user else [CONTINUE_TURN]
     return [*before, *messages, *([CONTINUE_TURN] if ends_with_answer else [])]
 
 
 def has_calls(messages: Iterable[ModelMessage]) -> bool:
+    return any(isinstance(turn, AssistantTurn) and _has_calls(turn) for turn in messages)
+
+
+def has_content(turn: ModelMessage) -> bool:
+    """Return True if a turn has content other than thoughts and blank text."""
     return any(
-        isinstance(item, CallContent)
-        for turn in messages
-        if isinstance(turn, AssistantTurn)
+        item.text.strip() if isinstance(item, TextContent) else not isinstance(item, ReasoningContent)
         for item in turn.content
     )

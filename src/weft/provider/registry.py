@@ -14,7 +14,7 @@ from weft.provider.catalog.offers import SCRIPTED_PROVIDER, ProviderOffer, Provi
 from weft.provider.contract import Provider
 from weft.provider.health import ModelHealth
 
-# Variables with tokens for many purposes: that one is set does not mean that requests may be sent there.
+# Variables with tokens for many purposes. That one is set does not mean that the user wants its provider's models.
 GENERAL_PURPOSE_VARIABLES = frozenset(
     [
         "AWS_ACCESS_KEY_ID",
@@ -35,9 +35,9 @@ class ServedModel(Struct, frozen=True):
 
 
 class Registry:
-    """The available models. An unknown name raises an error with similar names; it is never replaced silently.
+    """The available models. An unknown name raises an error that lists similar names; no other model replaces it.
 
-    `served` are models with a provider. Models on offer get one when they are first requested, through `connect`.
+    `served` are models that have a provider. Models in `offers` get one from `connect` when they are first used.
     `health` records recent failures.
     """
 
@@ -52,7 +52,7 @@ class Registry:
     ) -> None:
         self.health = ModelHealth()
         self._served = {(each.model.provider_id, each.model.id): each for each in served}
-        self._made: dict[tuple[str, str], ServedModel] = {}
+        self._connected: dict[tuple[str, str], ServedModel] = {}
         self._default = default
         self._small = small
         self._offers = offers
@@ -64,16 +64,17 @@ class Registry:
         self._served[served.model.provider_id, served.model.id] = served
 
     def get(self, ref: ModelRef) -> ServedModel:
-        """Return a model, even without a key for it: a missing key is reported when the model is asked. Raise
-        `ModelNotFoundError`.
+        """Return a model. Raise `ModelNotFoundError` if there is none.
+
+        A missing key is reported only when a request is sent to the model.
         """
         name = (ref.provider_id, ref.model_id)
-        found = self._served.get(name) or self._made.get(name) or self._find_offered(ref)
+        found = self._served.get(name) or self._connected.get(name) or self._find_offered(ref)
         if found is None:
-            off = self._offers.why_off(ref.provider_id) if self._offers is not None else ""
-            raise ModelNotFoundError(*name, near=self._find_similar(ref), hint=off)
+            hint = self._offers.explain_disabled(ref.provider_id) if self._offers is not None else ""
+            raise ModelNotFoundError(*name, near=self._find_similar(ref), hint=hint)
         if name not in self._served:
-            self._made[name] = found
+            self._connected[name] = found
         return found
 
     def _find_offered(self, ref: ModelRef) -> ServedModel | None:
@@ -81,9 +82,9 @@ class Registry:
         model = offer.find(ref.model_id) if offer is not None else None
         return ServedModel(model, LazyProvider(offer, model, self._connect)) if offer and model else None
 
-    def default(self) -> ModelRef:
-        """Return the model to use when none is named: the configured one, or the best of the first provider. Raise
-        `NoModelError`.
+    def get_default(self) -> ModelRef:
+        """Return the model to use when none is named: the configured one, or the best of the first provider that has
+        one. Raise `NoModelError` if there is none.
         """
         if self._default is not None:
             return self._default
@@ -93,7 +94,7 @@ class Registry:
                 return ModelRef(provider_id=offer.id, model_id=found.id)
         raise NoModelError
 
-    def small(self, beside: ModelRef) -> ModelRef | None:
+    def find_small(self, beside: ModelRef) -> ModelRef | None:
         """Return the model for small tasks such as titles, next to the main model `beside`; None if there is none."""
         if self._small is not None:
             # A test with a scripted model must not send a request to a real one.
@@ -107,8 +108,8 @@ class Registry:
     def _list_candidates(self) -> list[ProviderOffer]:
         """Return the providers to choose from, the likeliest first.
 
-        OpenCode goes by the alphabet, takes any token for a key, and without any key sends requests to a service of its
-        own. We send nothing to a service that the user has not chosen.
+        OpenCode orders them by name, uses any token as a key, and without a key sends requests to a service of its own.
+        We send nothing to a service that the user has not chosen.
         """
         if self._offers is None:
             return []
@@ -130,15 +131,15 @@ class Registry:
         return [*(each.model for each in self._served.values()), *offered]
 
     def _find_similar(self, ref: ModelRef) -> list[str]:
-        wanted = f"{ref.provider_id}/{ref.model_id}"
-        own = [f"{provider}/{model}" for provider, model in self._served]
+        name = f"{ref.provider_id}/{ref.model_id}"
+        served = [f"{provider}/{model}" for provider, model in self._served]
         if self._offers is None:
-            return get_close_matches(wanted, own, n=3)
+            return get_close_matches(name, served, n=3)
         offer = self._offers.find(ref.provider_id)
-        same = list_model_names([offer]) if offer is not None else []
-        close = list(dict.fromkeys((*own, *same, *list_model_names(self._offers.list_available()))))
-        return get_close_matches(wanted, close, n=3) or get_close_matches(
-            wanted, list_model_names(self._offers.list_all()), n=3
+        siblings = list_model_names([offer]) if offer is not None else []
+        usable = list(dict.fromkeys((*served, *siblings, *list_model_names(self._offers.list_available()))))
+        return get_close_matches(name, usable, n=3) or get_close_matches(
+            name, list_model_names(self._offers.list_all()), n=3
         )
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""A provider that plays a script, for demos and tests: without a network, and the same every time."""
+"""A provider that plays a script, for demos and tests. It needs no network and always answers the same."""
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
@@ -75,8 +75,9 @@ _script = msgspec.json.Decoder(Script)
 
 
 def read_script(raw: bytes, *, where: str) -> Script:
-    """Parse a script: a JSON list of steps, each a list of moves like `{"do": "say", "text": "hello"}`. Raise
-    `InvalidInputError`.
+    """Parse a script: a JSON list of steps, each a list of moves like `{"do": "say", "text": "hello"}`.
+
+    Raise `InvalidInputError` that names `where` if it is not one.
     """
     try:
         return _script.decode(raw)
@@ -168,9 +169,11 @@ def _to_finished(moves: Sequence[AnyMove], request: ModelRequest, end: End | Non
 
 def _estimate_usage(moves: Sequence[AnyMove], request: ModelRequest) -> Usage:
     """Estimate the tokens that a real model would count."""
-    asked = len(msgspec.json.encode((request.system, request.messages)))
-    said = sum(len(msgspec.json.encode(move)) for move in moves if isinstance(move, Say | UseTool))
-    thought = sum(len(move.text) for move in moves if isinstance(move, Think))
+    input_length = len(msgspec.json.encode((request.system, request.messages)))
+    output_length = sum(len(msgspec.json.encode(move)) for move in moves if isinstance(move, Say | UseTool))
+    thought_length = sum(len(move.text) for move in moves if isinstance(move, Think))
     return Usage(
-        input=asked // CHARS_PER_TOKEN, output=said // CHARS_PER_TOKEN, reasoning=thought // CHARS_PER_TOKEN
+        input=input_length // CHARS_PER_TOKEN,
+        output=output_length // CHARS_PER_TOKEN,
+        reasoning=thought_length // CHARS_PER_TOKEN,
     )

@@ -25,16 +25,16 @@ class SseEvent(Struct, frozen=True, gc=False):
 
 
 class SseReader:
-    """Splits bytes, cut anywhere, into events.
+    """Splits a stream of bytes into events. The bytes may be cut anywhere, and lines may end in LF, CR or CRLF.
 
-    Lines end in LF, CR or CRLF. Incomplete data is kept in pieces, so that the work is linear however the data is
-    cut. An event larger than `limit` bytes raises `ProviderError`.
+    Incomplete data is kept in pieces, so that the time is linear even for tiny pieces. An event larger than `limit`
+    bytes raises `ProviderError`.
     """
 
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self._limit = limit
         self._pieces: list[bytes] = []  # of the current line
-        self._held = 0
+        self._held_bytes = 0
         self._after_cr = False
         self._name = ""
         self._data: bytes | None = None
@@ -52,10 +52,10 @@ class SseReader:
         if self._pieces:
             data = b"".join([*self._pieces, data])
             self._pieces.clear()
-        lines = self._lines_with_cr(data) if has_cr else data.split(b"\n")
+        lines = self._split_at_cr(data) if has_cr else data.split(b"\n")
         rest = lines.pop()
-        self._held = sum(map(len, self._more)) if self._more else 0
-        events = self._take(lines)
+        self._held_bytes = sum(map(len, self._more)) if self._more else 0
+        events = self._parse_lines(lines)
         if rest:
             self._hold(rest)
         return events
@@ -64,35 +64,35 @@ class SseReader:
         """Return the last event. Some servers omit the blank line after it."""
         rest = b"".join(self._pieces)
         self._pieces.clear()
-        return self._take([rest, b""])
+        return self._parse_lines([rest, b""])
 
-    def _lines_with_cr(self, data: bytes) -> list[bytes]:
+    def _split_at_cr(self, data: bytes) -> list[bytes]:
         self._after_cr = data.endswith(b"\r")
         lines = data.splitlines()
         return [*lines, b""] if data.endswith((b"\r", b"\n")) else lines
 
     def _hold(self, data: bytes) -> None:
         self._pieces.append(data)
-        self._held += len(data)
-        if self._held > self._limit:
+        self._held_bytes += len(data)
+        if self._held_bytes > self._limit:
             raise make_too_large_error(self._limit)
 
-    def _take(self, lines: list[bytes]) -> list[SseEvent]:
+    def _parse_lines(self, lines: list[bytes]) -> list[SseEvent]:
         events: list[SseEvent] = []
         for line in lines:
             if not line:
                 if self._data is not None:
-                    events.append(SseEvent(self._name, self._whole()))
+                    events.append(SseEvent(self._name, self._take_data()))
                 self._name = ""
             elif line.startswith(b"data:"):
-                self._add(line[6:] if line.startswith(b"data: ") else line[5:])
+                self._add_data(line[6:] if line.startswith(b"data: ") else line[5:])
             elif line.startswith(b"event:"):
                 self._name = line[6:].decode(errors="replace").removeprefix(" ")
             else:
-                self._field(line)
+                self._parse_rare_line(line)
         return events
 
-    def _whole(self) -> bytes:
+    def _take_data(self) -> bytes:
         data = self._data or b""
         if self._more:
             data = b"\n".join([data, *self._more])
@@ -100,21 +100,21 @@ class SseReader:
         self._data = None
         return data
 
-    def _add(self, data: bytes) -> None:
+    def _add_data(self, data: bytes) -> None:
         if self._data is None:
             self._data = data
             return
         self._more.append(data)
-        self._held += len(data) + 1
-        if self._held > self._limit:
+        self._held_bytes += len(data) + 1
+        if self._held_bytes > self._limit:
             raise make_too_large_error(self._limit)
 
-    def _field(self, line: bytes) -> None:
+    def _parse_rare_line(self, line: bytes) -> None:
         if line == b"data":
-            self._add(b"")
+            self._add_data(b"")
         elif line.startswith(_BOM):
-            self._take([line[len(_BOM) :] or b":"])
-        # Comments, ids and retry times are ignored.
+            self._parse_lines([line[len(_BOM) :] or b":"])
+        # Everything else is ignored: comments, ids and retry times.
 
 
 def make_too_large_error(limit: int) -> ProviderError:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import operator
 import os
 import re
 import stat
@@ -30,10 +29,10 @@ from weft.provider.chunk import AnyChunk, Finished, ToolCall, ToolInputDelta
 from weft.provider.contract import ModelRequest, Provider
 from weft.provider.registry import Registry, ServedModel
 
-Places = Mapping[str, str]  # absolute paths by name, such as "home"
+PathsByName = Mapping[str, str]  # absolute paths by a name such as "home"
 Plain = dict[str, Any]
 EXCERPT_LENGTH = 60
-EXCERPT_LEAD = 15
+EXCERPT_LENGTH_BEFORE = 15
 CHUNK_TAG = "chunk"
 REDACTED = "<secret>"
 CHUNK_TYPES: dict[str, Any] = {kind.__name__: kind for kind in get_args(AnyChunk)}
@@ -53,7 +52,7 @@ class Difference(Struct, frozen=True, kw_only=True):
 
     path: str
     recorded: str
-    asked: str
+    current: str
 
 
 def to_comparable(request: ModelRequest) -> Plain:
@@ -94,22 +93,22 @@ def redact_secrets(value: Any) -> Any:
     return [redact_secrets(item) for item in value] if isinstance(value, list) else value
 
 
-def anonymise(plain: Plain, *places: Places) -> Plain:
+def anonymise(plain: Plain, *places: PathsByName) -> Plain:
     """Return a request with the paths, ids and dates of one run replaced by placeholders."""
-    tokens: dict[str, str] = {}
-    for name, path in (item for each in places for item in each.items()):
-        tokens.setdefault(path, f"<{name}>")
+    placeholders: dict[str, str] = {}
+    for name, path in (item for paths in places for item in paths.items()):
+        placeholders.setdefault(path, f"<{name}>")
 
     def rewrite(text: str) -> str:
-        replaced = _CHANGING_LINES.sub(r"\1: <any>", replace_names(text, tokens))
+        replaced = _CHANGING_LINES.sub(r"\1: <any>", replace_names(text, placeholders))
         return _ID.sub(r"<\1>", replaced)
 
-    changed: Plain = rewrite_texts(plain, rewrite)
-    return changed
+    anonymous: Plain = rewrite_texts(plain, rewrite)
+    return anonymous
 
 
 def replace_names(text: str, names: Mapping[str, str]) -> str:
-    """Replace names in a text where they stand alone, the longest first. The root directory is not replaced."""
+    """Replace names in a text where they stand alone, the longest first. Names of one character, such as `/`, stay."""
     names_by_length = sorted((name for name in names if len(name) > 1), key=len, reverse=True)
     if not names_by_length:
         return text
@@ -118,7 +117,7 @@ def replace_names(text: str, names: Mapping[str, str]) -> str:
 
 
 def rewrite_texts(value: Any, rewrite: Callable[[str], str]) -> Any:
-    """Return the same value with every text in it rewritten. Keys stay."""
+    """Return the value with every text in it rewritten, except the keys of objects."""
     if isinstance(value, str):
         return rewrite(value)
     if isinstance(value, dict):
@@ -153,51 +152,51 @@ def to_chunk(plain: Plain, *, where: str, names: Mapping[str, str]) -> AnyChunk:
     fields = {key: item for key, item in plain.items() if key != CHUNK_TAG}
     kind = CHUNK_TYPES[plain[CHUNK_TAG]]
     if kind in (ToolCall, ToolInputDelta):
-        # The input of a call is JSON, in which names are escaped.
-        names = {_spell_in_json(old): _spell_in_json(new) for old, new in names.items()}
+        # The input of a call is JSON text, so names in it are escaped.
+        names = {_escape_json(old): _escape_json(new) for old, new in names.items()}
     chunk: AnyChunk = from_plain(
         rewrite_texts(fields, lambda text: replace_names(text, names)), kind, where=where
     )
     return chunk
 
 
-def _spell_in_json(name: str) -> str:
+def _escape_json(name: str) -> str:
     return json.dumps(name, ensure_ascii=False)[1:-1]
 
 
-def find_difference(recorded: Any, asked: Any, path: str = "") -> Difference | None:
+def find_difference(recorded: Any, current: Any, path: str = "") -> Difference | None:
     """Return the first difference of two requests, with a path such as `messages[1].content[0].text`; None if they are
     equal.
     """
-    if recorded == asked:
+    if recorded == current:
         return None
-    for key, old, new in _pair_items(recorded, asked):
+    for key, old, new in _pair_items(recorded, current):
         if old != new:
             return find_difference(old, new, f"{path}{key}".lstrip("."))
-    old, new = _excerpt(recorded, asked)
-    return Difference(path=path, recorded=old, asked=new)
+    old, new = _excerpt(recorded, current)
+    return Difference(path=path, recorded=old, current=new)
 
 
-def _pair_items(recorded: Any, asked: Any) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(recorded, dict) and isinstance(asked, dict):
-        for key in dict.fromkeys((*recorded, *asked)):
-            yield f".{key}", recorded.get(key), asked.get(key)
-    if isinstance(recorded, list) and isinstance(asked, list):
-        for place in range(max(len(recorded), len(asked))):
-            yield f"[{place}]", _get_item(recorded, place), _get_item(asked, place)
+def _pair_items(recorded: Any, current: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(recorded, dict) and isinstance(current, dict):
+        for key in dict.fromkeys((*recorded, *current)):
+            yield f".{key}", recorded.get(key), current.get(key)
+    if isinstance(recorded, list) and isinstance(current, list):
+        for index in range(max(len(recorded), len(current))):
+            yield f"[{index}]", _get_item(recorded, index), _get_item(current, index)
 
 
-def _get_item(items: Sequence[Any], place: int) -> Any:
-    return items[place] if place < len(items) else None
+def _get_item(items: Sequence[Any], index: int) -> Any:
+    return items[index] if index < len(items) else None
 
 
-def _excerpt(recorded: Any, asked: Any) -> tuple[str, str]:
+def _excerpt(recorded: Any, current: Any) -> tuple[str, str]:
     """Return both values as text, from shortly before their first difference."""
-    old, new = (_format_value(value) for value in (recorded, asked))
+    old, new = (_format_value(value) for value in (recorded, current))
     first_difference = next(
-        (n for n, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), 0
+        (index for index, (before, after) in enumerate(zip(old, new, strict=False)) if before != after), 0
     )
-    start = max(0, first_difference - EXCERPT_LEAD)
+    start = max(0, first_difference - EXCERPT_LENGTH_BEFORE)
     first, second = (
         ("…" if start else "")
         + text[start : start + EXCERPT_LENGTH]
@@ -216,7 +215,7 @@ MAX_TAPE_BYTES = 1 << 30
 
 
 class RecordedFailure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How an exchange failed. Response headers are not recorded: they may hold secrets."""
+    """The error that ended an exchange, without the response headers: they may hold secrets."""
 
     message: str
     kind: FaultKind = "unknown"
@@ -247,10 +246,11 @@ class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Tape(Protocol):
     """A recording or a replay between weft and the models.
 
-    `set_places` tells it the directories of this run. `wrap` returns the provider to use in place of the given one.
+    `set_places` sets the directories of this run. `find_model` and `find_default` return recorded models. `wrap`
+    returns the provider to use instead of the given one.
     """
 
-    def set_places(self, places: Places) -> None: ...
+    def set_places(self, places: PathsByName) -> None: ...
     def find_model(self, name: ModelRef) -> Model | None: ...
     def find_default(self) -> ModelRef | None: ...
     def wrap(self, provider: Provider | None) -> Provider: ...
@@ -272,7 +272,7 @@ class Recording:
                 "recording", f"{path} is not empty", hint="remove it, or name another file"
             )
 
-    def set_places(self, places: Places) -> None:
+    def set_places(self, places: PathsByName) -> None:
         self._places = dict(places)
 
     def find_model(self, name: ModelRef) -> Model | None:  # noqa: ARG002  a recording has no models
@@ -339,7 +339,7 @@ class _RecordingProvider:
             self._tape.write(request, chunks_so_far, to_failure(error), cut=False)
             raise
         except BaseException:
-            # Cancelled or closed: that matters more than a full disk.
+            # The caller cancelled or closed the stream. A failure to record must not hide that.
             with suppress(StoreError):
                 self._tape.write(request, chunks_so_far, None, cut=not _is_complete(chunks_so_far))
             raise
@@ -347,8 +347,8 @@ class _RecordingProvider:
 
 
 class Replay:
-    """Replays a tape. `left` are the exchanges that were not requested yet, `missed` describes requests that are not on
-    the tape.
+    """Replays a tape. `left` are the exchanges that were not replayed yet, `missed` the errors for requests that are not
+    on the tape.
     """
 
     def __init__(self, path: str) -> None:
@@ -359,7 +359,7 @@ class Replay:
         self.left = list(self._exchanges)
         self.missed: list[str] = []
 
-    def set_places(self, places: Places) -> None:
+    def set_places(self, places: PathsByName) -> None:
         self._places = dict(places)
 
     def find_model(self, name: ModelRef) -> Model | None:
@@ -368,8 +368,8 @@ class Replay:
 
     def find_default(self) -> ModelRef | None:
         """Return the main model: the first that was given tools, or the first of all."""
-        worked = [exchange for exchange in self._exchanges if exchange.request.get("tools")]
-        first = (worked or self._exchanges)[:1]
+        with_tools = [exchange for exchange in self._exchanges if exchange.request.get("tools")]
+        first = (with_tools or self._exchanges)[:1]
         return to_ref(_read_model(first[0])) if first else None
 
     def wrap(self, provider: Provider | None) -> Provider:  # noqa: ARG002  the tape answers
@@ -377,11 +377,11 @@ class Replay:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         try:
-            exchange = self._take(request)
+            exchange = self._take_exchange(request)
         except ProviderError as miss:
             self.missed.append(str(miss))
             raise
-        names = self._names(exchange, request)
+        names = self._map_names(exchange, request)
         for chunk in exchange.chunks:
             yield to_chunk(chunk, where=self._name, names=names)
         if exchange.failure is not None:
@@ -391,18 +391,19 @@ class Replay:
                 f"{self._name} holds only the beginning of this answer: the recorded run stopped reading it"
             )
 
-    def _take(self, request: ModelRequest) -> Exchange:
+    def _take_exchange(self, request: ModelRequest) -> Exchange:
         plain = to_comparable(request)
         if not self.left:
             raise _make_miss_error(
                 f"the replay is over: {self._name} holds {len(self._exchanges)} exchanges, and this is one more"
             )
-        asked = []
-        for place, exchange in enumerate(self.left):
-            asked.append(self._anonymise_both(plain, request, exchange))
-            if operator.eq(*asked[-1]):
-                return self.left.pop(place)
-        raise self._mismatch(asked)
+        pairs = []
+        for index, exchange in enumerate(self.left):
+            recorded, current = self._anonymise_both(plain, request, exchange)
+            if recorded == current:
+                return self.left.pop(index)
+            pairs.append((recorded, current))
+        raise self._make_mismatch_error(pairs)
 
     def _anonymise_both(self, plain: Plain, request: ModelRequest, exchange: Exchange) -> tuple[Plain, Plain]:
         """Return a recorded request and this one, both without the names of either run."""
@@ -410,21 +411,23 @@ class Replay:
         recorded = anonymise(exchange.request, exchange.places, places)
         return recorded, anonymise(plain, exchange.places, places)
 
-    def _mismatch(self, asked: list[tuple[Plain, Plain]]) -> ProviderError:
-        """Make an error that compares the request with the most similar exchange."""
-        place, (recorded, wanted) = min(enumerate(asked), key=lambda item: _count_differences(*item[1]))
-        number = 1 + next(n for n, each in enumerate(self._exchanges) if each is self.left[place])
-        found = find_difference(recorded, wanted)
-        assert found is not None
+    def _make_mismatch_error(self, pairs: list[tuple[Plain, Plain]]) -> ProviderError:
+        """Make an error that compares the request with the most similar exchange. Each pair is a recorded request and
+        this one.
+        """
+        index, (recorded, current) = min(enumerate(pairs), key=lambda item: _count_differences(*item[1]))
+        number = 1 + next(n for n, each in enumerate(self._exchanges) if each is self.left[index])
+        difference = find_difference(recorded, current)
+        assert difference is not None
         return _make_miss_error(
             f"the replay has no answer to this request; it differs from exchange {number} of {self._name}"
-            f" at {found.path}: recorded {found.recorded}, asked {found.asked}"
+            f" at {difference.path}: recorded {difference.recorded}, asked {difference.current}"
         )
 
-    def _names(self, exchange: Exchange, request: ModelRequest) -> Mapping[str, str]:
+    def _map_names(self, exchange: Exchange, request: ModelRequest) -> Mapping[str, str]:
         # If a path has several names, the first one counts, as it does when requests are compared.
-        known = [(name, path) for name, path in exchange.places.items() if name in self._places]
-        places = {path: self._places[name] for name, path in reversed(known)}
+        common = [(name, path) for name, path in exchange.places.items() if name in self._places]
+        places = {path: self._places[name] for name, path in reversed(common)}
         ids = zip(exchange.ids, list_ids(to_comparable(request)), strict=False)
         return places | dict(ids)
 
@@ -441,17 +444,17 @@ class TapedRegistry(Registry):
         self._models.add(served)
 
     def get(self, ref: ModelRef) -> ServedModel:
-        known = self._tape.find_model(ref)
-        if known is not None:
-            return ServedModel(known, self._tape.wrap(None))
-        found = self._models.get(ref)
-        return replace(found, provider=self._tape.wrap(found.provider))
+        recorded = self._tape.find_model(ref)
+        if recorded is not None:
+            return ServedModel(recorded, self._tape.wrap(None))
+        served = self._models.get(ref)
+        return replace(served, provider=self._tape.wrap(served.provider))
 
-    def default(self) -> ModelRef:
-        return self._tape.find_default() or self._models.default()
+    def get_default(self) -> ModelRef:
+        return self._tape.find_default() or self._models.get_default()
 
-    def small(self, beside: ModelRef) -> ModelRef | None:
-        return self._models.small(beside)
+    def find_small(self, beside: ModelRef) -> ModelRef | None:
+        return self._models.find_small(beside)
 
     def list_models(self) -> list[Model]:
         return self._models.list_models()
@@ -525,9 +528,9 @@ def _is_complete(chunks: list[AnyChunk]) -> bool:
     return bool(chunks) and isinstance(chunks[-1], Finished)
 
 
-def _add_session(places: Places, request: ModelRequest) -> Places:
+def _add_session(places: PathsByName, request: ModelRequest) -> PathsByName:
     return {**places, "ses": request.session}
 
 
-def _count_differences(recorded: Plain, asked: Plain) -> int:
-    return sum(recorded.get(key) != asked.get(key) for key in recorded | asked)
+def _count_differences(recorded: Plain, current: Plain) -> int:
+    return sum(recorded.get(key) != current.get(key) for key in recorded | current)

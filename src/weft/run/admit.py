@@ -98,7 +98,7 @@ async def _apply_hooks(
     check_format(message.format)
     get_agent(runtime, message.agent)
     _check_mentions(runtime, parts)
-    for model in (message.model or runtime.models.default(), *message.fallback):
+    for model in (message.model or runtime.models.get_default(), *message.fallback):
         runtime.models.get(model)
     if message.model is not None:
         get_variant(runtime.models.get(message.model).model, message.variant)
@@ -118,7 +118,7 @@ def choose_models(
     agent = get_agent(runtime, name)
     _check_mentions(runtime, input.parts)
     last = find_newest_prompt(history)
-    model = input.model or agent.model or (last.model if last else None) or runtime.models.default()
+    model = input.model or agent.model or (last.model if last else None) or runtime.models.get_default()
     get_variant(runtime.models.get(model).model, input.variant)
     fallback = agent.fallback if input.model is None and agent.model is not None else ()
     for other in fallback:

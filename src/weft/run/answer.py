@@ -38,7 +38,7 @@ def find_next_model(runtime: Runtime, prompt: UserMessage, *, summary: bool = Fa
     """Return the model that will be asked next, or None if it does not exist: the request itself reports that."""
     first = next(iter(get_model_chain(runtime, prompt, summary=summary)), None)
     try:
-        return runtime.models.get(first or runtime.models.default()).model
+        return runtime.models.get(first or runtime.models.get_default()).model
     except (ModelNotFoundError, NoModelError):
         return None
 

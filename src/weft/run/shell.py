@@ -137,7 +137,7 @@ class ManualCommand:
         if last is not None and last.model is not None:
             return last.model
         try:
-            return self._runtime.models.default()
+            return self._runtime.models.get_default()
         except NoModelError:
             return None  # no model is needed
 

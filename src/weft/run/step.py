@@ -161,7 +161,7 @@ class AnswerRequest:
     async def run(self) -> ProviderError | None:
         """Make attempts as `next_attempt` decides. Return None if the answer is complete, else the error of the last attempt."""
         answer, models = self._answer, self._runtime.models
-        chain = answer.chain or (models.default(),)
+        chain = answer.chain or (models.get_default(),)
         briefing = await self._prepare_briefing()
         tried: list[TriedAttempt] = []
         while (attempt := next_attempt(chain, tried)) is not None:

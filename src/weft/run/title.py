@@ -195,7 +195,7 @@ async def _request_title(runtime: Runtime, prompt: UserMessage, source: str, rep
     agent = runtime.agents.get(TITLE_AGENT)
     if agent is None or prompt.model is None or not source.strip():
         return
-    ref = agent.model or runtime.models.small(prompt.model)
+    ref = agent.model or runtime.models.find_small(prompt.model)
     if ref is None:
         return
     try:

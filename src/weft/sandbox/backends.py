@@ -25,7 +25,7 @@ def find_bubblewrap(path: str) -> str | None:
 
 
 def build_bubblewrap_command(program: str, policy: SandboxPolicy) -> tuple[str, ...]:
-    """Return the words to put before a command."""
+    """Return the arguments to put before a command, so that bubblewrap runs it under the policy."""
     network = () if policy.network else ("--unshare-net",)
     return (
         *(program, "--die-with-parent", "--unshare-pid", "--unshare-ipc", *network),
@@ -38,14 +38,14 @@ def build_bubblewrap_command(program: str, policy: SandboxPolicy) -> tuple[str, 
 def _list_mounts(policy: SandboxPolicy) -> Iterator[tuple[str, ...]]:
     """Yield mount options, parents first: a mount hides everything that was mounted below it earlier."""
     hidden = [path for path in (*policy.hidden, RUNTIME_DIRECTORY) if os.path.isdir(path)]
-    parents = dict.fromkeys(os.path.dirname(path) for path in policy.kept)
-    wanted: dict[str, tuple[str, ...]] = {path: ("--tmpfs", path) for path in hidden}
-    wanted |= {path: ("--ro-bind-try", path, path) for path in (*RUNTIME_READABLE, *policy.readable)}
+    parents = dict.fromkeys(os.path.dirname(path) for path in policy.protected)
+    mounts: dict[str, tuple[str, ...]] = {path: ("--tmpfs", path) for path in hidden}
+    mounts |= {path: ("--ro-bind-try", path, path) for path in (*RUNTIME_READABLE, *policy.readable)}
     # A directory that contains a mount can be moved away and recreated. A mount itself cannot, so mount the parent,
     # too.
-    wanted |= {path: ("--bind-try", path, path) for path in (*parents, *policy.writable)}
-    wanted |= {path: ("--ro-bind-try", path, path) for path in policy.kept}
-    yield from (wanted[path] for path in sorted(wanted, key=lambda path: (path.count("/"), path)))
+    mounts |= {path: ("--bind-try", path, path) for path in (*parents, *policy.writable)}
+    mounts |= {path: ("--ro-bind-try", path, path) for path in policy.protected}
+    yield from (mounts[path] for path in sorted(mounts, key=lambda path: (path.count("/"), path)))
     # Last, when every mount point exists. Files written to a tmpfs would silently vanish with the command.
     yield from (("--remount-ro", path) for path in hidden)
 
@@ -70,46 +70,48 @@ def find_sandbox(policy: SandboxPolicy, environment: Mapping[str, str]) -> Sandb
     """Return the best sandbox that works here. This blocks: it runs a command that does nothing in each candidate."""
     if not sys.platform.startswith("linux"):
         return SandboxSearch(why="there is none for this system yet")
-    tried = (_try_bubblewrap(policy, environment), _try_landlock(policy, environment))
-    found = next((each for each in tried if each.sandbox), None)
-    return found or SandboxSearch(why="; ".join(each.why for each in tried))
+    searches = (_try_bubblewrap(policy, environment), _try_landlock(policy, environment))
+    found = next((each for each in searches if each.sandbox), None)
+    return found or SandboxSearch(why="; ".join(each.why for each in searches))
 
 
 def _try_bubblewrap(policy: SandboxPolicy, environment: Mapping[str, str]) -> SandboxSearch:
     program = find_bubblewrap(environment.get("PATH", ""))
     if program is None:
         return SandboxSearch(why="bubblewrap is not installed")
-    before = build_bubblewrap_command(program, policy)
-    ended = _run_trial((*before, *NO_OP), environment)
-    if ended is None or ended.returncode != 0:
-        return SandboxSearch(why=f"bubblewrap does not work here ({_describe_failure(ended)})")
-    return SandboxSearch(sandbox=Sandbox(kind="bubblewrap", before=before, kept=policy.kept))
+    prefix = build_bubblewrap_command(program, policy)
+    trial = _run_trial((*prefix, *NO_OP), environment)
+    if trial is None or trial.returncode != 0:
+        return SandboxSearch(why=f"bubblewrap does not work here ({_describe_failure(trial)})")
+    return SandboxSearch(sandbox=Sandbox(kind="bubblewrap", prefix=prefix, protected=policy.protected))
 
 
 def _try_landlock(policy: SandboxPolicy, environment: Mapping[str, str]) -> SandboxSearch:
-    ended = _run_trial(_build_launch_command(policy, mounted=False), environment)
-    if ended is None or ended.returncode != 0:
-        return SandboxSearch(why=f"Landlock does not work here ({_describe_failure(ended)})")
-    report: dict[str, Any] = json.loads(ended.stdout)
+    trial = _run_trial(_build_launch_command(policy, mounted=False), environment)
+    if trial is None or trial.returncode != 0:
+        return SandboxSearch(why=f"Landlock does not work here ({_describe_failure(trial)})")
+    report: dict[str, Any] = json.loads(trial.stdout)
     mounted = bool(report["mounted"])
-    before, lacks = (
+    prefix, lacks = (
         _build_launch_command(policy, mounted=mounted),
         () if mounted else NOT_ENFORCED_WITHOUT_MOUNTS,
     )
-    return SandboxSearch(sandbox=Sandbox(kind="landlock", before=before, lacks=lacks, kept=policy.kept))
+    return SandboxSearch(
+        sandbox=Sandbox(kind="landlock", prefix=prefix, lacks=lacks, protected=policy.protected)
+    )
 
 
 def _build_launch_command(policy: SandboxPolicy, *, mounted: bool) -> tuple[str, ...]:
-    plain = {
+    launch_policy = {
         "hidden": policy.hidden,
         "readable": policy.readable,
         "writable": policy.writable,
-        "kept": policy.kept,
+        "protected": policy.protected,
         "network": policy.network,
         "mounted": mounted,
     }
     # Isolated mode and no site packages, so that neither the project nor the person's settings influence the launcher.
-    return sys.executable, "-I", "-S", launch.__file__, json.dumps(plain)
+    return sys.executable, "-I", "-S", launch.__file__, json.dumps(launch_policy)
 
 
 def _run_trial(
@@ -129,8 +131,8 @@ def _run_trial(
         return None
 
 
-def _describe_failure(ended: "subprocess.CompletedProcess[bytes] | None") -> str:
-    if ended is None:
+def _describe_failure(trial: "subprocess.CompletedProcess[bytes] | None") -> str:
+    if trial is None:
         return "it cannot be started"
-    words = os.fsdecode(ended.stderr).strip().splitlines()
-    return words[-1].removeprefix("weft: ") if words else f"it ended with {ended.returncode}"
+    lines = os.fsdecode(trial.stderr).strip().splitlines()
+    return lines[-1].removeprefix("weft: ") if lines else f"it ended with {trial.returncode}"

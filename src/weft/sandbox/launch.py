@@ -15,8 +15,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
-FAILED = 125
-NOT_FOUND = 127
+EXIT_FAILED = 125
+EXIT_NOT_FOUND = 127
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -25,8 +25,8 @@ class SandboxError(Exception):
     """The policy cannot be enforced."""
 
 
-def main(words: list[str]) -> NoReturn:
-    policy, command = json.loads(words[0]), words[1:]
+def main(arguments: list[str]) -> NoReturn:
+    policy, command = json.loads(arguments[0]), arguments[1:]
     try:
         mounted = try_mounts(policy)
         if command and policy["mounted"] and not mounted:
@@ -36,14 +36,14 @@ def main(words: list[str]) -> NoReturn:
         if not policy["network"]:
             block_network()
     except (OSError, SandboxError) as error:
-        sys.exit(print_error(f"the sandbox could not be set up: {error}", FAILED))
+        sys.exit(print_error(f"the sandbox could not be set up: {error}", EXIT_FAILED))
     if not command:
         json.dump({"mounted": mounted}, sys.stdout)
         sys.exit(0)
     try:
         os.execvp(command[0], command)
     except OSError as error:
-        sys.exit(print_error(f"{command[0]}: {error.strerror}", NOT_FOUND))
+        sys.exit(print_error(f"{command[0]}: {error.strerror}", EXIT_NOT_FOUND))
 
 
 def print_error(text: str, code: int) -> int:
@@ -54,15 +54,15 @@ def print_error(text: str, code: int) -> int:
 
 def call_system(number: int, *arguments: Any) -> int:
     """Make a system call by its number. Raise `OSError` if it fails."""
-    answer = int(libc.syscall(ctypes.c_long(number), *arguments))
-    if answer < 0:
+    result = int(libc.syscall(ctypes.c_long(number), *arguments))
+    if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return answer
+    return result
 
 
-def check(answer: int, path: str = "") -> None:
+def check(result: int, path: str = "") -> None:
     """Raise `OSError` for the last error unless the C function returned 0."""
-    if answer != 0:
+    if result != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path or None)
 
 
@@ -94,17 +94,17 @@ ALWAYS_WRITABLE = ("/dev/shm", "/dev/pts")
 
 
 def try_mounts(policy: Any) -> bool:
-    """Return True if all mounts are in place. Otherwise, Landlock has to do."""
-    here = os.getcwd()
+    """Set up the mounts. Return False if they are not allowed or cannot protect everything: Landlock then works alone."""
+    directory = os.getcwd()
     try:
         enter_mount_namespace()
         check(libc.mount(None, b"/", None, ctypes.c_ulong(RECURSIVE | PRIVATE), None))
         mount_view(policy)
-        os.chdir(here)
+        os.chdir(directory)
     except OSError:
         return False
     # A link can be replaced, no matter what is mounted at its target.
-    return not any(os.path.islink(path) for path in policy["kept"])
+    return not any(os.path.islink(path) for path in policy["protected"])
 
 
 def enter_mount_namespace() -> None:
@@ -123,16 +123,16 @@ def enter_mount_namespace() -> None:
 
 
 def mount_view(policy: Any) -> None:
-    """Give this process its view of the files.
+    """Mount what this process sees of the files.
 
-    Everything becomes read-only, empty directories cover the hidden ones, and then the readable and writable exceptions
-    are mounted.
+    Everything becomes read-only, empty directories are mounted over the hidden ones, and then the readable and writable
+    exceptions are mounted.
     """
-    covered = [path for path in policy["hidden"] if not path.startswith(f"{RUNTIME_DIRECTORY}/")]
-    hidden = [path for path in (*covered, RUNTIME_DIRECTORY) if os.path.isdir(path)]
+    outside_runtime = [path for path in policy["hidden"] if not path.startswith(f"{RUNTIME_DIRECTORY}/")]
+    hidden = [path for path in (*outside_runtime, RUNTIME_DIRECTORY) if os.path.isdir(path)]
     writable = {*policy["writable"], *ALWAYS_WRITABLE}
     # Open these before they are hidden, so that they can be mounted afterwards.
-    back = {
+    descriptors = {
         path: descriptor
         for path in (*RUNTIME_READABLE, *policy["readable"], *writable)
         if (descriptor := open_path(path)) >= 0
@@ -141,22 +141,21 @@ def mount_view(policy: Any) -> None:
     for path in hidden:
         options = ctypes.c_ulong(NO_SUID | NO_DEVICES)
         check(libc.mount(b"none", os.fsencode(path), b"tmpfs", options, b"mode=0755"), path)
-    for path in sorted(back, key=lambda path: (path.count("/"), path)):
-        make_mount_point(path, back[path])
-        bind(f"/proc/self/fd/{back[path]}", path)
+    for path in sorted(descriptors, key=lambda path: (path.count("/"), path)):
+        make_mount_point(path, descriptors[path])
+        bind(f"/proc/self/fd/{descriptors[path]}", path)
         if path in writable:
             set_writable(path, to=True)
-        os.close(back[path])
+        os.close(descriptors[path])
     protect_paths(
-        [path for path in policy["kept"] if os.path.exists(path) and not os.path.islink(path)], writable
+        [path for path in policy["protected"] if os.path.exists(path) and not os.path.islink(path)], writable
     )
     for path in hidden:
         set_mount_attributes(path, 0, READ_ONLY, 0)
 
 
 def protect_paths(paths: list[str], writable: set[str]) -> None:
-    # A directory that contains a mount can be moved away and recreated. A mount itself cannot, so mount the parent,
-    # too.
+    """Make paths read-only, so that they can be neither changed nor replaced."""
     # A directory that contains a mount can be moved away and recreated. A mount itself cannot, so mount the parent, too.
     for path in dict.fromkeys(os.path.dirname(path) for path in paths):
         if path not in writable:
@@ -203,10 +202,10 @@ def set_writable(path: str, *, to: bool) -> None:
 
 def set_mount_attributes(path: str, flags: int, set: int, clear: int) -> None:
     arguments = struct.pack("=QQQQ", set, clear, 0, 0)
-    named = ctypes.c_char_p(os.fsencode(path))
+    path_pointer = ctypes.c_char_p(os.fsencode(path))
     size = ctypes.c_size_t(len(arguments))
     call_system(
-        MOUNT_SETATTR, ctypes.c_int(-1), named, ctypes.c_uint(flags), ctypes.c_char_p(arguments), size
+        MOUNT_SETATTR, ctypes.c_int(-1), path_pointer, ctypes.c_uint(flags), ctypes.c_char_p(arguments), size
     )
 
 
@@ -221,15 +220,15 @@ LAST_CAPABILITY = 63
 
 def drop_capabilities() -> None:
     """Drop capabilities from the bounding set, so that the next program does not have them. Only root has any."""
-    for power in set(range(LAST_CAPABILITY + 1)) - KEPT_CAPABILITIES:
-        libc.prctl(ctypes.c_int(DROP_CAPABILITY), ctypes.c_ulong(power), *[ctypes.c_ulong(0)] * 3)
+    for capability in set(range(LAST_CAPABILITY + 1)) - KEPT_CAPABILITIES:
+        libc.prctl(ctypes.c_int(DROP_CAPABILITY), ctypes.c_ulong(capability), *[ctypes.c_ulong(0)] * 3)
 
 
 # --- files: Landlock ---
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 NO_NEW_PRIVS = 38
-OLDEST_ABI = 3  # earlier versions could not restrict truncating
+MIN_LANDLOCK_ABI = 3  # earlier versions could not restrict truncating
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = (1 << bit for bit in range(4))
 REFER, TRUNCATE, IOCTL_DEV, RESOLVE_UNIX = (1 << bit for bit in range(13, 17))
@@ -239,7 +238,7 @@ FIRST_RIGHTS = (1 << 13) - 1
 LATER_RIGHTS = ((2, REFER), (3, TRUNCATE), (5, IOCTL_DEV), (9, RESOLVE_UNIX))
 FILE_RIGHTS = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV | RESOLVE_UNIX
 # Abstract sockets and signals must not reach processes outside of the sandbox.
-SCOPED_SINCE, SCOPES = 6, 0b11
+SCOPES_SINCE_ABI, SCOPES = 6, 0b11
 
 _DEVICES = "null zero full random urandom tty ptmx pts shm"
 DEVICES = tuple(f"/dev/{name}" for name in _DEVICES.split())
@@ -248,17 +247,17 @@ DEVICES = tuple(f"/dev/{name}" for name in _DEVICES.split())
 def restrict_files(policy: Any) -> None:
     """Restrict the files that this process and its children can access from now on."""
     version = call_system(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
-    if version < OLDEST_ABI:
+    if version < MIN_LANDLOCK_ABI:
         raise SandboxError(
-            f"this kernel's Landlock is too old: version {version}, at least {OLDEST_ABI} is needed"
+            f"this kernel's Landlock is too old: version {version}, at least {MIN_LANDLOCK_ABI} is needed"
         )
     rights = FIRST_RIGHTS | sum(right for since, right in LATER_RIGHTS if version >= since)
-    arguments = struct.pack("=QQQ", rights, 0, SCOPES if version >= SCOPED_SINCE else 0)
+    arguments = struct.pack("=QQQ", rights, 0, SCOPES if version >= SCOPES_SINCE_ABI else 0)
     rules = call_system(
         CREATE_RULESET, ctypes.c_char_p(arguments), ctypes.c_size_t(len(arguments)), ctypes.c_uint32(0)
     )
     for paths, allowed in (
-        (list_visible(policy["hidden"]), READ),
+        (iterate_visible(policy["hidden"]), READ),
         (policy["readable"], READ),
         (DEVICES, rights & ~EXECUTE),
         (policy["writable"], rights),
@@ -277,10 +276,10 @@ def add_rule(rules: int, path: str, rights: int) -> None:
     except OSError:
         return
     try:
-        found = os.fstat(descriptor).st_mode
-        if stat.S_ISLNK(found):
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISLNK(mode):
             return
-        arguments = struct.pack("=Qi", rights if stat.S_ISDIR(found) else rights & FILE_RIGHTS, descriptor)
+        arguments = struct.pack("=Qi", rights if stat.S_ISDIR(mode) else rights & FILE_RIGHTS, descriptor)
         call_system(
             ADD_RULE, ctypes.c_int(rules), ctypes.c_int(1), ctypes.c_char_p(arguments), ctypes.c_uint32(0)
         )
@@ -288,12 +287,12 @@ def add_rule(rules: int, path: str, rights: int) -> None:
         os.close(descriptor)
 
 
-def list_visible(hidden: Iterable[str]) -> Iterator[str]:
+def iterate_visible(hidden: Iterable[str]) -> Iterator[str]:
     """Yield all paths except the hidden ones and their parents, because Landlock rules can only allow."""
-    yield from list_visible_below("/", {*hidden, "/dev"})
+    yield from iterate_visible_below("/", {*hidden, "/dev"})
 
 
-def list_visible_below(directory: str, hidden: set[str]) -> Iterator[str]:
+def iterate_visible_below(directory: str, hidden: set[str]) -> Iterator[str]:
     try:
         names = os.listdir(directory)
     except OSError:
@@ -303,7 +302,7 @@ def list_visible_below(directory: str, hidden: set[str]) -> Iterator[str]:
         if path in hidden:
             continue
         if any(each.startswith(f"{path}/") for each in hidden):
-            yield from list_visible_below(path, hidden)
+            yield from iterate_visible_below(path, hidden)
         else:
             yield path
 
@@ -314,7 +313,7 @@ SET_SECCOMP, FILTER = 22, 2
 # The audit architecture and the number of `socket` on each machine.
 MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 IO_URING_SETUP = 425
-OTHER_ABI_BIT = 0x40000000
+X32_ABI_BIT = 0x40000000
 UNIX, NETLINK = 1, 16
 
 
@@ -325,8 +324,8 @@ def block_network() -> None:
         raise SandboxError(f"the network cannot be blocked on {machine}")
     program = b"".join(build_filter(*MACHINES[machine]))
     buffer = ctypes.create_string_buffer(program)
-    described = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
-    set_process_option(SET_SECCOMP, ctypes.c_ulong(FILTER), ctypes.c_char_p(described))
+    program_header = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
+    set_process_option(SET_SECCOMP, ctypes.c_ulong(FILTER), ctypes.c_char_p(program_header))
 
 
 def build_filter(machine: int, socket: int) -> Iterator[bytes]:
@@ -337,7 +336,7 @@ def build_filter(machine: int, socket: int) -> Iterator[bytes]:
         (load, 0, 0, 4),  # the architecture
         (equal, 0, 8, machine),
         (load, 0, 0, 0),  # the system call
-        (has, 6, 0, OTHER_ABI_BIT),
+        (has, 6, 0, X32_ABI_BIT),
         (equal, 5, 0, IO_URING_SETUP),
         (equal, 0, 3, socket),
         (load, 0, 0, 16),  # the socket family

@@ -1,4 +1,4 @@
-"""The sandbox policy: what tool processes may touch, and the command prefix that enforces it."""
+"""The sandbox policy: what tool processes may access, and the command prefix that enforces it."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -12,32 +12,32 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     """What a sandboxed process may access. All paths are real paths.
 
     Everything is readable except `hidden`, apart from the exceptions in `readable`. Nothing is writable except
-    `writable`, apart from the exceptions in `kept`.
+    `writable`, apart from the exceptions in `protected`.
     """
 
     hidden: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
     network: bool = True
 
 
 class Sandbox(Struct, frozen=True, kw_only=True):
     """A sandbox that works on this system, or none.
 
-    With a `refusal`, nothing may be run: a sandbox is required and there is none. `before` is put before every command.
-    `lacks` lists what this sandbox cannot prevent, and `kept` the paths that sandboxed processes must not create.
+    With a `refusal`, nothing may be run: a sandbox is required and there is none. `prefix` comes before every command.
+    `lacks` lists what this sandbox cannot prevent, and `protected` the paths that sandboxed processes must not create.
     """
 
     kind: SandboxKind = ""
-    before: tuple[str, ...] = ()
+    prefix: tuple[str, ...] = ()
     refusal: str = ""
     lacks: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
 
     def wrap(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Return the command that runs another one in the sandbox."""
-        return (*self.before, *argv)
+        return (*self.prefix, *argv)
 
 
 NO_SANDBOX = Sandbox()

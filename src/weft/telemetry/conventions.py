@@ -119,11 +119,11 @@ def format_result(part: ToolPart) -> str:
 
 def encode_bounded(messages: list[dict[str, Any]]) -> str:
     """Encode messages as JSON. Remove parts from the end until they fit."""
-    written = json.dumps(messages, ensure_ascii=False)
-    while len(written) > MAX_VALUE_LENGTH and messages and messages[-1]["parts"]:
+    encoded = json.dumps(messages, ensure_ascii=False)
+    while len(encoded) > MAX_VALUE_LENGTH and messages and messages[-1]["parts"]:
         messages[-1]["parts"].pop()
-        written = json.dumps(messages, ensure_ascii=False)
-    return written
+        encoded = json.dumps(messages, ensure_ascii=False)
+    return encoded
 
 
 def truncate_text(text: str) -> str:

@@ -44,7 +44,7 @@ from weft.telemetry import conventions
 from weft.telemetry.record import Attributes, Measurement, Record, SpanRecord
 from weft.version import VERSION
 
-ReportTrouble = Callable[[str], None]
+ReportProblem = Callable[[str], None]
 # The package for each collector protocol, and its module.
 PACKAGES: Final = {
     "http/protobuf": ("opentelemetry-exporter-otlp-proto-http", "opentelemetry.exporter.otlp.proto.http"),
@@ -63,14 +63,14 @@ class Exporters(Struct, frozen=True, kw_only=True):
 class FirstErrorReporter:
     """Reports the first problem only."""
 
-    def __init__(self, report: ReportTrouble) -> None:
+    def __init__(self, report: ReportProblem) -> None:
         self._report = report
-        self._told = False
+        self._has_reported = False
 
-    def report(self, what: str) -> None:
-        if not self._told:
-            self._told = True
-            self._report(what)
+    def report(self, problem: str) -> None:
+        if not self._has_reported:
+            self._has_reported = True
+            self._report(problem)
 
 
 class SafeSpanExporter(SpanExporter):
@@ -140,10 +140,10 @@ def _make_span_exporter(kind: str, endpoint: str | None, env: Mapping[str, str])
         case "console":
             return ConsoleSpanExporter(out=sys.stderr)
         case "otlp":
-            made: SpanExporter = _make_exporter(
+            exporter: SpanExporter = _make_exporter(
                 env, "trace_exporter.OTLPSpanExporter", endpoint, "/v1/traces"
             )
-            return made
+            return exporter
         case _:
             raise InvalidInputError(
                 "OTEL_TRACES_EXPORTER", f"{kind[:40]!r} is not one of: otlp, console, none"
@@ -157,10 +157,10 @@ def _make_metric_exporter(kind: str, endpoint: str | None, env: Mapping[str, str
         case "console":
             return ConsoleMetricExporter(out=sys.stderr)
         case "otlp":
-            made: MetricExporter = _make_exporter(
+            exporter: MetricExporter = _make_exporter(
                 env, "metric_exporter.OTLPMetricExporter", endpoint, "/v1/metrics"
             )
-            return made
+            return exporter
         case _:
             raise InvalidInputError(
                 "OTEL_METRICS_EXPORTER", f"{kind[:40]!r} is not one of: otlp, console, none"
@@ -176,22 +176,24 @@ def _get_protocol(env: Mapping[str, str]) -> str:
     return protocol
 
 
-def _make_exporter(env: Mapping[str, str], named: str, endpoint: str | None, path: str) -> Any:
+def _make_exporter(env: Mapping[str, str], class_path: str, endpoint: str | None, path: str) -> Any:
     """Return an exporter of the package for the selected protocol. Raise `UnsupportedError` if it is missing or cannot
     be imported.
 
     Incompatible packages raise many kinds of errors on import.
     """
-    package, place = PACKAGES[_get_protocol(env)]
-    if not _is_installed(place):
+    package, package_module = PACKAGES[_get_protocol(env)]
+    if not _is_installed(package_module):
         raise UnsupportedError(
             "sending telemetry to a collector without the exporter package", hint=f"pip install {package}"
         )
-    # It would log every failure, of which we report the first.
+    # The package would log every failure. We report the first one ourselves.
     logging.getLogger("opentelemetry.exporter.otlp").setLevel(logging.CRITICAL)
-    module, _, kind = named.partition(".")
+    module, _, class_name = class_path.partition(".")
     try:
-        return getattr(import_module(f"{place}.{module}"), kind)(**_to_endpoint(endpoint, env, path))
+        return getattr(import_module(f"{package_module}.{module}"), class_name)(
+            **_to_endpoint(endpoint, env, path)
+        )
     except Exception as error:
         raise UnsupportedError(
             f"sending telemetry with {package}, which cannot be imported: {type(error).__name__}: {error}",
@@ -219,11 +221,11 @@ MAX_SAMPLED_TRACES: Final = 1024
 # Bucket boundaries that the conventions recommend.
 TOKEN_BUCKETS: Final = tuple(4.0**power for power in range(14))
 SECOND_BUCKETS: Final = tuple(0.01 * 2.0**power for power in range(14))
-SHARE_BUCKETS: Final = tuple(tenth / 10 for tenth in range(11))
+RATE_BUCKETS: Final = tuple(tenth / 10 for tenth in range(11))
 
 
 class PresetIds(IdGenerator):
-    """Returns ids that were chosen before, because a child's span is sent before its parent's."""
+    """Returns ids that were set before: a child's span is sent before its parent's and must name its id."""
 
     def __init__(self) -> None:
         self.trace = self.span = 1
@@ -238,15 +240,15 @@ class PresetIds(IdGenerator):
 class TelemetryEmitter:
     """Passes records to the SDK without waiting: they are queued up to a limit, and sent by the SDK's threads."""
 
-    def __init__(self, outlets: Exporters) -> None:
-        ours = Resource.create({"service.name": "weft", "service.version": VERSION})
-        resource = ours.merge(OTELResourceDetector().detect())  # the environment takes precedence
+    def __init__(self, exporters: Exporters) -> None:
+        defaults = Resource.create({"service.name": "weft", "service.version": VERSION})
+        resource = defaults.merge(OTELResourceDetector().detect())  # the environment takes precedence
         self._ids = PresetIds()
         self._provider = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
-        if outlets.spans is not None:
-            self._provider.add_span_processor(BatchSpanProcessor(outlets.spans))
+        if exporters.spans is not None:
+            self._provider.add_span_processor(BatchSpanProcessor(exporters.spans))
         self._tracer = self._provider.get_tracer("weft", VERSION)
-        readers = [] if outlets.metrics is None else [outlets.metrics]
+        readers = [] if exporters.metrics is None else [exporters.metrics]
         self._meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
         self._instruments = create_instruments(self._meters.get_meter("weft", VERSION))
         self._sampled: dict[int, bool] = {}
@@ -255,7 +257,7 @@ class TelemetryEmitter:
         """Add a record to the queue."""
         match record:
             case SpanRecord():
-                self._span(record)
+                self._emit_span(record)
             case Measurement(name=name, value=value, attributes=attributes):
                 match self._instruments[name]:
                     case Counter() as counter:
@@ -268,7 +270,7 @@ class TelemetryEmitter:
         self._provider.shutdown()
         self._meters.shutdown()
 
-    def _span(self, record: SpanRecord) -> None:
+    def _emit_span(self, record: SpanRecord) -> None:
         self._ids.trace, self._ids.span = record.trace, record.id
         span = self._tracer.start_span(
             record.name,
@@ -278,8 +280,8 @@ class TelemetryEmitter:
             start_time=record.start * NS_PER_MS,
             record_exception=False,
         )
-        for mark in record.marks:
-            span.add_event(mark.name, mark.attributes, timestamp=mark.at * NS_PER_MS)
+        for event in record.events:
+            span.add_event(event.name, event.attributes, timestamp=event.at * NS_PER_MS)
         if record.error is not None:
             span.set_status(Status(StatusCode.ERROR))
         span.end(record.end * NS_PER_MS)
@@ -304,9 +306,9 @@ class TelemetryEmitter:
 
 
 def create_instruments(meter: Meter) -> dict[str, Counter | Histogram]:
-    def histogram(name: str, unit: str, about: str, steps: tuple[float, ...]) -> Histogram:
+    def histogram(name: str, unit: str, description: str, buckets: tuple[float, ...]) -> Histogram:
         return meter.create_histogram(
-            name, unit=unit, description=about, explicit_bucket_boundaries_advisory=steps
+            name, unit=unit, description=description, explicit_bucket_boundaries_advisory=buckets
         )
 
     return {
@@ -317,7 +319,7 @@ def create_instruments(meter: Meter) -> dict[str, Counter | Histogram]:
             conventions.DURATION, "s", "Duration of one model request.", SECOND_BUCKETS
         ),
         conventions.CACHE_RATE: histogram(
-            conventions.CACHE_RATE, "1", "Share of the input tokens that was cached.", SHARE_BUCKETS
+            conventions.CACHE_RATE, "1", "Share of the input tokens that was cached.", RATE_BUCKETS
         ),
         conventions.TOKENS: meter.create_counter(
             conventions.TOKENS, unit="{token}", description="Tokens by kind."

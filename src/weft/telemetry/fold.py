@@ -1,4 +1,4 @@
-"""Fold events into spans and measurements (pure)."""
+"""Turn events into spans and measurements (pure)."""
 
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -53,32 +53,32 @@ def get_error_type(failure: AnyFailure) -> str:
 
 
 class StepRecord:
-    """One answer of the model, while it is written. `asked` is its input, if contents are recorded."""
+    """One answer of the model, while it is written. `input_messages` is its input, if contents are recorded."""
 
     def __init__(
-        self, message: AssistantMessage, number: int, random_bytes: RandomBytes, asked: str | None
+        self, message: AssistantMessage, number: int, random_bytes: RandomBytes, input_messages: str | None
     ) -> None:
         self.message = message
         self.number = number
-        self.asked = asked
+        self.input_messages = input_messages
         self.id = new_id(random_bytes)
         self.last = message.time.created
         self.parts: dict[PartID, AnyPart] = {}
         self.calls: dict[PartID, int] = {}  # span ids of the calls that were run
-        self.open: set[PartID] = set()
+        self.open_calls: set[PartID] = set()
         self._random_bytes = random_bytes
 
-    def take(self, part: AnyPart) -> bool:
+    def add_part(self, part: AnyPart) -> bool:
         """Add a part. Return True if a call has ended with it."""
         self.parts[part.id] = part
         match part:
             case ToolPart(state=RunningState(time=time)):
                 self._start_call(part.id, time.start)
             case ToolPart(state=CompletedState(time=time)) | ToolPart(state=ErrorState(time=time)):
-                over = part.id in self.open
-                self.open.discard(part.id)
+                has_ended = part.id in self.open_calls
+                self.open_calls.discard(part.id)
                 self.last = max(self.last, time.end)
-                return over
+                return has_ended
             case TextPart(time=time) | ReasoningPart(time=time) if time is not None:
                 self.last = max(self.last, time.end or time.start)
             case RetryPart(time=time):
@@ -90,37 +90,38 @@ class StepRecord:
     def _start_call(self, id: PartID, start: int) -> None:
         if id not in self.calls:
             self.calls[id] = new_id(self._random_bytes)
-            self.open.add(id)
+            self.open_calls.add(id)
         self.last = max(self.last, start)
 
     # --- totals ---
 
-    def counted(self) -> bool:
+    def has_counts(self) -> bool:
         """Return True if the provider reported token counts."""
         return all(part.counted for part in self.parts.values() if isinstance(part, StepFinishPart))
 
-    def tokens(self) -> Tokens:
-        counted = [part.tokens for part in self.parts.values() if isinstance(part, StepFinishPart)]
+    def sum_tokens(self) -> Tokens:
+        counts = [part.tokens for part in self.parts.values() if isinstance(part, StepFinishPart)]
         return Tokens(
-            input=sum(each.input for each in counted),
-            output=sum(each.output for each in counted),
-            reasoning=sum(each.reasoning for each in counted),
+            input=sum(count.input for count in counts),
+            output=sum(count.output for count in counts),
+            reasoning=sum(count.reasoning for count in counts),
             cache=CacheTokens(
-                read=sum(each.cache.read for each in counted), write=sum(each.cache.write for each in counted)
+                read=sum(count.cache.read for count in counts),
+                write=sum(count.cache.write for count in counts),
             ),
         )
 
-    def cost(self) -> Decimal | None:
+    def sum_cost(self) -> Decimal | None:
         """Return the cost, or None if a price is unknown."""
         ends = [part for part in self.parts.values() if isinstance(part, StepFinishPart)]
         priced = all(part.priced for part in ends)
         return sum((part.cost for part in ends), Decimal(0)) if priced else None
 
-    def ended_at(self) -> int:
+    def get_end(self) -> int:
         return max(self.message.time.completed or 0, self.last)
 
-    def answered_at(self) -> int:
-        """Return when the model finished its answer. No event says so; the last text or the last call shows it."""
+    def get_answer_end(self) -> int:
+        """Return when the model finished its answer. No event says so: take the end of the last text or the last call."""
         times = [self.message.time.created]
         for part in self.parts.values():
             match part:
@@ -130,12 +131,12 @@ class StepRecord:
                     times.append(state.time.start)
                 case _:
                     pass
-        return max(times) if self.calls else self.ended_at()
+        return max(times) if self.calls else self.get_end()
 
-    def error(self) -> str | None:
+    def get_error(self) -> str | None:
         return get_error_type(self.message.error) if self.message.error else None
 
-    def about(self) -> Attributes:
+    def get_model_attributes(self) -> Attributes:
         return {
             conventions.PROVIDER: conventions.get_provider_name(self.message.provider_id),
             conventions.MODEL: self.message.model_id,
@@ -151,16 +152,16 @@ class StepRecord:
             parent=parent,
             name="step",
             start=self.message.time.created,
-            end=self.ended_at(),
+            end=self.get_end(),
             attributes={conventions.STEP: self.number, conventions.CONVERSATION: self.message.session_id},
-            error=self.error(),
+            error=self.get_error(),
         )
 
-    def to_chat(self, trace: int, *, content: bool) -> SpanRecord:
+    def to_request_span(self, trace: int, *, content: bool) -> SpanRecord:
         """Return the span of the model request."""
         attributes: Attributes = {
             conventions.OPERATION: "chat",
-            **self.about(),
+            **self.get_model_attributes(),
             conventions.CONVERSATION: self.message.session_id,
         }
         attributes |= {
@@ -172,7 +173,7 @@ class StepRecord:
         if self.message.summary:
             attributes[conventions.SUMMARY] = True
         if content:
-            attributes |= {conventions.INPUT_MESSAGES: self.asked or "[]"}
+            attributes |= {conventions.INPUT_MESSAGES: self.input_messages or "[]"}
             attributes[conventions.OUTPUT_MESSAGES] = conventions.format_answer(
                 self.parts.values(), self.message.finish or ""
             )
@@ -183,28 +184,32 @@ class StepRecord:
             name=f"chat {self.message.model_id}",
             kind="client",
             start=self.message.time.created,
-            end=self.answered_at(),
-            attributes=attributes | (to_usage_attributes(self.tokens()) if self.counted() else {}),
-            marks=tuple(self._retries()),
-            error=self.error(),
+            end=self.get_answer_end(),
+            attributes=attributes | (to_usage_attributes(self.sum_tokens()) if self.has_counts() else {}),
+            events=tuple(self._iterate_retries()),
+            error=self.get_error(),
         )
 
-    def _retries(self) -> Iterator[SpanEvent]:
+    def _iterate_retries(self) -> Iterator[SpanEvent]:
         for part in self.parts.values():
             if isinstance(part, RetryPart):
-                about: Attributes = {
+                attributes: Attributes = {
                     conventions.ATTEMPT: part.attempt,
                     conventions.ERROR: get_error_type(part.error),
                 }
-                yield SpanEvent(name="weft.retry", at=part.time.created, attributes=about)
+                yield SpanEvent(name="weft.retry", at=part.time.created, attributes=attributes)
 
-    def to_call(self, trace: int, part: ToolPart, *, content: bool) -> SpanRecord:
+    def to_call_span(self, trace: int, part: ToolPart, *, content: bool) -> SpanRecord:
         """Return the span of a tool call."""
         state = part.state
-        # A message's time may be slightly ahead of the clock, to sort after earlier ones. Its calls must not start before
-        # it.
-        begun = self.message.time.created
-        start, end = (begun, begun) if isinstance(state, PendingState) else (state.time.start, state.time.end)
+        # A message's time may be slightly ahead of the clock, so that it sorts after earlier ones. Its calls must not
+        # start before it.
+        message_start = self.message.time.created
+        start, end = (
+            (message_start, message_start)
+            if isinstance(state, PendingState)
+            else (state.time.start, state.time.end)
+        )
         attributes: Attributes = {
             conventions.OPERATION: "execute_tool",
             conventions.TOOL: part.tool,
@@ -222,8 +227,8 @@ class StepRecord:
             id=self.calls[part.id],
             parent=self.id,
             name=f"execute_tool {part.tool}",
-            start=max(start, begun),
-            end=max(self.last if end is None else end, begun),
+            start=max(start, message_start),
+            end=max(self.last if end is None else end, message_start),
             attributes=attributes,
             error=None if isinstance(state, CompletedState) else "tool_error",
         )
@@ -232,29 +237,28 @@ class StepRecord:
 
     def measure(self) -> Iterator[Measurement]:
         """Yield the measurements of the step."""
-        tokens, about = self.tokens(), {conventions.OPERATION: "chat", **self.about()}
-        took = self.answered_at() - self.message.time.created
-        failed: Attributes = {conventions.ERROR: error} if (error := self.error()) else {}
-        yield Measurement(name=conventions.DURATION, value=took / 1000, attributes=about | failed)
+        tokens, model = self.sum_tokens(), self.get_model_attributes()
+        request: Attributes = {conventions.OPERATION: "chat", **model}
+        duration = self.get_answer_end() - self.message.time.created
+        error_attributes: Attributes = {conventions.ERROR: error} if (error := self.get_error()) else {}
+        yield Measurement(
+            name=conventions.DURATION, value=duration / 1000, attributes=request | error_attributes
+        )
         if not any(isinstance(part, StepFinishPart) for part in self.parts.values()):
             return
-        for kind, count in (
-            (("input", count_input(tokens)), ("output", tokens.output + tokens.reasoning))
-            if self.counted()
-            else ()
-        ):
-            yield Measurement(
-                name=conventions.TOKEN_USAGE, value=count, attributes=about | {conventions.TOKEN_TYPE: kind}
-            )
-        for kind, count in iterate_token_kinds(tokens) if self.counted() else ():
-            yield Measurement(
-                name=conventions.TOKENS, value=count, attributes=self.about() | {conventions.TOKEN_TYPE: kind}
-            )
+        if self.has_counts():
+            totals = (("input", count_input(tokens)), ("output", tokens.output + tokens.reasoning))
+            for kind, count in totals:
+                attributes = request | {conventions.TOKEN_TYPE: kind}
+                yield Measurement(name=conventions.TOKEN_USAGE, value=count, attributes=attributes)
+            for kind, count in iterate_token_kinds(tokens):
+                attributes = model | {conventions.TOKEN_TYPE: kind}
+                yield Measurement(name=conventions.TOKENS, value=count, attributes=attributes)
         if count_input(tokens):
             rate = tokens.cache.read / count_input(tokens)
-            yield Measurement(name=conventions.CACHE_RATE, value=rate, attributes=self.about())
-        if (cost := self.cost()) is not None:
-            yield Measurement(name=conventions.COST, value=float(cost), attributes=self.about())
+            yield Measurement(name=conventions.CACHE_RATE, value=rate, attributes=model)
+        if (cost := self.sum_cost()) is not None:
+            yield Measurement(name=conventions.COST, value=float(cost), attributes=model)
 
 
 def count_input(tokens: Tokens) -> int:
@@ -301,23 +305,23 @@ class RunRecord:
         self.start = prompt.info.time.created if prompt else None
         self.end = self.start or 0
         self.steps: dict[MessageID, StepRecord] = {}
-        self.over: set[MessageID] = set()
+        self.finished: set[MessageID] = set()
         self.last: StepRecord | None = None
         self.tokens = Tokens()
         self.counted = True
         self.cost: Decimal | None = Decimal(0)
         self.error: str | None = None
-        self.cut = False
+        self.is_cut_off = False
 
     def count(self, step: StepRecord) -> None:
         """Add a finished step to the run's totals."""
-        self.over.add(step.message.id)
+        self.finished.add(step.message.id)
         self.last = step
-        self.end = max(self.end, step.ended_at())
-        self.error = step.error()
-        self.tokens = add_tokens(self.tokens, step.tokens())
-        self.counted &= step.counted()
-        cost = step.cost()
+        self.end = max(self.end, step.get_end())
+        self.error = step.get_error()
+        self.tokens = add_tokens(self.tokens, step.sum_tokens())
+        self.counted &= step.has_counts()
+        cost = step.sum_cost()
         self.cost = None if cost is None or self.cost is None else self.cost + cost
 
     def to_span(self, session: SessionID, parent: int | None) -> SpanRecord | None:
@@ -332,7 +336,9 @@ class RunRecord:
             conventions.AGENT: agent,
         }
         if self.last is not None:
-            attributes |= self.last.about() | (to_usage_attributes(self.tokens) if self.counted else {})
+            attributes |= self.last.get_model_attributes() | (
+                to_usage_attributes(self.tokens) if self.counted else {}
+            )
             if self.last.message.finish:
                 attributes[conventions.FINISH_REASONS] = (self.last.message.finish,)
             if self.cost is not None:
@@ -345,7 +351,7 @@ class RunRecord:
             start=self.start,
             end=self.end,
             attributes=attributes,
-            error=self.error or (CUT_OFF if self.cut else None),
+            error=self.error or (CUT_OFF if self.is_cut_off else None),
         )
 
 
@@ -368,11 +374,11 @@ class TelemetryFold:
                 if info.parent_id is not None:
                     self._parents[info.id] = info.parent_id
             case SessionDeleted(info=info):
-                self._forget(info.id)
+                self._forget_session(info.id)
             case StatusChanged(session_id=session, status=Idle()):
-                return list(self._end(session))
+                return list(self._end_run(session))
             case StatusChanged(session_id=session):
-                self._begin(session)
+                self._begin_run(session)
             case MessageUpdated(info=UserMessage() as info):
                 self._add_prompt(info)
             case MessageUpdated(info=AssistantMessage() as info):
@@ -394,42 +400,42 @@ class TelemetryFold:
         self._parent_calls.clear()
 
     def close(self) -> Iterator[Record]:
-        """Yield records for everything that is open, as cut off; child sessions first."""
+        """Yield the records of everything that is open, marked as cut off. Child sessions come first."""
         for session in reversed(list(self._runs)):
-            self._runs[session].cut = True
-            yield from self._end(session)
+            self._runs[session].is_cut_off = True
+            yield from self._end_run(session)
 
     # --- runs ---
 
-    def _begin(self, session: SessionID) -> None:
+    def _begin_run(self, session: SessionID) -> None:
         if session in self._runs:
             return
-        above = self._runs.get(self._parents.get(session, SessionID("")))
-        trace = above.trace if above else new_id(self._random_bytes, 16)
+        parent_run = self._runs.get(self._parents.get(session, SessionID("")))
+        trace = parent_run.trace if parent_run else new_id(self._random_bytes, 16)
         self._runs[session] = RunRecord(trace, new_id(self._random_bytes), self._prompts.pop(session, None))
 
-    def _end(self, session: SessionID) -> Iterator[Record]:
+    def _end_run(self, session: SessionID) -> Iterator[Record]:
         run = self._runs.pop(session, None)
         if run is None:
             return
         for step in list(run.steps.values()):
-            yield from self._finish(run, step)
-        above = self._runs.get(self._parents.get(session, SessionID("")))
-        parent = self._parent_calls.pop(session, above.id if above else None)
+            yield from self._finish_step(run, step)
+        parent_run = self._runs.get(self._parents.get(session, SessionID("")))
+        parent = self._parent_calls.pop(session, parent_run.id if parent_run else None)
         self._parents.pop(session, None)
         span = run.to_span(session, parent)
         if span is not None:
             yield span
 
-    def _forget(self, session: SessionID) -> None:
+    def _forget_session(self, session: SessionID) -> None:
         self._prompts.pop(session, None)
         self._parents.pop(session, None)
         self._parent_calls.pop(session, None)
 
     def _add_prompt(self, info: UserMessage) -> None:
         run = self._runs.get(info.session_id)
-        known = run.prompt if run else self._prompts.get(info.session_id)
-        if known is not None and known.info.id == info.id:
+        prompt = run.prompt if run else self._prompts.get(info.session_id)
+        if prompt is not None and prompt.info.id == info.id:
             return  # only its summary was added
         if run is None:
             self._prompts[info.session_id] = PromptRecord(info)
@@ -443,17 +449,17 @@ class TelemetryFold:
 
     def _add_answer(self, info: AssistantMessage) -> Iterator[Record]:
         run = self._runs.get(info.session_id)
-        if run is None or info.id in run.over:
+        if run is None or info.id in run.finished:
             return
         step = run.steps.get(info.id)
         if step is None:
-            number = len(run.steps) + len(run.over) + 1
+            number = len(run.steps) + len(run.finished) + 1
             step = run.steps[info.id] = StepRecord(info, number, self._random_bytes, self._format_input(run))
         step.message = info
         if run.start is None:
             run.start = info.time.created
         if info.time.completed is not None:
-            yield from self._finish(run, step)
+            yield from self._finish_step(run, step)
 
     def _format_input(self, run: RunRecord) -> str | None:
         if not self._content:
@@ -473,31 +479,33 @@ class TelemetryFold:
         if run is None or step is None:
             return
         if isinstance(part, RetryPart) and part.id not in step.parts:
-            about = {**step.about(), conventions.ERROR: get_error_type(part.error)}
-            yield Measurement(name=conventions.RETRIES, value=1, attributes=about)
-        if step.take(part) and isinstance(part, ToolPart):
-            yield step.to_call(run.trace, part, content=self._content)
+            attributes = {**step.get_model_attributes(), conventions.ERROR: get_error_type(part.error)}
+            yield Measurement(name=conventions.RETRIES, value=1, attributes=attributes)
+        if step.add_part(part) and isinstance(part, ToolPart):
+            yield step.to_call_span(run.trace, part, content=self._content)
         if isinstance(part, ToolPart) and isinstance(part.state, RunningState):
             child = (part.state.metadata or {}).get("sessionId")
             if isinstance(child, str):
                 self._parent_calls[SessionID(child)] = step.calls[part.id]
 
-    def _finish(self, run: RunRecord, step: StepRecord) -> Iterator[Record]:
+    def _finish_step(self, run: RunRecord, step: StepRecord) -> Iterator[Record]:
         del run.steps[step.message.id]
-        for id in sorted(step.open):
+        for id in sorted(step.open_calls):
             part = step.parts[id]
             assert isinstance(part, ToolPart), "only calls are open"
-            yield step.to_call(run.trace, part, content=self._content)
+            yield step.to_call_span(run.trace, part, content=self._content)
         run.count(step)
-        yield step.to_chat(run.trace, content=self._content)
+        yield step.to_request_span(run.trace, content=self._content)
         yield step.to_span(run.trace, run.id)
         yield from step.measure()
 
 
-def add_tokens(one: Tokens, other: Tokens) -> Tokens:
+def add_tokens(first: Tokens, second: Tokens) -> Tokens:
     return Tokens(
-        input=one.input + other.input,
-        output=one.output + other.output,
-        reasoning=one.reasoning + other.reasoning,
-        cache=CacheTokens(read=one.cache.read + other.cache.read, write=one.cache.write + other.cache.write),
+        input=first.input + second.input,
+        output=first.output + second.output,
+        reasoning=first.reasoning + second.reasoning,
+        cache=CacheTokens(
+            read=first.cache.read + second.cache.read, write=first.cache.write + second.cache.write
+        ),
     )

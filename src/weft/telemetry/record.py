@@ -29,7 +29,7 @@ class SpanRecord(Struct, frozen=True, kw_only=True):
     start: int
     end: int
     attributes: Attributes = {}
-    marks: tuple[SpanEvent, ...] = ()
+    events: tuple[SpanEvent, ...] = ()
     error: str | None = None
 
 

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from weft.config.commands import list_insertions, parse_template
 from weft.config.flags import read_flags
-from weft.config.instructions import list_held_instructions, to_sources, walk_up
+from weft.config.instructions import list_held_instructions, to_sources
 from weft.config.layer import ConfigLayer
 from weft.config.load import LoadedConfig, load_config
-from weft.config.sources import ConfigDirectory, ConfigFile, ConfigScope, list_sources
+from weft.config.sources import ConfigDirectory, ConfigFile, ConfigScope, list_sources, walk_up
 from weft.config.trust import is_inside
 from weft.errors import DirectoryError
 

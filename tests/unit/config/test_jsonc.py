@@ -39,7 +39,7 @@ def test_a_comma_inside_a_string_stays() -> None:
 def test_every_key_has_its_place() -> None:
     document = JsoncDocument("f", '{\n  "a": 1,\n  "b": {"c": [{"d": 1}, 2],\n    "e": "x"}\n}')
     places = {
-        path: document.at(tuple(path.split("."))) for path in ("a", "b", "b.c", "b.c.0.d", "b.c.1", "b.e")
+        path: document.locate(tuple(path.split("."))) for path in ("a", "b", "b.c", "b.c.0.d", "b.c.1", "b.e")
     }
     assert places == {
         "a": (2, 3),
@@ -52,16 +52,16 @@ def test_every_key_has_its_place() -> None:
 
 
 def test_a_key_that_is_not_there_has_the_place_of_the_one_above_it() -> None:
-    assert JsoncDocument("f", '{\n"a": {}}').at(("a", "b", "c")) == (2, 1)
+    assert JsoncDocument("f", '{\n"a": {}}').locate(("a", "b", "c")) == (2, 1)
 
 
 def test_a_key_given_twice_is_noted_and_the_later_holds() -> None:
     document = JsoncDocument("f", '{"a": {"x": 1},\n"a": {"x": 2}}')
     assert document.value == {"a": {"x": 2}}
     assert document.findings == [
-        ConfigFinding(path=("a",), reason="occurs twice; the later one is used", mild=True)
+        ConfigFinding(path=("a",), reason="occurs twice; the later one is used", is_warning=True)
     ]
-    assert document.at(("a",)) == (2, 1)
+    assert document.locate(("a",)) == (2, 1)
 
 
 def test_environment_values_are_escaped_inside_quotes_and_taken_as_they_are_outside() -> None:
@@ -87,7 +87,7 @@ def test_an_address_in_a_string_is_not_a_comment() -> None:
 def test_a_file_that_cannot_be_had_costs_its_key_only() -> None:
     document = JsoncDocument("f", '{"a": 1,\n "b": {"c": "{file:x}", "d": ["{file:y}", 1], "e": 2}}', resolve)
     assert document.value == {"a": 1, "b": {"e": 2}}
-    assert [(document.at(each.path), each) for each in document.findings] == [
+    assert [(document.locate(each.path), each) for each in document.findings] == [
         ((2, 8), ConfigFinding(path=("b", "c"), reason="no such file")),
         ((2, 31), ConfigFinding(path=("b", "d", "0"), reason="no such file")),
     ]
@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_had_costs_its_key_only() -> None:
 
 def test_places_are_those_of_the_text_before_substitution() -> None:
     document = JsoncDocument("f", '{"a": "{env:QUOTE}", "b": {env:PORT}, "c": 1,\n"d": 2}', resolve)
-    assert (document.at(("c",)), document.at(("d",))) == ((1, 39), (2, 1))
+    assert (document.locate(("c",)), document.locate(("d",))) == ((1, 39), (2, 1))
 
 
 def test_an_error_behind_a_placeholder_has_the_place_it_has_in_the_file() -> None:

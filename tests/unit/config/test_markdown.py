@@ -63,7 +63,7 @@ def test_values_are_read_as_people_mean_them(line: str, value: object) -> None:
 def test_keys_have_their_lines() -> None:
     document = Markdown("f", '---\na: x: y\npermission:\n  bash:\n    "*": ask\nb: 1\n---\n')
     paths = (("a",), ("permission", "bash", "*"), ("b",))
-    assert [document.at(path) for path in paths] == [(2, 1), (5, 5), (6, 1)]
+    assert [document.locate(path) for path in paths] == [(2, 1), (5, 5), (6, 1)]
 
 
 def test_what_is_not_yaml_is_told_by_its_line() -> None:

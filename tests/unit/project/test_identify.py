@@ -12,13 +12,13 @@ from weft.project.facts import (
     CheckoutFacts,
     Inode,
     KnownProjects,
-    LastPlace,
+    LastLocation,
     ProjectAlias,
     ProjectIdentity,
     is_inside,
     normalise_path,
 )
-from weft.project.identify import find_own, identify, list_rivals, needs_roots
+from weft.project.identify import find_project_here, identify, list_candidates, needs_roots
 
 X, Y, Z = (ProjectID(letter * 40) for letter in "abc")
 NOBODY = KnownProjects(projects={}, aliases={})
@@ -28,7 +28,7 @@ HERE = Checkout(
     top="/home/loom",
     main="/home/loom",
     common_dir="/home/loom/.git",
-    sound=True,
+    is_valid=True,
     inode=Inode(number="7", device="1"),
 )
 PLAIN = Checkout(directory="/home/loom/src")
@@ -49,15 +49,20 @@ def recorded(*projects: Project) -> KnownProjects:
     return KnownProjects(projects={project.id: project for project in projects}, aliases={})
 
 
-def home(id: str = "", *, inode: str = "8") -> LastPlace:
-    return LastPlace(exists=True, common_dir="/elsewhere/.git", id=id, inode=Inode(number=inode, device="1"))
+def home(id: str = "", *, inode: str = "8") -> LastLocation:
+    return LastLocation(
+        exists=True, common_dir="/elsewhere/.git", id=id, inode=Inode(number=inode, device="1")
+    )
 
 
 def id_of(
-    known: KnownProjects, at: Checkout = HERE, roots: tuple[str, ...] | None = None, **homes: LastPlace
+    known: KnownProjects,
+    at: Checkout = HERE,
+    roots: tuple[str, ...] | None = None,
+    **last_locations: LastLocation,
 ) -> ProjectID:
-    named = {ProjectID(letter * 40): found for letter, found in homes.items()}
-    return identify(CheckoutFacts(checkout=at, roots=roots, homes=named), known).id
+    named = {ProjectID(letter * 40): found for letter, found in last_locations.items()}
+    return identify(CheckoutFacts(checkout=at, roots=roots, last_locations=named), known).id
 
 
 def test_the_first_root_commit_names_a_new_project() -> None:
@@ -116,11 +121,11 @@ def test_another_directory_with_other_roots_in_the_same_place_is_another_project
 def test_a_copied_id_file_is_not_trusted_while_the_original_exists() -> None:
     known, at = seen(X, "/elsewhere", inode="8"), replace(HERE, id=X)
 
-    assert list_rivals(at, known, None) == {X: "/elsewhere"}
-    assert id_of(known, at, a=LastPlace()) == X
+    assert list_candidates(at, known, None) == {X: "/elsewhere"}
+    assert id_of(known, at, a=LastLocation()) == X
     assert id_of(known, at, a=home(Y)) == X
     assert id_of(known, at, a=home(inode="9")) == X
-    copy = identify(CheckoutFacts(checkout=at, homes={X: home(X)}), known)
+    copy = identify(CheckoutFacts(checkout=at, last_locations={X: home(X)}), known)
     assert copy.id not in (X, GLOBAL_PROJECT)
     assert copy.sources == (X,)
     assert id_of(known, at, a=home(X)) == copy.id
@@ -133,9 +138,9 @@ def test_a_second_clone_gets_an_unused_id() -> None:
         projects={**known.projects, first: record(first, "/third")},
         aliases={**known.aliases, first: ProjectAlias(worktree="/third", inode="3", roots=(X,))},
     )
-    homes = {X: home(X), first: home(first)}
+    last_locations = {X: home(X), first: home(first)}
 
-    second = identify(CheckoutFacts(checkout=HERE, roots=(X,), homes=homes), known).id
+    second = identify(CheckoutFacts(checkout=HERE, roots=(X,), last_locations=last_locations), known).id
 
     assert len({X, first, second}) == 3
     assert [len(first), len(second)] == [40, 40]
@@ -144,7 +149,7 @@ def test_a_second_clone_gets_an_unused_id() -> None:
 def test_a_root_commit_identifies_the_one_project_that_is_gone() -> None:
     known = seen(Z, "/elsewhere", roots=(X,))
 
-    assert id_of(known, roots=(X,), c=LastPlace()) == Z
+    assert id_of(known, roots=(X,), c=LastLocation()) == Z
     assert id_of(known, roots=(X,), c=home(Z)) == X
 
 
@@ -154,12 +159,12 @@ def test_if_two_projects_are_gone_neither_is_chosen() -> None:
         aliases={id: ProjectAlias(worktree=f"/gone/{id}", inode="1", roots=(X,)) for id in (Y, Z)},
     )
 
-    assert id_of(known, roots=(X,), b=LastPlace(), c=LastPlace()) == X
+    assert id_of(known, roots=(X,), b=LastLocation(), c=LastLocation()) == X
 
 
 def test_the_same_directory_by_another_name_is_not_a_copy() -> None:
     known, at = seen(X, "/home/LOOM"), replace(HERE, id=X)
-    same = LastPlace(exists=True, common_dir="/home/LOOM/.git", id=X, inode=HERE.inode)
+    same = LastLocation(exists=True, common_dir="/home/LOOM/.git", id=X, inode=HERE.inode)
 
     assert id_of(known, at, a=same) == X
 
@@ -167,9 +172,9 @@ def test_the_same_directory_by_another_name_is_not_a_copy() -> None:
 def test_a_repository_created_again_and_named_by_opencode_keeps_its_project() -> None:
     known = seen(X, "/home/loom")
     known = KnownProjects(projects={**known.projects, Y: record(Y, "/home/loom")}, aliases=known.aliases)
-    here = LastPlace(exists=True, common_dir=HERE.common_dir, id=Y, inode=HERE.inode)
+    here = LastLocation(exists=True, common_dir=HERE.common_dir, id=Y, inode=HERE.inode)
 
-    verdict = identify(CheckoutFacts(checkout=replace(HERE, id=Y), homes={Y: here}), known)
+    verdict = identify(CheckoutFacts(checkout=replace(HERE, id=Y), last_locations={Y: here}), known)
 
     assert (verdict.id, verdict.sources) == (X, (Y,))
 
@@ -180,7 +185,7 @@ def test_a_repository_moved_to_the_place_of_another_keeps_its_id() -> None:
         projects={**known.projects, **other.projects}, aliases={**known.aliases, **other.aliases}
     )
 
-    assert id_of(both, replace(HERE, id=Y), b=LastPlace()) == Y
+    assert id_of(both, replace(HERE, id=Y), b=LastLocation()) == Y
 
 
 def test_a_second_clone_removed_and_cloned_again_is_still_the_second() -> None:
@@ -190,9 +195,9 @@ def test_a_second_clone_removed_and_cloned_again_is_still_the_second() -> None:
     )
     named_by_opencode = replace(HERE, id=X)
 
-    assert id_of(both, named_by_opencode, a=LastPlace()) == Z
+    assert id_of(both, named_by_opencode, a=LastLocation()) == Z
     moved_here = replace(named_by_opencode, inode=Inode(number="5", device="1"))
-    assert id_of(both, moved_here, a=LastPlace()) == X
+    assert id_of(both, moved_here, a=LastLocation()) == X
 
 
 def test_a_directory_that_lost_its_git_keeps_its_project_also_in_subdirectories() -> None:
@@ -203,7 +208,7 @@ def test_a_directory_that_lost_its_git_keeps_its_project_also_in_subdirectories(
             main="/home/loom",
             vcs=None,
             sources=(GLOBAL_PROJECT,),
-            at_home=False,
+            has_repository=False,
         )
     assert id_of(seen(X, "/home/loo"), PLAIN) == GLOBAL_PROJECT
 
@@ -219,7 +224,7 @@ def test_the_root_directory_is_no_projects_home() -> None:
     known = recorded(record(X, "/"), record(GLOBAL_PROJECT, "/home/loom"))
 
     assert id_of(known, PLAIN) == GLOBAL_PROJECT
-    assert find_own(HERE, known) is None
+    assert find_project_here(HERE, known) is None
 
 
 def test_the_nearer_of_a_repository_and_a_remembered_path_wins() -> None:

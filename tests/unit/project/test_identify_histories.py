@@ -15,11 +15,11 @@ from weft.project.facts import (
     CheckoutFacts,
     Inode,
     KnownProjects,
-    LastPlace,
+    LastLocation,
     ProjectAlias,
     Resolution,
 )
-from weft.project.identify import identify, list_rivals, needs_roots
+from weft.project.identify import identify, list_candidates, needs_roots
 from weft.project.resolve import to_resolution
 
 PATHS = [f"/{letter}" for letter in "pqrst"]
@@ -66,22 +66,30 @@ class World:
         if not it.git:
             return Checkout(directory=path)
         return Checkout(
-            directory=path, top=path, main=path, common_dir=f"{path}/.git", sound=True, id=it.id, inode=inode
+            directory=path,
+            top=path,
+            main=path,
+            common_dir=f"{path}/.git",
+            is_valid=True,
+            id=it.id,
+            inode=inode,
         )
 
-    def look_home(self, path: str) -> LastPlace:
+    def look_home(self, path: str) -> LastLocation:
         it = self.disk.get(path)
         if it is None:
-            return LastPlace()
+            return LastLocation()
         inode = Inode(number=it.inode, device="1")
-        return LastPlace(exists=True, common_dir=f"{path}/.git", id=it.id if it.git else "", inode=inode)
+        return LastLocation(exists=True, common_dir=f"{path}/.git", id=it.id if it.git else "", inode=inode)
 
     def resolve(self, path: str) -> Resolution:
         at, known = self.look(path), KnownProjects(projects=self.projects, aliases=self.aliases)
         roots = (self.disk[path].root,) if needs_roots(at, known) else None
-        homes = {id: self.look_home(home) for id, home in list_rivals(at, known, roots).items()}
-        facts = CheckoutFacts(checkout=at, roots=roots, homes=homes)
-        return to_resolution(identify(facts, known), facts, known, standing=(), now=next(self.number))
+        last_locations = {id: self.look_home(home) for id, home in list_candidates(at, known, roots).items()}
+        facts = CheckoutFacts(checkout=at, roots=roots, last_locations=last_locations)
+        return to_resolution(
+            identify(facts, known), facts, known, existing_sandboxes=(), now=next(self.number)
+        )
 
     def open(self, path: str) -> ProjectID:
         found = self.resolve(path)

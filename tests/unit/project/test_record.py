@@ -27,7 +27,7 @@ LINKED = Checkout(
     top="/linked",
     main="/loom",
     common_dir="/loom/.git",
-    sound=True,
+    is_valid=True,
     git_file=True,
     id=X,
     inode=Inode(number="7", device="1"),
@@ -52,7 +52,9 @@ def project(updated: int, *sandboxes: str) -> Project:
 def resolution(stored: Project | None, alias: ProjectAlias | None, at: Checkout = LINKED) -> Resolution:
     projects = {GLOBAL_PROJECT: GLOBAL} | ({X: stored} if stored else {})
     known = KnownProjects(projects=projects, aliases={X: alias} if alias else {})
-    return to_resolution(VERDICT, CheckoutFacts(checkout=at), known, standing={"/linked", "/third"}, now=9)
+    return to_resolution(
+        VERDICT, CheckoutFacts(checkout=at), known, existing_sandboxes={"/linked", "/third"}, now=9
+    )
 
 
 def test_nothing_is_stored_if_nothing_changed() -> None:
@@ -96,9 +98,15 @@ def test_the_global_record_is_written_once_and_never_changed() -> None:
     verdict = ProjectIdentity(id=GLOBAL_PROJECT, worktree="/new", main="/new", vcs="git")
     facts = CheckoutFacts(checkout=Checkout(directory="/new", top="/new"))
 
-    first = to_resolution(verdict, facts, KnownProjects(projects={}, aliases={}), standing=(), now=9)
+    first = to_resolution(
+        verdict, facts, KnownProjects(projects={}, aliases={}), existing_sandboxes=(), now=9
+    )
     again = to_resolution(
-        verdict, facts, KnownProjects(projects={GLOBAL_PROJECT: GLOBAL}, aliases={}), standing=(), now=9
+        verdict,
+        facts,
+        KnownProjects(projects={GLOBAL_PROJECT: GLOBAL}, aliases={}),
+        existing_sandboxes=(),
+        now=9,
     )
 
     assert first.project == first.place.project

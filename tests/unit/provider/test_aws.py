@@ -85,7 +85,7 @@ def access(
     found = offer(env, options, logins)
     model = found.find("amazon.nova-pro-v1:0")
     assert model is not None
-    return found.access(model)
+    return found.get_access(model)
 
 
 def keys(env: Mapping[str, str], options: dict[str, Any] | None = None) -> AwsKeys:

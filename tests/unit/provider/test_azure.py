@@ -7,7 +7,7 @@ import pytest
 from fake.openai import OpenAIChatDialect
 from fake.responses import ResponsesDialect
 from given.model_requests import GPT_5, request
-from weft.provider.azure import AzureOpenAI, place_endpoint
+from weft.provider.azure import AzureOpenAI, make_deployment_endpoint
 from weft.provider.endpoint import ModelEndpoint
 from weft.provider.scripted import Say
 from weft.testing.fake_server import Dialect, ReceivedRequest
@@ -37,7 +37,7 @@ BASE = "https://mine.openai.azure.com/openai"
     ],
 )
 def test_the_address_of_a_deployment(base: str, options: dict[str, Any], url: str, query: str) -> None:
-    found = place_endpoint(
+    found = make_deployment_endpoint(
         ModelEndpoint(base_url=base, api_key="k", headers={"X-A": "1"}, options=options), "my gpt"
     )
     assert (found.base_url, found.query, found.api_key) == (url, query, "")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.provider.catalog.access import add_region_prefix
+from weft.provider.catalog.aws import add_region_prefix
 
 CLAUDE = "anthropic.claude-sonnet-4-5-20250929-v1:0"
 

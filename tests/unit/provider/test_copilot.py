@@ -15,7 +15,7 @@ from weft.provider.contract import (
     ToolTurn,
     UserTurn,
 )
-from weft.provider.copilot import SETTINGS, Copilot, build_headers, uses_responses_api
+from weft.provider.copilot import SETTINGS_URL, Copilot, build_headers, uses_responses_api
 from weft.provider.scripted import Say
 from weft.testing.provider_stand import hear, open_stand
 
@@ -89,7 +89,7 @@ async def test_an_answer_over_either_api() -> None:
         (
             400,
             "The requested model is not supported.",
-            f"The requested model is not supported.\n\nIt may have to be enabled for your account: {SETTINGS}",
+            f"The requested model is not supported.\n\nIt may have to be enabled for your account: {SETTINGS_URL}",
         ),
         (400, "something else", "something else"),
     ],

@@ -210,7 +210,7 @@ def test_pictures_stand_in_a_response_or_beside_it() -> None:
     turns = (said("hi"), answer(call()), done(result(files=(IMAGE,))))
     assert contents(*turns)[-1] == user(response(response={"output": "ok"}, parts=[INLINE]))
     assert contents(*turns, model=GEMINI_2)[-1] == user(
-        response(response={"output": "ok"}), {"text": "What read gave:"}, INLINE
+        response(response={"output": "ok"}), {"text": "Files from the call of read:"}, INLINE
     )
 
 

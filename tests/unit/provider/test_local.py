@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.provider.catalog.local import to_refused_connection
+from weft.provider.catalog.local import find_refused_connection
 
 OLLAMA = "is Ollama running? `ollama serve` starts it"
 
@@ -29,7 +29,7 @@ def group() -> OSError:
 def test_a_refused_connection_to_this_machine_is_not_tried_again(
     url: str, provider: str, place: str, hint: str
 ) -> None:
-    refusal = to_refused_connection(url, group(), provider)
+    refusal = find_refused_connection(url, group(), provider)
     assert refusal is not None
     assert (str(refusal), refusal.kind, refusal.retryable, refusal.hint) == (
         f"nothing listens at {place}: the connection was refused",
@@ -48,4 +48,4 @@ def test_a_refused_connection_to_this_machine_is_not_tried_again(
     ],
 )
 def test_other_addresses_and_other_errors_are_tried_again_as_ever(url: str, error: Exception) -> None:
-    assert to_refused_connection(url, error) is None
+    assert find_refused_connection(url, error) is None

@@ -12,7 +12,7 @@ from PIL import Image
 
 from given.models import CLAUDE, GPT, TEXT_ONLY
 from weft.model.catalog import Model
-from weft.provider.anthropic.request import LIMITS, to_messages
+from weft.provider.anthropic.request import MEDIA_LIMITS, to_messages
 from weft.provider.contract import MediaContent, ModelRequest, ResultContent, TextContent, ToolTurn, UserTurn
 from weft.provider.media import (
     EMPTY_IMAGE,
@@ -97,33 +97,39 @@ TOO_MUCH = "[a.png is not shown: with the files after it, it exceeds the model's
 
 @pytest.mark.parametrize(
     "limits",
-    [MediaLimits(count=1), MediaLimits(total=len(picture().url) + 10), MediaLimits(many=1, count=0)],
+    [
+        MediaLimits(max_files=1),
+        MediaLimits(max_total_chars=len(picture().url) + 10),
+        MediaLimits(many_files=1, max_files=0),
+    ],
 )
 def test_the_newest_files_stay(limits: MediaLimits) -> None:
-    expected: list[object] = [TOO_MUCH, picture()] if limits.count else [TOO_MUCH, TOO_MUCH]
+    expected: list[object] = [TOO_MUCH, picture()] if limits.max_files else [TOO_MUCH, TOO_MUCH]
     assert shown(GPT, picture(), picture(), limits=limits) == expected
 
 
 def test_documents_are_counted_for_themselves() -> None:
     pdf = picture(base64.b64encode(b"%PDF-1.7 ...").decode(), mime="application/pdf", name="a.pdf")
-    replaced = shown(GPT, pdf, picture(), pdf, limits=MediaLimits(documents=1))
+    replaced = shown(GPT, pdf, picture(), pdf, limits=MediaLimits(max_documents=1))
     assert replaced == [TOO_MUCH.replace("png", "pdf"), picture(), pdf]
 
 
 def test_a_picture_that_cannot_be_made_smaller_is_not_shown() -> None:
-    [replaced] = shown(GPT, picture(), limits=MediaLimits(pixels=8000))
+    [replaced] = shown(GPT, picture(), limits=MediaLimits(max_side=8000))
     assert replaced == "[a.png is not shown: it has 9000 × 16 pixels, the model accepts 8000 per side]"
-    assert shown(GPT, picture(), limits=MediaLimits(pixels=9000)) == [picture()]
+    assert shown(GPT, picture(), limits=MediaLimits(max_side=9000)) == [picture()]
 
 
 def test_without_pillow_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     wide, large = drawn(90, 4), noise(120, 120)
-    room = MediaLimits(pixels=64, each=20_000)
+    room = MediaLimits(max_side=64, max_file_chars=20_000)
     assert shown(GPT, MediaContent(url=wide.url, mime=wide.mime, filename="w"), limits=room) == [
         "[w is not shown: it has 90 × 4 pixels, the model accepts 64 per side; install weft[images] to shrink it automatically]"
     ]
-    [replaced] = shown(GPT, MediaContent(url=large.url, mime=large.mime), limits=MediaLimits(each=20_000))
+    [replaced] = shown(
+        GPT, MediaContent(url=large.url, mime=large.mime), limits=MediaLimits(max_file_chars=20_000)
+    )
     assert (
         replaced
         == "[image/png is not shown: it is larger than the model accepts; install weft[images] to shrink it automatically]"
@@ -186,7 +192,7 @@ def test_any_picture_fits_and_keeps_its_shape(
     assert small is not None
     seen = opened(small)
     assert max(seen.size) <= pixels
-    assert len(small.url) <= room.size
+    assert len(small.url) <= room.max_chars
     assert seen.size == measure_image(small)
     scale = max(width, height) / max(seen.size)
     assert seen.width * scale == pytest.approx(width, abs=scale)
@@ -239,8 +245,8 @@ def test_a_huge_picture_in_a_small_file_and_a_broken_one_are_left_alone() -> Non
 
 def test_a_picture_in_a_request_stays_the_same_however_many_follow() -> None:
     """Anthropic has a smaller limit for many pictures: all are made to fit that from the start."""
-    wide = drawn(LIMITS.pixels_when_many or 0, 300)
-    first = drawn((LIMITS.pixels_when_many or 0) + 400, 300)
+    wide = drawn(MEDIA_LIMITS.max_side_when_many or 0, 300)
+    first = drawn((MEDIA_LIMITS.max_side_when_many or 0) + 400, 300)
 
     def sent(count: int) -> list[dict[str, Any]]:
         files = tuple(MediaContent(url=each.url, mime=each.mime) for each in (first, *[wide] * count))

@@ -328,7 +328,7 @@ def test_access_holds_the_address_the_key_the_headers_and_the_other_options() ->
     found = offer("mine", said)
     made = found.find("m")
     assert made is not None
-    access = found.access(made)
+    access = found.get_access(made)
     assert (access.provider_id, access.npm, access.url) == (
         "mine",
         "@ai-sdk/openai-compatible",
@@ -343,7 +343,7 @@ def reach(id: str, model: str, said: Mapping[str, Any] | None = None, **more: An
     found = offer(id, said, **more)
     made = found.find(model)
     assert made is not None
-    return found.access(made).url
+    return found.get_access(made).url
 
 
 def test_the_address_is_the_configured_one_else_the_models_else_the_packages() -> None:
@@ -393,7 +393,7 @@ def test_where_the_key_comes_from_can_be_told(
     one = found.find("one")
 
     assert one is not None
-    assert words in found.access(one).key_from
+    assert words in found.get_access(one).key_hint
 
 
 def test_a_package_without_an_adapter_is_named_before_anything_else_is_missed() -> None:
@@ -402,7 +402,7 @@ def test_a_package_without_an_adapter_is_named_before_anything_else_is_missed() 
 
     assert one is not None
     with pytest.raises(InvalidInputError, match=r"provider\.mine\.npm: weft has no adapter for 'unheard-of'"):
-        Adapters().connect(found.access(one))
+        Adapters().connect(found.get_access(one))
 
 
 @pytest.mark.parametrize(
@@ -437,7 +437,7 @@ def test_copilot_is_reached_with_the_login_of_opencode_and_at_a_companys_own_ser
     found = offer("github-copilot", logins={"github-copilot": login})
     model = found.find("gpt-5")
     assert model is not None
-    access = found.access(model)
+    access = found.get_access(model)
     assert (access.npm, access.url) == ("@ai-sdk/github-copilot", "https://copilot-api.corp.test")
     assert access.key == ProviderKey(secret="gho", source="stored")
     assert reach("github-copilot", "gpt-5", env={"GITHUB_TOKEN": "t"}) == "https://copilot.test"

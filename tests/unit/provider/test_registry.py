@@ -195,7 +195,7 @@ def stored(provider: str) -> dict[str, StoredLogin]:
 
 
 def test_the_named_model_is_the_default_even_if_it_is_not_there() -> None:
-    assert registry(env=OPENAI, default=named("loom/x")).default() == named("loom/x")
+    assert registry(env=OPENAI, default=named("loom/x")).get_default() == named("loom/x")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_the_named_model_is_the_default_even_if_it_is_not_there() -> None:
 def test_else_it_is_the_best_of_the_provider_that_is_meant(
     configured: dict[str, Any], env: dict[str, str], logins: dict[str, StoredLogin], name: str
 ) -> None:
-    assert registry(configured, env=env, logins=logins).default() == named(name)
+    assert registry(configured, env=env, logins=logins).get_default() == named(name)
 
 
 @pytest.mark.parametrize(
@@ -221,16 +221,16 @@ def test_else_it_is_the_best_of_the_provider_that_is_meant(
 )
 def test_nothing_is_sent_where_nobody_pointed(configured: dict[str, Any], env: dict[str, str]) -> None:
     with pytest.raises(NoModelError):
-        registry(configured, env=env).default()
+        registry(configured, env=env).get_default()
 
 
 def test_the_small_model_is_the_named_one_else_the_providers() -> None:
     beside = named("anthropic/claude-opus-4-1")
-    assert registry(env=ANTHROPIC).small(beside) == named("anthropic/claude-haiku-4-5")
-    assert registry(env=OPENAI).small(named("openai/gpt-5")) == named("openai/gpt-5-nano")
-    assert registry(env=ANTHROPIC, small=named("openai/gpt-4o")).small(beside) == named("openai/gpt-4o")
-    assert registry().small(named("copilot/gpt-5")) is None
-    assert registry().small(named("nobody/nothing")) is None
+    assert registry(env=ANTHROPIC).find_small(beside) == named("anthropic/claude-haiku-4-5")
+    assert registry(env=OPENAI).find_small(named("openai/gpt-5")) == named("openai/gpt-5-nano")
+    assert registry(env=ANTHROPIC, small=named("openai/gpt-4o")).find_small(beside) == named("openai/gpt-4o")
+    assert registry().find_small(named("copilot/gpt-5")) is None
+    assert registry().find_small(named("nobody/nothing")) is None
 
 
 def test_the_list_holds_those_that_can_be_used() -> None:

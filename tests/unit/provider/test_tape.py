@@ -255,7 +255,7 @@ async def test_a_replay_knows_the_models_it_was_recorded_with(tmp_path: Path) ->
     models = TapedRegistry(Registry(), replay)
     name = ModelRef(provider_id="scripted", model_id="test")
 
-    assert models.default() == name
+    assert models.get_default() == name
     assert models.get(name) == ServedModel(MODEL, replay)
     with pytest.raises(ModelNotFoundError):
         models.get(ModelRef(provider_id="scripted", model_id="other"))

@@ -16,8 +16,8 @@ from weft.provider.endpoint import HttpRequest, ModelEndpoint, lower_names
 from weft.provider.http import stream_chunks
 from weft.provider.media import has_files
 
-VERSION: Final = "2023-06-01"
-BETAS: Final = ("interleaved-thinking-2025-05-14", "fine-grained-tool-streaming-2025-05-14")
+API_VERSION: Final = "2023-06-01"
+DEFAULT_BETAS: Final = ("interleaved-thinking-2025-05-14", "fine-grained-tool-streaming-2025-05-14")
 
 
 class AnthropicMessages:
@@ -37,12 +37,16 @@ class AnthropicMessages:
     def _build_request(self, request: ModelRequest) -> HttpRequest:
         endpoint, body = self._endpoint, to_bytes(to_body(request, self._cache.cache_values))
         key = {"x-api-key": endpoint.api_key} if endpoint.api_key else {}
-        own = {"anthropic-version": VERSION, **key}
-        built = endpoint.build_request("/messages", body, request.parameters, own)
-        return replace(built, headers={**built.headers, "anthropic-beta": self._list_betas(request)})
+        api_headers = {"anthropic-version": API_VERSION, **key}
+        http_request = endpoint.build_request("/messages", body, request.parameters, api_headers)
+        return replace(
+            http_request, headers={**http_request.headers, "anthropic-beta": self._list_betas(request)}
+        )
 
     def _list_betas(self, request: ModelRequest) -> str:
         headers = lower_names(self._endpoint.headers) | lower_names(request.parameters.headers)
-        more = request.parameters.options.get("betas")
-        betas = headers.get("anthropic-beta", "").split(",") + (more if isinstance(more, list) else [])
-        return ",".join(dict.fromkeys([*BETAS, *(str(beta).strip() for beta in betas if str(beta).strip())]))
+        extra = request.parameters.options.get("betas")
+        betas = headers.get("anthropic-beta", "").split(",") + (extra if isinstance(extra, list) else [])
+        return ",".join(
+            dict.fromkeys([*DEFAULT_BETAS, *(str(beta).strip() for beta in betas if str(beta).strip())])
+        )

@@ -6,11 +6,11 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 
 from weft.provider.body import CACHE_MARK, CacheTurns, encode_uncached, list_message_marks, list_system_marks
+from weft.provider.chunk import Metadata
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
     MediaContent,
-    Metadata,
     ModelMessage,
     ModelRequest,
     ReasoningContent,
@@ -45,16 +45,15 @@ class BlockKinds(NamedTuple):
     is_result: Callable[[Json], bool]
 
 
-def merge_turns(turns: Iterable[ModelMessage], blocks_of: ToBlocks, kinds: BlockKinds) -> list[Json]:
-    """Turn a history into messages, with consecutive turns of one role as one message: for example results and the next
-    prompt.
+def merge_turns(turns: Iterable[ModelMessage], to_blocks: ToBlocks, kinds: BlockKinds) -> list[Json]:
+    """Turn a history into messages. Consecutive turns of one role, such as results and the next prompt, become one.
 
     The messages and their lists are new. The blocks in them may be shared with a cache.
     """
     messages: list[Json] = []
-    for turn in ensure_user_turns(_drop_empty_turns(turns, blocks_of, kinds)):
+    for turn in ensure_user_turns(_drop_empty_turns(turns, to_blocks, kinds)):
         role = "assistant" if isinstance(turn, AssistantTurn) else "user"
-        blocks = blocks_of(turn)
+        blocks = to_blocks(turn)
         if messages and messages[-1]["role"] == role:
             messages[-1]["content"].extend(blocks)
         else:
@@ -66,14 +65,14 @@ def merge_turns(turns: Iterable[ModelMessage], blocks_of: ToBlocks, kinds: Block
 
 
 def _drop_empty_turns(
-    turns: Iterable[ModelMessage], blocks_of: ToBlocks, kinds: BlockKinds
+    turns: Iterable[ModelMessage], to_blocks: ToBlocks, kinds: BlockKinds
 ) -> list[ModelMessage]:
     """Drop turns without content or with thoughts alone: the APIs refuse such messages."""
-    return [turn for turn in turns if not all(map(kinds.is_thought, blocks_of(turn)))]
+    return [turn for turn in turns if not all(map(kinds.is_thought, to_blocks(turn)))]
 
 
 def _move_calls_last(blocks: list[Json], kinds: BlockKinds) -> list[Json]:
-    """Move text after a tool call before it: the results must follow the calls at once."""
+    """Move the tool calls behind all text: their results must follow at once."""
     others = [block for block in blocks if not kinds.is_call(block)]
     calls = [block for block in blocks if kinds.is_call(block)]
     while not calls and kinds.is_thought(others[-1]):  # a message must not end with a thought
@@ -95,8 +94,8 @@ def continues_without_thinking(messages: Sequence[Json], kinds: BlockKinds) -> b
     return not kinds.is_thought(messages[first]["content"][0])
 
 
-DEFAULT_OUTPUT: Final = 4096
-MIN_BUDGET: Final = 1024
+DEFAULT_MAX_OUTPUT: Final = 4096
+MIN_THINKING_BUDGET: Final = 1024
 
 
 class SignedThought(Struct, frozen=True, kw_only=True):
@@ -108,9 +107,9 @@ class SignedThought(Struct, frozen=True, kw_only=True):
 
 
 def get_trailing_space(before: str, text: str) -> str:
-    """Return the white space at the end of all text so far. `before` is the white space before `text`."""
-    bare = text.rstrip()
-    return text[len(bare) :] if bare else before + text
+    """Return the white space at the end of a text to which `text` is appended. `before` is its trailing space so far."""
+    stripped = text.rstrip()
+    return text[len(stripped) :] if stripped else before + text
 
 
 def to_signature_metadata(key: str, signature: str, tail: str) -> Metadata | None:
@@ -135,7 +134,7 @@ def find_signed_thought(item: ReasoningContent, key: str) -> SignedThought | Non
 
 def get_max_output(request: ModelRequest) -> int:
     """Return the output limit of a request: the requested one, the model's, or the default."""
-    return request.parameters.max_output or request.model.limit.output or DEFAULT_OUTPUT
+    return request.parameters.max_output or request.model.limit.output or DEFAULT_MAX_OUTPUT
 
 
 def compute_thinking_budget(request: ModelRequest, option: Mapping[str, Any]) -> tuple[int | None, int]:
@@ -143,19 +142,24 @@ def compute_thinking_budget(request: ModelRequest, option: Mapping[str, Any]) ->
 
     The budget is None if not even the minimum fits.
     """
-    most, asked = request.model.limit.output, get_max_output(request)
+    model_limit, max_output = request.model.limit.output, get_max_output(request)
     budget = option.get("budgetTokens", option.get("budget_tokens"))
-    budget = budget if isinstance(budget, int) else MIN_BUDGET
-    total = min(asked + budget, most) if most else asked + budget
+    budget = budget if isinstance(budget, int) else MIN_THINKING_BUDGET
+    total = min(max_output + budget, model_limit) if model_limit else max_output + budget
     budget = min(budget, total - 1)
-    return (budget, total) if budget >= MIN_BUDGET else (None, asked)
+    return (budget, total) if budget >= MIN_THINKING_BUDGET else (None, max_output)
 
 
-KEY: Final = "anthropic"
+METADATA_KEY: Final = "anthropic"
 MIN_TOP_P_WITH_THINKING: Final = 0.95
 IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-LIMITS: Final = MediaLimits(
-    each=5 * MB, total=24 * MB, count=100, pixels=8000, many=20, pixels_when_many=2000
+MEDIA_LIMITS: Final = MediaLimits(
+    max_file_chars=5 * MB,
+    max_total_chars=24 * MB,
+    max_files=100,
+    max_side=8000,
+    many_files=20,
+    max_side_when_many=2000,
 )
 THINKING_BLOCKS: Final = frozenset({"thinking", "redacted_thinking"})
 BLOCK_KINDS: Final = BlockKinds(
@@ -181,14 +185,14 @@ def to_body(request: ModelRequest, cache: CacheTurns = encode_uncached) -> Json:
     messages = to_messages(request, cache)
     thinking, max_tokens = _to_thinking(request, messages)
     body: Json = {"model": request.model.api.id, "stream": True, "max_tokens": max_tokens}
-    body |= _to_sampling(request, thinks=thinking is not None)
+    body |= _to_sampling(request, has_thinking=thinking is not None)
     if thinking is not None:
         body["thinking"] = thinking
     body |= _to_options(request.parameters.options)
     if request.format is not None:
         schema_format = {"type": "json_schema", "schema": request.format.schema}
         body["output_config"] = {**body.get("output_config", {}), "format": schema_format}
-    body |= _to_tools(request, thinks=thinking is not None)
+    body |= _to_tools(request, has_thinking=thinking is not None)
     system: list[Json] = [{"type": "text", "text": text} for text in request.system if text.strip()]
     for number in list_system_marks(len(system)):
         system[number] |= {"cache_control": CACHE_MARK}
@@ -217,17 +221,17 @@ def _to_thinking(request: ModelRequest, messages: Sequence[Json]) -> tuple[Json 
     return ({"type": "enabled", "budget_tokens": budget} | display if budget else None), total
 
 
-def _to_sampling(request: ModelRequest, *, thinks: bool) -> Json:
-    asked = request.parameters
-    if thinks:  # with thinking the API accepts none of these except a high `top_p`
+def _to_sampling(request: ModelRequest, *, has_thinking: bool) -> Json:
+    parameters = request.parameters
+    if has_thinking:  # with thinking the API accepts none of these except a high `top_p`
         return (
-            {"top_p": asked.top_p}
-            if asked.top_p is not None and asked.top_p >= MIN_TOP_P_WITH_THINKING
+            {"top_p": parameters.top_p}
+            if parameters.top_p is not None and parameters.top_p >= MIN_TOP_P_WITH_THINKING
             else {}
         )
-    if asked.temperature is not None:  # newer models refuse both
-        return {"temperature": min(asked.temperature, 1)} | _drop_none(top_k=asked.top_k)
-    return _drop_none(top_p=asked.top_p, top_k=asked.top_k)
+    if parameters.temperature is not None:  # newer models refuse it together with `top_p`
+        return {"temperature": min(parameters.temperature, 1)} | _drop_none(top_k=parameters.top_k)
+    return _drop_none(top_p=parameters.top_p, top_k=parameters.top_k)
 
 
 def _to_options(options: Mapping[str, Any]) -> Json:
@@ -237,14 +241,14 @@ def _to_options(options: Mapping[str, Any]) -> Json:
     return body
 
 
-def _to_tools(request: ModelRequest, *, thinks: bool) -> Json:
+def _to_tools(request: ModelRequest, *, has_thinking: bool) -> Json:
     if not request.tools:
         # The API refuses a conversation with tool calls if no tool is declared.
         if has_calls(request.messages):
             return {"tools": [_to_tool(NOOP_TOOL)], "tool_choice": {"type": "none"}}
         return {}
     choice: Json = {"type": {"auto": "auto", "none": "none", "required": "any"}[request.tool_choice]}
-    if thinks and choice["type"] == "any":
+    if has_thinking and choice["type"] == "any":
         choice = {"type": "auto"}
     elif request.forced:
         choice = {"type": "tool", "name": to_tool_name(request.forced)}
@@ -261,7 +265,9 @@ def _to_tool(spec: ToolSpec) -> Json:
 
 
 def to_messages(request: ModelRequest, cache: CacheTurns = encode_uncached) -> list[Json]:
-    turns = adapt_files(pair_calls(request.messages, to_claude_id), request.model, _accepts_file, LIMITS)
+    turns = adapt_files(
+        pair_calls(request.messages, to_claude_id), request.model, _accepts_file, MEDIA_LIMITS
+    )
     return merge_turns(turns, cache(request.model, _to_blocks), BLOCK_KINDS)
 
 
@@ -294,12 +300,12 @@ def _to_assistant_blocks(item: TextContent | ReasoningContent | CallContent) -> 
 
 
 def _to_thinking_blocks(item: ReasoningContent) -> list[Json]:
-    own = find_signed_thought(item, KEY)
-    if own is None:
+    thought = find_signed_thought(item, METADATA_KEY)
+    if thought is None:
         return []
-    if own.redacted:
-        return [{"type": "redacted_thinking", "data": own.redacted}]
-    return [{"type": "thinking", "thinking": own.text, "signature": own.signature}]
+    if thought.redacted:
+        return [{"type": "redacted_thinking", "data": thought.redacted}]
+    return [{"type": "thinking", "thinking": thought.text, "signature": thought.signature}]
 
 
 def _to_result(item: ResultContent) -> Json:

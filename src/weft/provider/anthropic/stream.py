@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from weft.provider.anthropic.request import KEY, get_trailing_space, to_signature_metadata
+from weft.provider.anthropic.request import METADATA_KEY, get_trailing_space, to_signature_metadata
 from weft.provider.chunk import (
     AnyChunk,
     Finished,
@@ -55,9 +55,7 @@ class OpenBlock(Struct):
         return [ReasoningDelta(id=self.id, text=text)]
 
     def close(self, key: str) -> AnyChunk:
-        """Return the chunk that ends the block. `key` is the metadata key under which the provider finds its signature
-        again.
-        """
+        """Return the chunk that ends the block. Its signature goes into the metadata under `key`."""
         match self.kind:
             case "text":
                 return TextEnd(id=self.id)
@@ -71,7 +69,7 @@ class OpenBlock(Struct):
                 )
 
 
-REASONS: Final[dict[str, FinishReason]] = {
+FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "tool_use": "tool-calls",
@@ -122,7 +120,7 @@ _decoder = msgspec.json.Decoder(AnthropicEvent, strict=False)
 
 
 class AnthropicFold:
-    """Folds the events of one answer. After `done` nothing more comes."""
+    """Turns the events of one answer into chunks. Events after `done` are ignored."""
 
     def __init__(self) -> None:
         self.done = False
@@ -133,32 +131,32 @@ class AnthropicFold:
         self._reason: str | None = None
         self._stop_sequence: str | None = None
 
-    def feed(self, sent: SseEvent) -> list[AnyChunk]:
+    def feed(self, sse_event: SseEvent) -> list[AnyChunk]:
         if self.done:
             return []
-        event = decode_event(sent.data, _decoder)
+        event = decode_event(sse_event.data, _decoder)
         if event.type == "content_block_delta" and event.delta is not None:
-            return self._grow(event.index, event.delta)
+            return self._add_delta(event.index, event.delta)
         match event.type:
             case "message_start":
-                return self._start(event.message or AnthropicMessage())
+                return self._read_message_start(event.message or AnthropicMessage())
             case "content_block_start":
                 return [
-                    *self._begin(),
+                    *self._emit_started(),
                     *self._open_block(event.index, event.content_block or AnthropicBlock()),
                 ]
             case "content_block_stop":
                 return self._close(event.index)
             case "message_delta":
-                self._update(event)
+                self._read_message_delta(event)
                 return []
             case "message_stop":
                 return self._finish()
             case "error":
-                raise parse_error(None, {}, sent.data)
+                raise parse_error(None, {}, sse_event.data)
             case _:
                 if bytes(event.error) not in (b"", b"null"):
-                    raise parse_error(None, {}, sent.data)
+                    raise parse_error(None, {}, sse_event.data)
                 return []  # a ping, or an event of a later version
 
     def end(self) -> list[AnyChunk]:
@@ -173,18 +171,18 @@ class AnthropicFold:
 
     # --- begin and end ---
 
-    def _begin(self) -> list[AnyChunk]:
+    def _emit_started(self) -> list[AnyChunk]:
         if self._started:
             return []
         self._started = True
         return [Started(usage=to_usage(dict(self._usage)) if self._usage else None)]
 
-    def _start(self, message: AnthropicMessage) -> list[AnyChunk]:
+    def _read_message_start(self, message: AnthropicMessage) -> list[AnyChunk]:
         self._id = message.id
         self._usage |= _drop_none(message.usage)
-        return self._begin()
+        return self._emit_started()
 
-    def _update(self, event: AnthropicEvent) -> None:
+    def _read_message_delta(self, event: AnthropicEvent) -> None:
         self._usage |= _drop_none(event.usage)
         if event.delta is not None and self._reason is None:
             self._reason = event.delta.stop_reason
@@ -196,10 +194,10 @@ class AnthropicFold:
         self.done = True
         closed = [chunk for index in list(self._open) for chunk in self._close(index)]
         usage = to_usage(self._usage)
-        metadata: Metadata = {KEY: {"cacheCreationInputTokens": usage.cache_write}}
+        metadata: Metadata = {METADATA_KEY: {"cacheCreationInputTokens": usage.cache_write}}
         if self._stop_sequence is not None:
-            metadata[KEY]["stopSequence"] = self._stop_sequence
-        reason = REASONS.get(self._reason, "other") if self._reason else "unknown"
+            metadata[METADATA_KEY]["stopSequence"] = self._stop_sequence
+        reason = FINISH_REASONS.get(self._reason, "other") if self._reason else "unknown"
         return [
             *closed,
             Finished(reason=reason, raw_reason=self._reason or "", usage=usage, metadata=metadata),
@@ -213,17 +211,17 @@ class AnthropicFold:
         match block.type:
             case "text":
                 self._open[index] = OpenBlock(kind="text", id=id)
-                return [*closed, TextStart(id=id), *self._grow(index, AnthropicDelta(text=block.text))]
+                return [*closed, TextStart(id=id), *self._add_delta(index, AnthropicDelta(text=block.text))]
             case "thinking":
                 self._open[index] = OpenBlock(kind="reasoning", id=id, signature=block.signature or "")
                 return [
                     *closed,
                     ReasoningStart(id=id),
-                    *self._grow(index, AnthropicDelta(thinking=block.thinking)),
+                    *self._add_delta(index, AnthropicDelta(thinking=block.thinking)),
                 ]
             case "redacted_thinking":
                 self._open[index] = OpenBlock(kind="reasoning", id=id, redacted=block.data or "")
-                return [*closed, ReasoningStart(id=id, metadata={KEY: {"redactedData": block.data}})]
+                return [*closed, ReasoningStart(id=id, metadata={METADATA_KEY: {"redactedData": block.data}})]
             case "tool_use":
                 return [*closed, *self._open_call(index, block)]
             case _:
@@ -232,38 +230,38 @@ class AnthropicFold:
     def _open_call(self, index: int, block: AnthropicBlock) -> list[AnyChunk]:
         if not block.name:
             raise make_nameless_call_error()
-        opened = OpenBlock(kind="call", id=block.id or f"{self._id or 'call'}_{index}", tool=block.name)
+        open_block = OpenBlock(kind="call", id=block.id or f"{self._id or 'call'}_{index}", tool=block.name)
         if block.input:  # some servers send the whole input at once
-            opened.pieces.append(msgspec.json.encode(block.input).decode())
-        self._open[index] = opened
-        return [ToolInputStart(call_id=opened.id, tool=opened.tool)]
+            open_block.pieces.append(msgspec.json.encode(block.input).decode())
+        self._open[index] = open_block
+        return [ToolInputStart(call_id=open_block.id, tool=open_block.tool)]
 
-    def _grow(self, index: int, delta: AnthropicDelta) -> list[AnyChunk]:
-        opened = self._open.get(index)
-        if opened is None:
-            return self._open_late(index, delta)
-        if delta.text and opened.kind == "text":
-            return [TextDelta(id=opened.id, text=delta.text)]
-        if opened.kind == "call":
-            return opened.add_input(delta.partial_json or "")
-        if opened.kind == "reasoning":
-            return opened.add_thought(delta.thinking or "", delta.signature or "")
+    def _add_delta(self, index: int, delta: AnthropicDelta) -> list[AnyChunk]:
+        block = self._open.get(index)
+        if block is None:
+            return self._open_without_start(index, delta)
+        if delta.text and block.kind == "text":
+            return [TextDelta(id=block.id, text=delta.text)]
+        if block.kind == "call":
+            return block.add_input(delta.partial_json or "")
+        if block.kind == "reasoning":
+            return block.add_thought(delta.thinking or "", delta.signature or "")
         return []
 
-    def _open_late(self, index: int, delta: AnthropicDelta) -> list[AnyChunk]:
+    def _open_without_start(self, index: int, delta: AnthropicDelta) -> list[AnyChunk]:
         """Open a block when its first delta arrives: servers that imitate the API omit the start event."""
         kind = "text" if delta.text else "thinking" if delta.thinking else ""
         if not kind:
             return []
         return [
-            *self._begin(),
+            *self._emit_started(),
             *self._open_block(index, AnthropicBlock(type=kind)),
-            *self._grow(index, delta),
+            *self._add_delta(index, delta),
         ]
 
     def _close(self, index: int) -> list[AnyChunk]:
-        opened = self._open.pop(index, None)
-        return [] if opened is None else [opened.close(KEY)]
+        block = self._open.pop(index, None)
+        return [] if block is None else [block.close(METADATA_KEY)]
 
 
 # --- usage ---
@@ -274,8 +272,8 @@ def _drop_none(usage: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def to_usage(raw: dict[str, Any]) -> Usage:
-    """Convert token counts. The API's input excludes cached tokens; its output includes the thinking, which is
-    subtracted if it is reported.
+    """Convert token counts. The API's input count excludes cached tokens. Its output count includes the thinking, which
+    we subtract if it is reported.
     """
     details = raw.get("output_tokens_details")
     details = details if isinstance(details, dict) else {}

@@ -40,11 +40,13 @@ from weft.provider.normalise import (
     to_tool_name,
 )
 
-KEY: Final = "bedrock"
+METADATA_KEY: Final = "bedrock"
 CACHE_POINT: Final = {"cachePoint": {"type": "default"}}
 MAX_ID_LENGTH: Final = 64
 DOCUMENT_TEXT: Final = "The document is attached."
-LIMITS: Final = MediaLimits(each=5 * MB, total=20 * MB, count=20, documents=5, pixels=8000)
+MEDIA_LIMITS: Final = MediaLimits(
+    max_file_chars=5 * MB, max_total_chars=20 * MB, max_files=20, max_documents=5, max_side=8000
+)
 IMAGE_FORMATS: Final = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 VIDEO_FORMATS: Final = {
     "video/mp4": "mp4",
@@ -72,14 +74,16 @@ def to_body(request: ModelRequest) -> Json:
     """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it."""
     model, options = request.model, request.parameters.options
     messages = to_messages(request)
-    thinking, most = _to_thinking(request, messages)
+    thinking, max_tokens = _to_thinking(request, messages)
     fields = _to_model_fields(request, thinking)
-    limits = _to_sampling(request, thinks=bool(thinking)) | ({"maxTokens": most} if most else {})
-    body: Json = {"inferenceConfig": limits} if limits else {}
+    inference_config = _to_sampling(request, has_thinking=bool(thinking)) | (
+        {"maxTokens": max_tokens} if max_tokens else {}
+    )
+    body: Json = {"inferenceConfig": inference_config} if inference_config else {}
     if fields:
         body["additionalModelRequestFields"] = fields
     body |= {name: options[name] for name in PLAIN_OPTIONS if options.get(name) is not None}
-    body |= _to_tools(request, thinks=bool(thinking))
+    body |= _to_tools(request, has_thinking=bool(thinking))
     system: list[list[Json]] = [[{"text": text}] for text in request.system if text.strip()]
     if needs_cache_marks(model):
         for number in list_system_marks(len(system)):
@@ -105,18 +109,18 @@ def is_nova(model: Model) -> bool:
 
 def _to_thinking(request: ModelRequest, messages: list[Json]) -> tuple[Json, int | None]:
     """Return the model-specific fields for thinking, and the output limit."""
-    options, asked = request.parameters.options, request.parameters.max_output
+    options, max_output = request.parameters.options, request.parameters.max_output
     option = options.get("reasoningConfig", options.get("thinking"))
     if not isinstance(option, Mapping) or option.get("type") not in {"enabled", "adaptive"}:
-        return {}, asked
+        return {}, max_output
     effort = option.get("maxReasoningEffort")
     if not is_claude(request.model):
-        return (_to_effort(request.model, effort) if effort else {}), asked
+        return (_to_effort(request.model, effort) if effort else {}), max_output
     if option["type"] == "adaptive":
-        more = {"output_config": {"effort": effort}} if effort else {}
-        return {"thinking": {"type": "adaptive"}} | more, get_max_output(request)
+        output_config = {"output_config": {"effort": effort}} if effort else {}
+        return {"thinking": {"type": "adaptive"}} | output_config, get_max_output(request)
     if continues_without_thinking(messages, BLOCK_KINDS):
-        return {}, asked
+        return {}, max_output
     budget, total = compute_thinking_budget(request, option)
     return ({"thinking": {"type": "enabled", "budget_tokens": budget}} if budget else {}), total
 
@@ -127,17 +131,19 @@ def _to_effort(model: Model, effort: str) -> Json:
     return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": effort}}
 
 
-def _to_sampling(request: ModelRequest, *, thinks: bool) -> Json:
-    asked = request.parameters
-    if thinks and is_claude(request.model):  # with thinking it accepts none of these
+def _to_sampling(request: ModelRequest, *, has_thinking: bool) -> Json:
+    parameters = request.parameters
+    if has_thinking and is_claude(request.model):  # with thinking it accepts none of these
         return {}
-    if asked.temperature is not None:
-        sampling: Json = {"temperature": min(asked.temperature, 1)}
+    if parameters.temperature is not None:
+        sampling: Json = {"temperature": min(parameters.temperature, 1)}
         # Newer Claude models refuse both.
         return (
-            sampling if asked.top_p is None or is_claude(request.model) else sampling | {"topP": asked.top_p}
+            sampling
+            if parameters.top_p is None or is_claude(request.model)
+            else sampling | {"topP": parameters.top_p}
         )
-    return {} if asked.top_p is None else {"topP": asked.top_p}
+    return {} if parameters.top_p is None else {"topP": parameters.top_p}
 
 
 def _to_model_fields(request: ModelRequest, thinking: Json) -> Json:
@@ -151,22 +157,22 @@ def _to_model_fields(request: ModelRequest, thinking: Json) -> Json:
             fields["inferenceConfig"] = {"topK": request.parameters.top_k}
     if isinstance(options.get("anthropicBeta"), list):
         fields["anthropic_beta"] = options["anthropicBeta"]
-    given = options.get("additionalModelRequestFields")
-    return fields | dict(given) if isinstance(given, Mapping) else fields
+    extra = options.get("additionalModelRequestFields")
+    return fields | dict(extra) if isinstance(extra, Mapping) else fields
 
 
-def _to_tools(request: ModelRequest, *, thinks: bool) -> Json:
+def _to_tools(request: ModelRequest, *, has_thinking: bool) -> Json:
     if not request.tools or request.tool_choice == "none":
         # The API has no "none", and refuses a conversation with tool calls if no tool is declared.
         if not has_calls(request.messages):
             return {}
         return {"toolConfig": {"tools": [_to_tool(spec) for spec in request.tools or (NOOP_TOOL,)]}}
     config: Json = {"tools": [_to_tool(spec) for spec in request.tools]}
-    forced = request.tool_choice == "required" and not thinks
+    forced = request.tool_choice == "required" and not has_thinking
     if forced and (is_claude(request.model) or is_nova(request.model) or "mistral" in request.model.api.id):
         # Other models refuse the field. Mistral accepts it, but not with a tool's name.
-        named = request.forced and "mistral" not in request.model.api.id
-        config["toolChoice"] = {"tool": {"name": to_tool_name(request.forced)}} if named else {"any": {}}
+        names_tool = request.forced and "mistral" not in request.model.api.id
+        config["toolChoice"] = {"tool": {"name": to_tool_name(request.forced)}} if names_tool else {"any": {}}
     return {"toolConfig": config}
 
 
@@ -183,7 +189,7 @@ def _to_tool(spec: ToolSpec) -> Json:
 def to_messages(request: ModelRequest) -> list[Json]:
     model = request.model
     shape = to_mistral_id if "mistral" in model.api.id else _shape_id
-    turns = adapt_files(pair_calls(request.messages, shape), model, _accepts_file, LIMITS)
+    turns = adapt_files(pair_calls(request.messages, shape), model, _accepts_file, MEDIA_LIMITS)
     return _name_documents(
         merge_turns(turns, partial(_to_blocks, full_results=_supports_full_results(model)), BLOCK_KINDS)
     )
@@ -239,12 +245,12 @@ def _to_assistant_blocks(item: TextContent | ReasoningContent | CallContent) -> 
 
 
 def _to_thinking_blocks(item: ReasoningContent) -> list[Json]:
-    kept = find_signed_thought(item, KEY)
-    if kept is None:
+    thought = find_signed_thought(item, METADATA_KEY)
+    if thought is None:
         return []
-    if kept.redacted:
-        return [{"reasoningContent": {"redactedContent": kept.redacted}}]
-    return [{"reasoningContent": {"reasoningText": {"text": kept.text, "signature": kept.signature}}}]
+    if thought.redacted:
+        return [{"reasoningContent": {"redactedContent": thought.redacted}}]
+    return [{"reasoningContent": {"reasoningText": {"text": thought.text, "signature": thought.signature}}}]
 
 
 def _accepts_file(file: MediaContent) -> bool:
@@ -268,8 +274,8 @@ def _name_documents(messages: list[Json]) -> list[Json]:
     count = 0
     for message in messages:
         blocks: list[Json] = message["content"]
-        inner = [each for block in blocks for each in block.get("toolResult", {}).get("content", ())]
-        for block in (*blocks, *inner):
+        result_blocks = [each for block in blocks for each in block.get("toolResult", {}).get("content", ())]
+        for block in (*blocks, *result_blocks):
             if "document" in block:
                 count += 1
                 block["document"]["name"] = f"document-{count}"

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from weft.errors import ProviderError
 from weft.provider.anthropic.stream import OpenBlock
-from weft.provider.bedrock.request import KEY
+from weft.provider.bedrock.request import METADATA_KEY
 from weft.provider.chunk import (
     AnyChunk,
     Finished,
@@ -26,7 +26,7 @@ from weft.provider.chunk import (
 from weft.provider.faults import make_error, make_incomplete_error, make_nameless_call_error, parse_error
 from weft.provider.sse import MAX_EVENT_BYTES, SseEvent, decode_event, make_too_large_error
 
-REASONS: Final[dict[str, FinishReason]] = {
+FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "tool_use": "tool-calls",
@@ -65,7 +65,7 @@ class ConverseDelta(Struct, rename="camel"):
 
 
 class ConverseEvent(Struct, rename="camel"):
-    """Any event of a stream; its frame says which one it is."""
+    """An event of any type. The header of its frame names the type."""
 
     content_block_index: int = 0
     start: ConverseStart | None = None
@@ -80,7 +80,7 @@ _decoder = msgspec.json.Decoder(ConverseEvent, strict=False)
 
 
 class ConverseFold:
-    """Folds the events of one answer. The token counts come after the stop reason and complete the answer."""
+    """Turns the events of one answer into chunks. The token counts come after the stop reason and complete the answer."""
 
     def __init__(self) -> None:
         self.done = False
@@ -89,28 +89,31 @@ class ConverseFold:
         self._reason: str | None = None
         self._metadata: Metadata = {}
         self._count = 0
-        self._called = False
+        self._has_calls = False
 
-    def feed(self, event: SseEvent) -> list[AnyChunk]:
+    def feed(self, sse_event: SseEvent) -> list[AnyChunk]:
         if self.done:
             return []
-        message = decode_event(event.data, _decoder)
-        match event.name:
-            case "contentBlockDelta" if message.delta is not None:
-                return [*self._begin(), *self._grow(message.content_block_index, message.delta)]
+        event = decode_event(sse_event.data, _decoder)
+        match sse_event.name:
+            case "contentBlockDelta" if event.delta is not None:
+                return [*self._emit_started(), *self._add_delta(event.content_block_index, event.delta)]
             case "messageStart":
-                return self._begin()
-            case "contentBlockStart" if message.start is not None and message.start.tool_use is not None:
-                return [*self._begin(), *self._open_call(message.content_block_index, message.start.tool_use)]
+                return self._emit_started()
+            case "contentBlockStart" if event.start is not None and event.start.tool_use is not None:
+                return [
+                    *self._emit_started(),
+                    *self._open_call(event.content_block_index, event.start.tool_use),
+                ]
             case "contentBlockStop":
-                return self._close(message.content_block_index)
+                return self._close(event.content_block_index)
             case "messageStop":
-                self._reason = self._reason or message.stop_reason or ""
-                return [*self._begin(), *self._close_all()]
+                self._reason = self._reason or event.stop_reason or ""
+                return [*self._emit_started(), *self._close_all()]
             case "metadata":
-                return self._finish(message)
+                return self._finish(event)
             case name if name.endswith(("Exception", "Error")):
-                raise _to_error(name, message)
+                raise _to_error(name, event)
             case _:
                 return []  # an event of a later version
 
@@ -122,79 +125,83 @@ class ConverseFold:
             raise make_incomplete_error("the answer broke off before its end")
         return self._finish(ConverseEvent())
 
-    def _begin(self) -> list[AnyChunk]:
+    def _emit_started(self) -> list[AnyChunk]:
         if self._started:
             return []
         self._started = True
         return [Started()]
 
-    def _finish(self, message: ConverseEvent) -> list[AnyChunk]:
+    def _finish(self, event: ConverseEvent) -> list[AnyChunk]:
         if self._reason is None:
             raise make_incomplete_error("the answer ended without a stop reason")
         self.done = True
-        usage = to_usage(message.usage or {})
+        usage = to_usage(event.usage or {})
         metadata: Metadata = {"usage": {"cacheWriteInputTokens": usage.cache_write}}
-        if message.trace is not None:
-            metadata["trace"] = message.trace
-        reason = REASONS.get(self._reason, "other") if self._reason else "unknown"
-        if self._called and reason in {"stop", "unknown", "other"}:
+        if event.trace is not None:
+            metadata["trace"] = event.trace
+        reason = FINISH_REASONS.get(self._reason, "other") if self._reason else "unknown"
+        if self._has_calls and reason in {"stop", "unknown", "other"}:
             reason = "tool-calls"
-        return [Finished(reason=reason, raw_reason=self._reason, usage=usage, metadata={KEY: metadata})]
+        return [
+            Finished(reason=reason, raw_reason=self._reason, usage=usage, metadata={METADATA_KEY: metadata})
+        ]
 
     # --- blocks ---
 
     def _open_call(self, index: int, call: ConverseCallStart) -> list[AnyChunk]:
         if not call.name:
             raise make_nameless_call_error()
-        closed, self._called = self._close(index), True
+        closed, self._has_calls = self._close(index), True
         self._count += 1
-        opened = OpenBlock(kind="call", id=call.tool_use_id or f"call_{self._count}", tool=call.name)
-        self._open[index] = opened
-        return [*closed, ToolInputStart(call_id=opened.id, tool=opened.tool)]
+        block = OpenBlock(kind="call", id=call.tool_use_id or f"call_{self._count}", tool=call.name)
+        self._open[index] = block
+        return [*closed, ToolInputStart(call_id=block.id, tool=block.tool)]
 
-    def _grow(self, index: int, delta: ConverseDelta) -> list[AnyChunk]:
+    def _add_delta(self, index: int, delta: ConverseDelta) -> list[AnyChunk]:
         """Add a delta. Text and reasoning blocks are opened by their first delta: the API announces only tool calls."""
         if delta.text:
-            opened, chunks = self._get_open(index, "text")
-            return [*chunks, TextDelta(id=opened.id, text=delta.text)]
+            block, chunks = self._get_or_open(index, "text")
+            return [*chunks, TextDelta(id=block.id, text=delta.text)]
         if delta.tool_use is not None:
-            opened_call = self._open.get(index)
-            if opened_call is None or opened_call.kind != "call":
+            call = self._open.get(index)
+            if call is None or call.kind != "call":
                 raise make_nameless_call_error()
-            return opened_call.add_input(delta.tool_use.input)
+            return call.add_input(delta.tool_use.input)
         if delta.reasoning_content is not None:
-            return self._think(index, delta.reasoning_content)
+            return self._add_thought(index, delta.reasoning_content)
         return []
 
-    def _get_open(self, index: int, kind: Literal["text", "reasoning"]) -> tuple[OpenBlock, list[AnyChunk]]:
-        opened = self._open.get(index)
-        if opened is not None and opened.kind == kind:
-            return opened, []
+    def _get_or_open(
+        self, index: int, kind: Literal["text", "reasoning"]
+    ) -> tuple[OpenBlock, list[AnyChunk]]:
+        block = self._open.get(index)
+        if block is not None and block.kind == kind:
+            return block, []
         self._count += 1
         closed, id = self._close(index), f"{kind}-{self._count}"
-        self._open[index] = opened = OpenBlock(kind=kind, id=id)
-        return opened, [*closed, TextStart(id=id) if kind == "text" else ReasoningStart(id=id)]
+        self._open[index] = block = OpenBlock(kind=kind, id=id)
+        return block, [*closed, TextStart(id=id) if kind == "text" else ReasoningStart(id=id)]
 
-    def _think(self, index: int, thought: ConverseThought) -> list[AnyChunk]:
-        opened, chunks = self._get_open(index, "reasoning")
-        opened.redacted += thought.redacted_content or ""
-        return [*chunks, *opened.add_thought(thought.text or "", thought.signature or "")]
+    def _add_thought(self, index: int, thought: ConverseThought) -> list[AnyChunk]:
+        block, chunks = self._get_or_open(index, "reasoning")
+        block.redacted += thought.redacted_content or ""
+        return [*chunks, *block.add_thought(thought.text or "", thought.signature or "")]
 
     def _close(self, index: int) -> list[AnyChunk]:
-        opened = self._open.pop(index, None)
-        return [] if opened is None else [opened.close(KEY)]
+        block = self._open.pop(index, None)
+        return [] if block is None else [block.close(METADATA_KEY)]
 
     def _close_all(self) -> list[AnyChunk]:
         return [chunk for index in list(self._open) for chunk in self._close(index)]
 
 
-def _to_error(name: str, message: ConverseEvent) -> ProviderError:
-    return parse_error(None, {}, msgspec.json.encode({"__type": name, "message": message.message or name}))
+def _to_error(name: str, event: ConverseEvent) -> ProviderError:
+    return parse_error(None, {}, msgspec.json.encode({"__type": name, "message": event.message or name}))
 
 
 def to_usage(raw: dict[str, Any]) -> Usage:
-    """Convert token counts. The API's input excludes cached tokens; its output includes the thinking, which is not
-    reported.
+    """Convert token counts. The API's input count excludes cached tokens. Its output count includes the thinking, which
+    it does not report.
     """
     return Usage(
         input=read_count(raw, "inputTokens"),
@@ -205,10 +212,11 @@ def to_usage(raw: dict[str, Any]) -> Usage:
     )
 
 
-# A frame: its length, the length of its headers, a checksum of both; the headers, the payload, and a checksum of all.
+# A frame holds its length, the length of its headers, a checksum of both, the headers, the payload, and a checksum of
+# everything before.
 PRELUDE: Final = struct.Struct(">III")
 CHECKSUM: Final = struct.Struct(">I")
-MIN_FRAME: Final = PRELUDE.size + CHECKSUM.size
+MIN_FRAME_BYTES: Final = PRELUDE.size + CHECKSUM.size
 TEXT_TYPE: Final = 7
 # Size of a header's value in bytes, by its type. Other types begin with their length in two bytes.
 VALUE_SIZES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
@@ -216,57 +224,60 @@ NAME_HEADERS: Final = (":exception-type", ":error-code", ":event-type")
 
 
 class ConverseFrameReader:
-    """Splits bytes, cut anywhere, into events, named by their type.
+    """Splits a stream of bytes into events, named by their type. The bytes may be cut anywhere.
 
-    Incomplete data is kept in pieces, so that the work is linear however the data is cut.
+    Incomplete data is kept in pieces, so that the time is linear even for tiny pieces.
     """
 
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self._limit = limit
         self._pieces: list[bytes] = []
-        self._held = 0
-        self._wanted = MIN_FRAME
+        self._held_bytes = 0
+        self._needed_bytes = MIN_FRAME_BYTES
         self._names: dict[bytes, str] = {}  # one answer has few different headers
 
     def feed(self, data: bytes) -> list[SseEvent]:
         self._pieces.append(data)
-        self._held += len(data)
-        if self._held < self._wanted:
+        self._held_bytes += len(data)
+        if self._held_bytes < self._needed_bytes:
             return []
-        whole, at = b"".join(self._pieces), 0
+        buffer, offset = b"".join(self._pieces), 0
         events: list[SseEvent] = []
-        self._wanted = MIN_FRAME
-        while len(whole) - at >= MIN_FRAME:
-            size = self._size(whole, at)
-            if len(whole) - at < size:
-                self._wanted = size
+        self._needed_bytes = MIN_FRAME_BYTES
+        while len(buffer) - offset >= MIN_FRAME_BYTES:
+            size = self._read_size(buffer, offset)
+            if len(buffer) - offset < size:
+                self._needed_bytes = size
                 break
-            events.append(self._event(whole[at : at + size]))
-            at += size
-        self._pieces, self._held = [whole[at:]], len(whole) - at
+            events.append(self._read_event(buffer[offset : offset + size]))
+            offset += size
+        self._pieces, self._held_bytes = [buffer[offset:]], len(buffer) - offset
         return events
 
     def end(self) -> list[SseEvent]:
-        if self._held:
+        if self._held_bytes:
             raise make_incomplete_error("the answer broke off in the middle of an event")
         return []
 
-    def _size(self, whole: bytes, at: int) -> int:
-        size, headers, message = PRELUDE.unpack_from(whole, at)
-        if zlib.crc32(whole[at : at + PRELUDE.size - CHECKSUM.size]) != message:
+    def _read_size(self, buffer: bytes, offset: int) -> int:
+        size, header_size, checksum = PRELUDE.unpack_from(buffer, offset)
+        if zlib.crc32(buffer[offset : offset + PRELUDE.size - CHECKSUM.size]) != checksum:
             raise make_error("protocol", "the server did not answer with Amazon's event stream")
         if size > self._limit:
             raise make_too_large_error(self._limit)
-        if size < MIN_FRAME + headers:
+        if size < MIN_FRAME_BYTES + header_size:
             raise make_error("protocol", "the server sent an event that is shorter than its headers")
         return int(size)
 
-    def _event(self, frame: bytes) -> SseEvent:
-        _, size, _ = PRELUDE.unpack_from(frame)
+    def _read_event(self, frame: bytes) -> SseEvent:
+        _, header_size, _ = PRELUDE.unpack_from(frame)
         end = len(frame) - CHECKSUM.size
         if CHECKSUM.unpack_from(frame, end)[0] != zlib.crc32(frame[:end]):
             raise make_incomplete_error("an event was damaged in transit")
-        headers, payload = frame[PRELUDE.size : PRELUDE.size + size], frame[PRELUDE.size + size : end]
+        headers, payload = (
+            frame[PRELUDE.size : PRELUDE.size + header_size],
+            frame[PRELUDE.size + header_size : end],
+        )
         name = self._names.get(headers)
         if name is None:
             name = self._names[headers] = _find_name(headers)
@@ -274,26 +285,26 @@ class ConverseFrameReader:
 
 
 def _find_name(raw: bytes) -> str:
-    found = parse_headers(raw)
-    return next((found[name] for name in NAME_HEADERS if name in found), "")
+    headers = parse_headers(raw)
+    return next((headers[name] for name in NAME_HEADERS if name in headers), "")
 
 
 def parse_headers(raw: bytes) -> dict[str, str]:
     """Return the headers whose value is text."""
-    found: dict[str, str] = {}
-    at = 0
+    headers: dict[str, str] = {}
+    offset = 0
     try:
-        while at < len(raw):
-            start = at + 1 + raw[at]
-            name, kind = raw[at + 1 : start].decode(errors="replace"), raw[start]
-            at = start + 1
+        while offset < len(raw):
+            start = offset + 1 + raw[offset]
+            name, kind = raw[offset + 1 : start].decode(errors="replace"), raw[start]
+            offset = start + 1
             size = VALUE_SIZES.get(kind)
             if size is None:
-                size = int.from_bytes(raw[at : at + 2], "big")
-                at += 2
+                size = int.from_bytes(raw[offset : offset + 2], "big")
+                offset += 2
             if kind == TEXT_TYPE:
-                found[name] = raw[at : at + size].decode(errors="replace")
-            at += size
+                headers[name] = raw[offset : offset + size].decode(errors="replace")
+            offset += size
     except IndexError:
         raise make_error("protocol", "the server sent an event with unreadable headers") from None
-    return found
+    return headers

@@ -1,6 +1,5 @@
 """How to reach a model: its adapter, address, key, region and headers, or an error that says what is missing."""
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -11,15 +10,15 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from weft.errors import InvalidInputError, ProviderAuthError
-from weft.host.files import read_bytes
+from weft.provider.catalog.aws import AWS_KEY_SOURCES, find_aws_key, find_region, get_aws_keys
 from weft.provider.catalog.credentials import ProviderKey, find_environment_key, list_key_variables
 from weft.provider.endpoint import AwsKeys
 
-_VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
+_URL_VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
 _AUTHORISING_HEADER: Final = re.compile(r"authorization|api-?key|token|cookie", re.IGNORECASE)
-# These options are in other fields of an `Access`, or are not for adapters.
+# Options that an adapter does not get: other fields of `Access` hold them.
 CONSUMED_OPTIONS: Final = frozenset({"apiKey", "baseURL", "endpoint", "headers"})
-FEW_VARIABLES: Final = 2
+MAX_NAMES_WITHOUT_COMMA: Final = 2  # in a list joined by "or"
 
 
 class Access(Struct, frozen=True, kw_only=True):
@@ -34,8 +33,8 @@ class Access(Struct, frozen=True, kw_only=True):
     aws: Callable[[], AwsKeys] | None = None
 
     @property
-    def key_from(self) -> str:
-        """Say where the key came from, as a hint for the error if it is refused."""
+    def key_hint(self) -> str:
+        """Return a sentence on where the key came from, for the error if the key is refused."""
         key, login = self.key, f"weft auth login {self.provider_id}"
         if key is None:
             return f"no key was sent; run: {login}"
@@ -56,12 +55,12 @@ class Access(Struct, frozen=True, kw_only=True):
 def fill_variables(url: str, env: Mapping[str, str], provider: str) -> str:
     """Replace the variables in an address. Raise `ProviderAuthError` that names a variable that is not set."""
 
-    def value(found: re.Match[str]) -> str:
-        if not env.get(found[1]):
-            raise ProviderAuthError(provider, f"its address is unknown: set {found[1]}")
-        return env[found[1]]
+    def get_value(variable: re.Match[str]) -> str:
+        if not env.get(variable[1]):
+            raise ProviderAuthError(provider, f"its address is unknown: set {variable[1]}")
+        return env[variable[1]]
 
-    return _VARIABLE.sub(value, url).rstrip("/").removesuffix("/chat/completions")
+    return _URL_VARIABLE.sub(get_value, url).rstrip("/").removesuffix("/chat/completions")
 
 
 def check_url(url: str, provider: str) -> None:
@@ -75,16 +74,20 @@ def check_url(url: str, provider: str) -> None:
 
 
 def needs_key(url: str, names: Sequence[str], headers: Mapping[str, str]) -> bool:
-    """Return True if a request without a key is pointless: not for a local server, and not if a header authorises it."""
+    """Return True if a request needs a key: the server is not local, and no header authorises the request."""
     return bool(names) and not is_loopback(url) and not any(map(_AUTHORISING_HEADER.search, headers))
 
 
-def make_missing_key_error(provider: str, variables: Sequence[str], *, stored: str) -> ProviderAuthError:
-    """Make an error that says how to provide a key. Any of `variables` would hold one."""
-    names = ", or ".join(variables) if len(variables) > FEW_VARIABLES else " or ".join(variables) or "its key"
+def make_missing_key_error(provider: str, variables: Sequence[str], *, login_type: str) -> ProviderAuthError:
+    """Make an error that says how to provide a key. Any of `variables` may hold it. `login_type` is "" without a login."""
+    names = (
+        ", or ".join(variables)
+        if len(variables) > MAX_NAMES_WITHOUT_COMMA
+        else " or ".join(variables) or "its key"
+    )
     login = f"run: weft auth login {provider}"
-    if stored:
-        message = f"weft cannot use the stored login of type {stored!r}: set {names}, or {login}"
+    if login_type:
+        message = f"weft cannot use the stored login of type {login_type!r}: set {names}, or {login}"
         return ProviderAuthError(provider, message)
     return ProviderAuthError(provider, f"no key: set {names}, or {login}")
 
@@ -106,156 +109,12 @@ def redact_url(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else url
 
 
-DEFAULT_REGION: Final = "us-east-1"
-# Ids that name their regions already, and ARNs.
-REGION_PREFIXES: Final = ("global.", "us.", "us-gov.", "eu.", "apac.", "jp.", "au.", "ca.", "sa.", "arn:")
-US_FAMILIES: Final = ("nova-micro", "nova-lite", "nova-pro", "nova-premier", "nova-2", "claude", "deepseek")
-EU_FAMILIES: Final = ("claude", "nova-lite", "nova-micro", "llama3", "pixtral")
-APAC_FAMILIES: Final = ("claude", "nova-lite", "nova-micro", "nova-pro")
-AU_FAMILIES: Final = ("anthropic.claude-sonnet-4-5", "anthropic.claude-haiku")
-EU_REGIONS: Final = (
-    "eu-west-1",
-    "eu-west-2",
-    "eu-west-3",
-    "eu-north-1",
-    "eu-central-1",
-    "eu-south-1",
-    "eu-south-2",
-)
-AU_REGIONS: Final = ("ap-southeast-2", "ap-southeast-4")
-TOKYO_REGION: Final = "ap-northeast-1"
-
-
-def add_region_prefix(id: str, region: str) -> str:
-    """Return a model's id with the prefix of its region group, if the model is served only under one."""
-    if id.startswith(REGION_PREFIXES):
-        return id
-    prefix = _find_region_prefix(id, region)
-    return f"{prefix}.{id}" if prefix else id
-
-
-def _find_region_prefix(id: str, region: str) -> str:
-    if region.startswith("us-") and not region.startswith("us-gov"):
-        return "us" if _is_in_family(id, US_FAMILIES) else ""
-    if region in EU_REGIONS:
-        return "eu" if _is_in_family(id, EU_FAMILIES) else ""
-    if not region.startswith("ap-"):
-        return ""
-    if region in AU_REGIONS and _is_in_family(id, AU_FAMILIES):
-        return "au"
-    if not _is_in_family(id, APAC_FAMILIES):
-        return ""
-    return "jp" if region == TOKYO_REGION else "apac"
-
-
-def _is_in_family(id: str, families: tuple[str, ...]) -> bool:
-    return any(family in id for family in families)
-
-
-AWS_BEARER: Final = "AWS_BEARER_TOKEN_BEDROCK"
-AWS_KEY_ID: Final = "AWS_ACCESS_KEY_ID"
-AWS_SECRET: Final = "AWS_SECRET_ACCESS_KEY"
-AWS_PROFILE: Final = "AWS_PROFILE"
-AWS_KEY_SOURCES: Final = (AWS_BEARER, f"{AWS_KEY_ID} and {AWS_SECRET}", AWS_PROFILE)
-MAX_BYTES: Final = 1024 * 1024
-# Ways to sign in that only Amazon's own command supports.
-INDIRECT_CREDENTIALS: Final = (
-    "sso_session",
-    "sso_start_url",
-    "role_arn",
-    "credential_process",
-    "login_session",
-)
-
 Options = Mapping[str, Any]
 Env = Mapping[str, str]
 
 
-def find_aws_key(options: Options, env: Env, *, files: bool) -> ProviderKey | None:
-    """Return a bearer token, or a key without a secret, which means that requests are signed.
-
-    With `files`, keys in the default profile count, too. They serve many purposes, so by themselves they do not mean
-    Bedrock.
-    """
-    if env.get(AWS_BEARER, "").strip():
-        return ProviderKey(secret=env[AWS_BEARER].strip(), source="environment", variable=AWS_BEARER)
-    if options.get("accessKeyId") or options.get("profile"):
-        return ProviderKey(secret="", source="config")
-    named = next((name for name in (AWS_PROFILE, AWS_KEY_ID) if env.get(name)), "")
-    if not named and files and "aws_access_key_id" in _read_profile(options, env):
-        named = AWS_PROFILE
-    return ProviderKey(secret="", source="environment", variable=named) if named else None
-
-
-def find_region(options: Options, env: Env) -> str:
-    """Return the region: the configured one first, as in OpenCode; then the profile's, as in Amazon's tools; then the
-    default.
-    """
-    region = options.get("region") or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION")
-    if region:
-        return str(region)
-    named = options.get("profile") or env.get(AWS_PROFILE)
-    return (_read_profile(options, env).get("region") if named else None) or DEFAULT_REGION
-
-
-def get_aws_keys(provider: str, options: Options, env: Env) -> AwsKeys:
-    """Return the keys to sign with now. Raise `ProviderAuthError` that says what to set."""
-    profile = _get_profile_name(options, env)
-    if options.get("accessKeyId") and options.get("secretAccessKey"):
-        return AwsKeys(
-            id=options["accessKeyId"],
-            secret=options["secretAccessKey"],
-            token=options.get("sessionToken") or "",
-        )
-    if env.get(AWS_KEY_ID) and env.get(AWS_SECRET) and not options.get("profile"):
-        return AwsKeys(id=env[AWS_KEY_ID], secret=env[AWS_SECRET], token=env.get("AWS_SESSION_TOKEN", ""))
-    found = _read_profile(options, env)
-    id, secret = found.get("aws_access_key_id"), found.get("aws_secret_access_key")
-    if id and secret:
-        return AwsKeys(id=id, secret=secret, token=found.get("aws_session_token", ""))
-    if any(name in found for name in INDIRECT_CREDENTIALS):
-        command = f'eval "$(aws configure export-credentials --profile {profile} --format env)"'
-        message = f"the profile {profile!r} needs Amazon's command to get its keys; run: {command}"
-        raise ProviderAuthError(provider, message)
-    raise ProviderAuthError(
-        provider, f"no keys in the profile {profile!r}: set {', or '.join(AWS_KEY_SOURCES)}"
-    )
-
-
-# --- AWS files ---
-
-
-def _get_profile_name(options: Options, env: Env) -> str:
-    return options.get("profile") or env.get(AWS_PROFILE) or "default"
-
-
-def _read_profile(options: Options, env: Env) -> dict[str, str]:
-    """Return the settings of the profile from both files. The credentials file wins."""
-    profile, home = _get_profile_name(options, env), env.get("HOME") or os.devnull
-    config = env.get("AWS_CONFIG_FILE") or os.path.join(home, ".aws", "config")
-    keys = env.get("AWS_SHARED_CREDENTIALS_FILE") or os.path.join(home, ".aws", "credentials")
-    named = profile if profile == "default" else f"profile {profile}"
-    return {**_read_section(config, named), **_read_section(keys, profile)}
-
-
-def _read_section(path: str, section: str) -> dict[str, str]:
-    try:
-        text = read_bytes(path, limit=MAX_BYTES).decode(errors="replace")
-    except OSError:
-        return {}
-    found: dict[str, str] = {}
-    inside = False
-    for line in map(str.strip, text.splitlines()):
-        if line.startswith("["):
-            inside = " ".join(line.strip("[]").split()) == section
-        elif inside and "=" in line and not line.startswith(("#", ";")):
-            name, _, value = line.partition("=")
-            found[name.strip().lower()] = value.strip()
-    return found
-
-
 class AdapterPackage(NamedTuple):
-    """`adapter` is `module:class` in `weft.provider`, imported when a model is used. `url` is the default address."""
+    """The adapter of an npm package, as `module:class` in `weft.provider`, and its default address."""
 
     adapter: str
     url: str = ""
@@ -332,27 +191,27 @@ def resolve_variables(npm: str, options: Options, env: Env) -> dict[str, str]:
 
     Raise `InvalidInputError` if a name is not a plain host label: it would send the key to another address.
     """
-    found = dict(env)
+    variables = dict(env)
     if npm == BEDROCK:
-        found["AWS_REGION"] = _check_name("region", find_region(options, env))
+        variables["AWS_REGION"] = _check_host_label("region", find_region(options, env))
     if options.get("resourceName"):
-        found |= dict.fromkeys(
-            AZURE_RESOURCE_VARIABLES, _check_name("resourceName", str(options["resourceName"]))
+        variables |= dict.fromkeys(
+            AZURE_RESOURCE_VARIABLES, _check_host_label("resourceName", str(options["resourceName"]))
         )
-    return found
+    return variables
 
 
-def _check_name(option: str, given: str) -> str:
-    if not _HOST_LABEL.fullmatch(given):
+def _check_host_label(option: str, value: str) -> str:
+    if not _HOST_LABEL.fullmatch(value):
         raise InvalidInputError(
-            f"options.{option}", f"{given[:40]!r} may contain only letters, digits and hyphens"
+            f"options.{option}", f"{value[:40]!r} may contain only letters, digits and hyphens"
         )
-    return given
+    return value
 
 
-def add_region(npm: str, options: dict[str, Any], known: Env) -> dict[str, Any]:
+def add_region(npm: str, options: dict[str, Any], variables: Env) -> dict[str, Any]:
     """Return the options with the AWS region, which the adapter cannot find by itself."""
-    return {**options, "region": known["AWS_REGION"]} if npm == BEDROCK else options
+    return {**options, "region": variables["AWS_REGION"]} if npm == BEDROCK else options
 
 
 def find_cloud_key(
@@ -370,4 +229,5 @@ def list_key_names(npm: str, variables: tuple[str, ...]) -> list[str]:
 
 
 def find_signer(npm: str, provider: str, options: Options, env: Env) -> Callable[[], AwsKeys] | None:
+    """Return a function that returns the current AWS keys; None for packages that do not sign requests."""
     return partial(get_aws_keys, provider, options, env) if npm == BEDROCK else None

@@ -16,12 +16,12 @@ from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest, Provider
 from weft.provider.endpoint import ModelEndpoint, StreamDeadlines
 
-CACHE_KEY: Final = "promptCacheKey"
-LITELLM_PROXY: Final = "litellmProxy"
-# Servers on this machine are not reached through a proxy, and may read a long prompt for minutes before they answer.
+CACHE_KEY_OPTION: Final = "promptCacheKey"
+LITELLM_OPTION: Final = "litellmProxy"
+# No proxy is used for servers on this machine.
 LOOPBACK_PATTERNS: Final = ("all://127.0.0.1", "all://localhost", "all://[::1]")
-ONE_DAY: Final = 86_400.0
-LOCAL_FIRST_BYTE: Final = 300.0
+ONE_DAY_SECONDS: Final = 86_400.0
+LOCAL_FIRST_BYTE_SECONDS: Final = 300.0  # a local model may read a long prompt for minutes before it answers
 
 Connect = Callable[[Access], Provider]
 
@@ -37,17 +37,17 @@ class LazyProvider:
         self._loaded: Plain | None = None
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        if (load := self._offer.load) is not None:
+        if (load := self._offer.load_login) is not None:
             return self._stream_loaded(request, load)
         if self._adapter is None:
-            self._adapter = self._connect(self._offer.access(self._model))
+            self._adapter = self._connect(self._offer.get_access(self._model))
         return self._adapter.stream(self._add_options(request))
 
     async def _stream_loaded(self, request: ModelRequest, load: LoadLogin) -> AsyncGenerator[AnyChunk]:
         """Stream with the options that a login provides, which may change with every request."""
         loaded = await load()
         if self._adapter is None or loaded != self._loaded:
-            self._adapter, self._loaded = self._connect(self._offer.access(self._model, loaded)), loaded
+            self._adapter, self._loaded = self._connect(self._offer.get_access(self._model, loaded)), loaded
         async with aclosing(self._adapter.stream(self._add_options(request))) as chunks:
             async for chunk in chunks:
                 yield chunk
@@ -55,9 +55,11 @@ class LazyProvider:
     def _add_options(self, request: ModelRequest) -> ModelRequest:
         """Add the options that the provider's settings imply for every request. Options of the request win."""
         options = self._offer.options
-        extra: dict[str, Any] = {CACHE_KEY: request.session} if options.get("setCacheKey") is True else {}
-        if options.get(LITELLM_PROXY) is True:
-            extra[LITELLM_PROXY] = True
+        extra: dict[str, Any] = (
+            {CACHE_KEY_OPTION: request.session} if options.get("setCacheKey") is True else {}
+        )
+        if options.get(LITELLM_OPTION) is True:
+            extra[LITELLM_OPTION] = True
         if not extra:
             return request
         parameters = request.parameters
@@ -65,7 +67,7 @@ class LazyProvider:
 
 
 class Adapters:
-    """Creates adapters and shares one HTTP client among them. Nothing that needs HTTP is imported before the first one."""
+    """Creates adapters, which share one HTTP client. The HTTP library is imported with the first of them."""
 
     def __init__(self, deadlines: StreamDeadlines | None = None) -> None:
         self._deadlines = deadlines or StreamDeadlines()
@@ -85,24 +87,30 @@ class Adapters:
         endpoint = ModelEndpoint(
             base_url=access.url,
             api_key=access.key.secret if access.key is not None else "",
-            key_from=access.key_from,
+            key_hint=access.key_hint,
             headers=access.headers,
             provider_id=access.provider_id,
             deadlines=_apply_timeout(access.options.get("timeout"), self._get_deadlines(access.url)),
             options=access.options,
             aws=access.aws,
         )
-        made: Provider = getattr(import_module(f"weft.provider.{module}"), name)(self._open(), endpoint)
-        if hasattr(made, "aclose"):
-            self._closable.append(made)
-        return made
+        adapter: Provider = getattr(import_module(f"weft.provider.{module}"), name)(
+            self._get_client(), endpoint
+        )
+        if hasattr(adapter, "aclose"):
+            self._closable.append(adapter)
+        return adapter
 
     def _get_deadlines(self, url: str) -> StreamDeadlines:
-        options, usual = self._deadlines, StreamDeadlines()
-        unsaid = options.first_byte == usual.first_byte
-        return replace(options, first_byte=LOCAL_FIRST_BYTE) if unsaid and is_loopback(url) else options
+        deadlines, defaults = self._deadlines, StreamDeadlines()
+        is_default = deadlines.first_byte == defaults.first_byte
+        return (
+            replace(deadlines, first_byte=LOCAL_FIRST_BYTE_SECONDS)
+            if is_default and is_loopback(url)
+            else deadlines
+        )
 
-    def _open(self) -> Any:
+    def _get_client(self) -> Any:
         if self._client is None:
             httpx2 = import_module("httpx2")
             self._client = httpx2.AsyncClient(timeout=None, mounts=dict.fromkeys(LOOPBACK_PATTERNS))
@@ -116,13 +124,13 @@ class Adapters:
             await client.aclose()
 
 
-def _apply_timeout(timeout: object, usual: StreamDeadlines) -> StreamDeadlines:
+def _apply_timeout(timeout: object, deadlines: StreamDeadlines) -> StreamDeadlines:
     """Apply the option `timeout`: ms to wait for the first byte and between two pieces, or false to wait for a day."""
     if timeout is False:
-        return replace(usual, first_byte=ONE_DAY, between=ONE_DAY)
+        return replace(deadlines, first_byte=ONE_DAY_SECONDS, between=ONE_DAY_SECONDS)
     if isinstance(timeout, int) and timeout is not True and timeout > 0:
-        return replace(usual, first_byte=timeout / 1000, between=timeout / 1000)
-    return usual
+        return replace(deadlines, first_byte=timeout / 1000, between=timeout / 1000)
+    return deadlines
 
 
 def _list_packages() -> str:

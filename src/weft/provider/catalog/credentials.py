@@ -14,11 +14,11 @@ from weft.host.files import hold_lock, read_bytes, write_atomic
 from weft.model.provider import AnyAuth
 from weft.model.wire import encode_pretty, parse
 
-MAX_BYTES: Final = 4 * 1024 * 1024
+MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 # A provider lists the variables that it reads. Only some of them hold a key.
-_HOLDS_KEY: Final = re.compile(r"(KEY|TOKEN|PAT|SECRET)$")
+_KEY_VARIABLE: Final = re.compile(r"(KEY|TOKEN|PAT|SECRET)$")
 
-COPILOT: Final = "github-copilot"
+COPILOT_ID: Final = "github-copilot"
 
 KeySource = Literal["config", "stored", "environment", "public"]
 
@@ -52,12 +52,16 @@ class StoredLogin(Struct, frozen=True, kw_only=True):
 def list_key_variables(env: Iterable[str]) -> list[str]:
     """Return those of a provider's variables that hold a key; any of them is enough."""
     names = list(env)
-    return [name for name in names if _HOLDS_KEY.search(name)] or names[:1]
+    return [name for name in names if _KEY_VARIABLE.search(name)] or names[:1]
 
 
 def find_environment_key(names: Iterable[str], env: Mapping[str, str]) -> ProviderKey | None:
-    found = next((name for name in list_key_variables(names) if env.get(name, "").strip()), None)
-    return ProviderKey(secret=env[found].strip(), source="environment", variable=found) if found else None
+    variable = next((name for name in list_key_variables(names) if env.get(name, "").strip()), None)
+    return (
+        ProviderKey(secret=env[variable].strip(), source="environment", variable=variable)
+        if variable
+        else None
+    )
 
 
 def list_logins(path: str) -> dict[str, StoredLogin]:
@@ -99,7 +103,7 @@ def _to_login(id: str, entry: dict[str, Any]) -> StoredLogin:
     type, key = entry.get("type"), entry.get("key")
     if type == "api" and isinstance(key, str) and key:
         return StoredLogin(provider=id, type="api", secret=key)
-    if type == "oauth" and id.startswith(COPILOT):
+    if type == "oauth" and id.startswith(COPILOT_ID):
         return _to_copilot_login(id, entry)
     return StoredLogin(provider=id, type=type if isinstance(type, str) and type != "api" else "unusable")
 
@@ -118,7 +122,7 @@ def _to_copilot_login(id: str, entry: dict[str, Any]) -> StoredLogin:
 
 def _read_entries(path: str) -> dict[str, Any]:
     try:
-        raw = read_bytes(path, limit=MAX_BYTES)
+        raw = read_bytes(path, limit=MAX_FILE_BYTES)
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -8,19 +8,24 @@ import httpx2
 
 from weft.errors import ProviderError
 from weft.provider.catalog.access import redact_url
-from weft.provider.catalog.local import to_refused_connection
+from weft.provider.catalog.local import find_refused_connection
 from weft.version import VERSION
 
-DEADLINE: Final = 10.0
+DEFAULT_DEADLINE: Final = 10.0
 MAX_BYTES: Final = 64 * 1024 * 1024
 OK: Final = 200
 
 
 def fetch(
-    url: str, *, headers: Mapping[str, str] | None = None, deadline: float = DEADLINE, direct: bool = False
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    deadline: float = DEFAULT_DEADLINE,
+    direct: bool = False,
 ) -> bytes:
-    """Return the body of a URL. Raise `ProviderError` unless it answers with status 200. `direct` ignores proxies, for
-    local servers.
+    """Return the body of a URL. Raise `ProviderError` unless the server answers in time with status 200.
+
+    With `direct`, for local servers, proxies and redirects are ignored.
     """
     where = redact_url(url)
     try:
@@ -37,7 +42,7 @@ def fetch(
             return _read_body(response, where, until=monotonic() + deadline)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         failure = ProviderError(f"{where} did not answer: {str(error) or type(error).__name__}")
-        raise to_refused_connection(url, error) or failure from error
+        raise find_refused_connection(url, error) or failure from error
 
 
 def _read_body(response: httpx2.Response, where: str, *, until: float) -> bytes:

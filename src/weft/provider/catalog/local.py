@@ -53,44 +53,44 @@ def _parse_ollama_host(host: str) -> str:
 
 
 def list_served_models(url: str, fetch: Fetch) -> list[str]:
-    """Return the models that a compatible server lists, in its own order. Raise `ProviderError`."""
-    where = f"{url.rstrip('/')}/models"
-    raw = fetch(where)
+    """Return the models that a compatible server lists, in its own order. Raise `ProviderError` if there is no list."""
+    models_url = f"{url.rstrip('/')}/models"
+    raw = fetch(models_url)
     try:
-        found = _model_list.decode(raw).data
+        models = _model_list.decode(raw).data
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ProviderError(f"{redact_url(where)} did not answer with a list of models") from error
-    return [each.id for each in found or ()]
+        raise ProviderError(f"{redact_url(models_url)} did not answer with a list of models") from error
+    return [each.id for each in models or ()]
 
 
-def to_refused_connection(url: str, error: BaseException, provider: str = "") -> ProviderError | None:
-    """Return the failure for a refused connection to this machine. Return None for any other address or error.
+def find_refused_connection(url: str, error: BaseException, provider: str = "") -> ProviderError | None:
+    """Return an error that says what to do if a connection to this machine was refused. Return None for other failures.
 
     It is not retryable: a remote server may come back by itself, but a local one must be started.
     """
     if not is_loopback(url) or not any(
-        isinstance(each, ConnectionRefusedError) for each in _iterate_causes(error)
+        isinstance(cause, ConnectionRefusedError) for cause in _iterate_causes(error)
     ):
         return None
     parts = urlsplit(url)
-    place = parts.netloc.rpartition("@")[2]
-    refusal = make_error("network", f"nothing listens at {place}: the connection was refused")
+    address = parts.netloc.rpartition("@")[2]
+    refusal = make_error("network", f"nothing listens at {address}: the connection was refused")
     refusal.retryable = False
-    known = provider if provider in HINTS else SERVER_BY_PORT.get(parts.port or 0, "")
-    refusal.hint = HINTS.get(known, DEFAULT_HINT)
+    server = provider if provider in HINTS else SERVER_BY_PORT.get(parts.port or 0, "")
+    refusal.hint = HINTS.get(server, DEFAULT_HINT)
     return refusal
 
 
 def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and everything that led to it. A host name with several addresses fails with a group of errors."""
     seen: set[int] = set()
-    waiting = [error]
-    while waiting:
-        each = waiting.pop()
-        if each is None or id(each) in seen:
+    queue = [error]
+    while queue:
+        current = queue.pop()
+        if current is None or id(current) in seen:
             continue
-        seen.add(id(each))
-        yield each
-        waiting += [each.__cause__, each.__context__]
-        if isinstance(each, BaseExceptionGroup):
-            waiting += each.exceptions
+        seen.add(id(current))
+        yield current
+        queue += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            queue += current.exceptions

@@ -29,9 +29,9 @@ from weft.model.catalog import (
 Fetch = Callable[[str], bytes]
 Warn = Callable[[ConfigError], None]
 
-SNAPSHOT: Final = "data/models.json.gz"
-GZIP: Final = 16 + zlib.MAX_WBITS
-MAX_BYTES: Final = 64 * 1024 * 1024
+SNAPSHOT_FILE: Final = "data/models.json.gz"
+GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
+MAX_CATALOGUE_BYTES: Final = 64 * 1024 * 1024
 
 _catalogue_decoder = msgspec.json.Decoder(dict[str, Raw])
 
@@ -86,24 +86,24 @@ def open_catalogue(path: str, warn: Warn) -> Catalogue:
 
 
 def read_snapshot() -> Mapping[str, Raw]:
-    packed = files("weft.provider.catalog").joinpath(SNAPSHOT).read_bytes()
-    return _catalogue_decoder.decode(zlib.decompress(packed, GZIP))
+    packed = files("weft.provider.catalog").joinpath(SNAPSHOT_FILE).read_bytes()
+    return _catalogue_decoder.decode(zlib.decompress(packed, GZIP_WBITS))
 
 
 def fetch_catalogue(path: str, url: str, fetch: Fetch) -> int:
     """Fetch the catalogue into `path`, in OpenCode's format. Return the number of providers. Raise `ProviderError`."""
-    where = f"{url.rstrip('/')}/api.json"
-    raw = fetch(where)
-    found = _decode(raw)
-    if not found:
-        raise ProviderError(f"{where} did not answer with a catalogue of models")
+    document_url = f"{url.rstrip('/')}/api.json"
+    raw = fetch(document_url)
+    providers = _decode_catalogue(raw)
+    if not providers:
+        raise ProviderError(f"{document_url} did not answer with a catalogue of models")
     write_atomic(path, raw, temp=f"{path}.{os.getpid()}.new")
-    return len(found)
+    return len(providers)
 
 
 def _read_fetched(path: str, warn: Warn) -> Mapping[str, Raw]:
     try:
-        raw = read_bytes(path, limit=MAX_BYTES)
+        raw = read_bytes(path, limit=MAX_CATALOGUE_BYTES)
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -111,19 +111,19 @@ def _read_fetched(path: str, warn: Warn) -> Mapping[str, Raw]:
             ConfigError(path, f"cannot be read ({error.strerror}); using the catalogue that ships with weft")
         )
         return {}
-    found = _decode(raw)
-    if not found:
+    providers = _decode_catalogue(raw)
+    if not providers:
         warn(ConfigError(path, "is not a catalogue of models; using the one that ships with weft"))
-    return found
+    return providers
 
 
-def _decode(raw: bytes) -> Mapping[str, Raw]:
+def _decode_catalogue(raw: bytes) -> Mapping[str, Raw]:
     """Return the undecoded providers by id, or {} if this is not a catalogue."""
     try:
-        found = _catalogue_decoder.decode(raw)
+        providers = _catalogue_decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
-    return found if all(bytes(each).startswith(b"{") for each in found.values()) else {}
+    return providers if all(bytes(provider).startswith(b"{") for provider in providers.values()) else {}
 
 
 Plain = dict[str, Any]
@@ -186,33 +186,33 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
     provider: PackageEntry = PackageEntry()
 
 
-def merge_deep(below: Mapping[str, Any], above: Mapping[str, Any]) -> Plain:
-    """Merge two descriptions, key by key on all levels. `above` wins.
+def merge_deep(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Plain:
+    """Merge two descriptions, key by key on all levels. `overrides` wins.
 
     OpenCode builds a configured model from scratch and loses the catalogue's input limit and long-context price.
     """
-    merged = dict(below)
-    for key, value in above.items():
-        under = merged.get(key)
-        if isinstance(under, Mapping) and isinstance(value, Mapping):
-            merged[key] = merge_deep(under, value)
+    merged = dict(base)
+    for key, value in overrides.items():
+        current = merged.get(key)
+        if isinstance(current, Mapping) and isinstance(value, Mapping):
+            merged[key] = merge_deep(current, value)
         else:
             merged[key] = value
     return merged
 
 
-def to_model(provider_id: str, id: str, plain: Plain, *, reached: ModelApi) -> Model:
-    """Build the model of a merged description. `reached` says how to reach its provider; the model may override it.
+def to_model(provider_id: str, id: str, plain: Plain, *, provider_api: ModelApi) -> Model:
+    """Build a model from its merged description, which may override `provider_api`, the provider's address and package.
 
     Raise `msgspec.ValidationError` if a value is invalid.
     """
     entry = msgspec.convert(plain, ModelEntry)
-    npm = entry.provider.npm or reached.npm
+    npm = entry.provider.npm or provider_api.npm
     return Model(
         id=id,
         provider_id=provider_id,
         name=entry.name or id,
-        api=ModelApi(id=entry.id or id, url=entry.provider.api or reached.url, npm=npm),
+        api=ModelApi(id=entry.id or id, url=entry.provider.api or provider_api.url, npm=npm),
         family=entry.family,
         capabilities=Capabilities(
             temperature=entry.temperature,
@@ -248,21 +248,21 @@ def _to_modalities(names: tuple[str, ...]) -> Modalities:
 
 
 def _to_cost(entry: CostEntry | None) -> Cost | None:
-    """Convert prices. A missing price is unknown: OpenCode makes it zero, and an expensive model looks free."""
+    """Convert prices. A missing price is unknown. OpenCode makes it zero, so that an expensive model looks free."""
     if entry is None:
         return None
     long = entry.context_over_200k
     return Cost(
         input=entry.input,
         output=entry.output,
-        cache=_to_cache(entry),
-        experimental_over200_k=Price(input=long.input, output=long.output, cache=_to_cache(long))
+        cache=_to_cache_price(entry),
+        experimental_over200_k=Price(input=long.input, output=long.output, cache=_to_cache_price(long))
         if long
         else None,
     )
 
 
-def _to_cache(entry: PriceEntry) -> CachePrice:
+def _to_cache_price(entry: PriceEntry) -> CachePrice:
     """Convert cache prices. Without one, cached tokens cost as much as others. OpenCode treats them as free."""
     return CachePrice(
         read=entry.input if entry.cache_read is None else entry.cache_read,

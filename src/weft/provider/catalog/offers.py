@@ -40,7 +40,7 @@ from weft.provider.catalog.models import Catalogue, CatalogueEntry, Plain, Warn,
 # A provider that serves some models to everyone, with this key.
 OPENCODE: Final = "opencode"
 PUBLIC_KEY: Final = ProviderKey(secret="public", source="public")
-FREE_ENTRY: Final[Plain] = {"input": Decimal(0), "output": Decimal(0)}
+FREE_COST_ENTRY: Final[Plain] = {"input": Decimal(0), "output": Decimal(0)}
 TITLE_HEADER_PROVIDERS: Final = ("openrouter", "vercel", "zenmux")
 
 
@@ -48,15 +48,11 @@ TITLE_HEADER_PROVIDERS: Final = ("openrouter", "vercel", "zenmux")
 LoadLogin = Callable[[], Awaitable[Plain]]
 
 
-def _no_load(_: str) -> LoadLogin | None:
-    return None
-
-
 class OfferSources(Struct, frozen=True, kw_only=True):
     """The inputs from which offers are made. `configured` are the plain entries under `provider`, by id.
 
-    `enabled` lists the allowed providers, None allows all. `experimental` includes alpha models. `load` returns how to
-    use a provider's login, if a plugin declares that.
+    `enabled` lists the allowed providers; None allows all. `experimental` includes alpha models. `find_loader` returns a
+    function that loads a provider's login, if a plugin has one.
     """
 
     catalogue: Catalogue
@@ -67,7 +63,7 @@ class OfferSources(Struct, frozen=True, kw_only=True):
     enabled: frozenset[str] | None = None
     disabled: frozenset[str] = frozenset()
     experimental: bool = False
-    load: Callable[[str], LoadLogin | None] = _no_load
+    find_loader: Callable[[str], LoadLogin | None] = lambda _: None
 
 
 class ProviderOffer:
@@ -97,9 +93,9 @@ class ProviderOffer:
     @cached_property
     def key(self) -> ProviderKey | None:
         """Return the key: the configured one, else the stored one, else the environment's."""
-        given = self.options.get("apiKey")
-        if isinstance(given, str) and given:
-            return ProviderKey(secret=given, source="config")
+        configured = self.options.get("apiKey")
+        if isinstance(configured, str) and configured:
+            return ProviderKey(secret=configured, source="config")
         login = self._sources.logins.get(self.id)
         if login is not None and login.secret:
             return ProviderKey(secret=login.secret, source="stored")
@@ -110,37 +106,37 @@ class ProviderOffer:
 
     @property
     def key_names(self) -> list[str]:
-        """Return what may hold the key: variables, or a configured option that is empty."""
+        """Return the names of what may hold the key: variables, or the configured option if it is empty."""
         # An unset variable in `{env:NAME}` leaves the option empty.
-        empty = not self.options.get("apiKey", "-")
-        option = [f"provider.{self.id}.options.apiKey (it is empty)"] if empty else []
+        is_empty = not self.options.get("apiKey", "-")
+        option = [f"provider.{self.id}.options.apiKey (it is empty)"] if is_empty else []
         return list_key_names(self.npm, self.variables) or option
 
     @property
-    def stored(self) -> str:
-        """Return the type of the stored credential, or ""."""
+    def login_type(self) -> str:
+        """Return the type of the stored credential, or "" if there is none."""
         login = self._sources.logins.get(self.id)
         return login.type if login is not None else ""
 
     @property
-    def known(self) -> bool:
-        """Return True if there is an adapter for it."""
+    def has_adapter(self) -> bool:
+        """Return True if weft has an adapter for its npm package."""
         return self.npm in PACKAGES
 
     @property
     def available(self) -> bool:
-        return self.known and (self.configured or self.key is not None or self.load is not None)
+        return self.has_adapter and (self.configured or self.key is not None or self.load_login is not None)
 
     @property
-    def load(self) -> LoadLogin | None:
-        """Return how to get the options of its stored login; None if there is no login, or no plugin for it."""
-        return self._sources.load(self.id) if self.stored else None
+    def load_login(self) -> LoadLogin | None:
+        """Return a function that loads the options of the stored login; None without a login or a plugin for it."""
+        return self._sources.find_loader(self.id) if self.login_type else None
 
     @property
-    def open(self) -> bool:
+    def accepts_any_model(self) -> bool:
         """Return True if only its server knows its models: any name may be one."""
-        local = get_local_url(self.id, self._sources.env) and not self._models
-        return bool(local or not (self._models or self._entry.models))
+        is_local = get_local_url(self.id, self._sources.env) and not self._models
+        return bool(is_local or not (self._models or self._entry.models))
 
     # --- models ---
 
@@ -149,20 +145,22 @@ class ProviderOffer:
 
     def list_models(self, *, everything: bool = False) -> list[Model]:
         """Return the models that can be used now. With `everything`, include those that need a key we do not have."""
-        found = (self.find(id) for id in self.list_ids())
+        models = (self.find(id) for id in self.list_ids())
         return [
-            model for model in found if model is not None and (everything or not self._needs_own_key(model))
+            model for model in models if model is not None and (everything or not self._needs_own_key(model))
         ]
 
     def find(self, id: str) -> Model | None:
         """Return a model by its id, or None."""
         settings = self._models.get(id)
-        known = self._entry.find((settings or {}).get("id") or id)
-        if not self._is_served(id) or (settings is None and known is None and not self.open):
+        description = self._entry.find((settings or {}).get("id") or id)
+        if not self._is_admitted(id) or (
+            settings is None and description is None and not self.accepts_any_model
+        ):
             return None
-        plain = self._describe(id, known or {}, settings or {})
+        plain = self._describe(id, description or {}, settings or {})
         try:
-            model = to_model(self.id, id, plain, reached=ModelApi(id=id, url=self.url, npm=self.npm))
+            model = to_model(self.id, id, plain, provider_api=ModelApi(id=id, url=self.url, npm=self.npm))
         except msgspec.ValidationError as error:
             self._sources.warn(
                 ConfigError("models", f"{error}; this model is ignored", key=f"{self.id}/{id}")
@@ -170,46 +168,48 @@ class ProviderOffer:
             return None
         if model.status == "deprecated" or (model.status == "alpha" and not self._sources.experimental):
             return None
-        offered = merge_variants(list_variants(model), (settings or {}).get("variants") or {})
-        return msgspec.structs.replace(model, variants=offered or None)
+        variants = merge_variants(list_variants(model), (settings or {}).get("variants") or {})
+        return msgspec.structs.replace(model, variants=variants or None)
 
-    def _describe(self, id: str, known: Plain, settings: Plain) -> Plain:
+    def _describe(self, id: str, description: Plain, settings: Plain) -> Plain:
         if self._settings.get("npm") or self._settings.get("api"):
-            known = {key: value for key, value in known.items() if key != "provider"}
-        renamed = settings.get("id", id) != id and "name" not in settings
+            description = {key: value for key, value in description.items() if key != "provider"}
+        is_renamed = settings.get("id", id) != id and "name" not in settings
         plain = (
-            merge_deep(known, settings) | {"id": settings.get("id") or id} | ({"name": id} if renamed else {})
+            merge_deep(description, settings)
+            | {"id": settings.get("id") or id}
+            | ({"name": id} if is_renamed else {})
         )
         if "cost" not in plain and get_local_url(self.id, self._sources.env) and is_loopback(self.base_url):
-            plain["cost"] = FREE_ENTRY
+            plain["cost"] = FREE_COST_ENTRY
         return plain
 
-    def _is_served(self, id: str) -> bool:
+    def _is_admitted(self, id: str) -> bool:
         """Return True if the configured whitelist and blacklist admit the model."""
-        allowed, refused = self._settings.get("whitelist"), self._settings.get("blacklist") or ()
-        return id not in refused and (not allowed or id in allowed)
+        whitelist, blacklist = self._settings.get("whitelist"), self._settings.get("blacklist") or ()
+        return id not in blacklist and (not whitelist or id in whitelist)
 
     def _needs_own_key(self, model: Model) -> bool:
         return self.key is PUBLIC_KEY and (model.cost is None or model.cost.input > 0)
 
     # --- access ---
 
-    def access(self, model: Model, loaded: Plain | None = None) -> Access:
+    def get_access(self, model: Model, loaded: Plain | None = None) -> Access:
         """Return how to reach a model. Raise `ProviderAuthError` that says what to set if there is no key.
 
         Options from a login (`loaded`) override a key in the environment; the configuration overrides both.
         """
         package = PACKAGES.get(model.api.npm)
         options, key = merge_deep(loaded or {}, self.options), self._choose_key(loaded or {})
-        settings = options.get("endpoint") or options.get("baseURL")
-        address = settings or model.api.url or (package.url if package is not None else "")
-        known = resolve_variables(model.api.npm, options, self._sources.env)
-        url = fill_variables(address, known, self.id)
+        configured_url = options.get("endpoint") or options.get("baseURL")
+        address = configured_url or model.api.url or (package.url if package is not None else "")
+        variables = resolve_variables(model.api.npm, options, self._sources.env)
+        url = fill_variables(address, variables, self.id)
         if package is not None and needs_address(model.api.npm):
             check_url(url, self.id)
-        headers = {**self._own_headers(), **(options.get("headers") or {})}
+        headers = {**self._get_headers(), **(options.get("headers") or {})}
         if (key is None and needs_key(url, self.key_names, headers)) or self._needs_own_key(model):
-            raise make_missing_key_error(self.id, self.key_names, stored=self.stored)
+            raise make_missing_key_error(self.id, self.key_names, login_type=self.login_type)
         rest = {name: value for name, value in options.items() if name not in CONSUMED_OPTIONS}
         return Access(
             provider_id=self.id,
@@ -217,8 +217,8 @@ class ProviderOffer:
             url=url,
             key=key,
             headers=headers,
-            options=add_region(model.api.npm, rest, known),
-            aws=find_signer(model.api.npm, self.id, options, known) if key is not None else None,
+            options=add_region(model.api.npm, rest, variables),
+            aws=find_signer(model.api.npm, self.id, options, variables) if key is not None else None,
         )
 
     def _choose_key(self, loaded: Plain) -> ProviderKey | None:
@@ -227,7 +227,7 @@ class ProviderOffer:
             return self.key
         return ProviderKey(secret=loaded_key, source="stored")
 
-    def _own_headers(self) -> dict[str, str]:
+    def _get_headers(self) -> dict[str, str]:
         return {"X-Title": "weft"} if self.id in TITLE_HEADER_PROVIDERS else {}
 
 
@@ -244,11 +244,11 @@ class ProviderOffers:
 
     def find(self, provider: str) -> ProviderOffer | None:
         if provider not in self._offers:
-            self._offers[provider] = self._make(provider)
+            self._offers[provider] = self._make_offer(provider)
         return self._offers[provider]
 
-    def why_off(self, provider: str) -> str:
-        """Say which setting disables a provider; return "" if none does."""
+    def explain_disabled(self, provider: str) -> str:
+        """Return a sentence that names the setting which disables a provider, or "" if none does."""
         if provider in self._sources.disabled:
             return f"{provider} is listed in disabled_providers."
         if self._sources.enabled is not None and provider not in self._sources.enabled:
@@ -268,7 +268,7 @@ class ProviderOffers:
         """Return the providers that can be used now: they have a key or are configured."""
         return [offer for offer in self.list_all() if offer.available]
 
-    def _make(self, id: str) -> ProviderOffer | None:
+    def _make_offer(self, id: str) -> ProviderOffer | None:
         sources = self._sources
         if id in sources.disabled or (sources.enabled is not None and id not in sources.enabled):
             return None
@@ -289,10 +289,8 @@ def list_model_names(offers: Iterable[ProviderOffer]) -> list[str]:
 
 SCRIPTED_PROVIDER: Final = "scripted"
 DEMO: Final = "demo"
-NO_PRICE: Final = Cost(
-    input=Decimal(0), output=Decimal(0), cache=CachePrice(read=Decimal(0), write=Decimal(0))
-)
-PRICE: Final = Cost(
+FREE: Final = Cost(input=Decimal(0), output=Decimal(0), cache=CachePrice(read=Decimal(0), write=Decimal(0)))
+SCRIPT_PRICE: Final = Cost(
     input=Decimal(3), output=Decimal(15), cache=CachePrice(read=Decimal("0.3"), write=Decimal("3.75"))
 )
 
@@ -304,6 +302,6 @@ def make_scripted_model(id: str) -> Model:
         provider_id=SCRIPTED_PROVIDER,
         name=f"Scripted ({id})",
         api=ModelApi(id=id),
-        cost=NO_PRICE if id == DEMO else PRICE,
+        cost=FREE if id == DEMO else SCRIPT_PRICE,
         limit=Limit(context=200_000, output=8_000),
     )

@@ -29,9 +29,9 @@ from weft.provider.normalise import (
 
 Json = dict[str, Any]
 
-MAX_DEPTH: Final = 12
+MAX_SCHEMA_DEPTH: Final = 12
 ANY_OBJECT: Final = {"type": "object"}
-# Copied unchanged. Gemini refuses a request with keys it does not know.
+# Other keys are not copied: Gemini refuses a request with keys it does not know.
 COPIED_KEYS: Final = (
     "title",
     "description",
@@ -44,9 +44,9 @@ COPIED_KEYS: Final = (
     "maxProperties",
     "pattern",
 )
-# Each bound, its exclusive form, which Gemini does not know, and the step from one to the other for integers.
+# Each bound, its exclusive form, which Gemini does not support, and the step from that to the bound for integers.
 BOUNDS: Final = (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1))
-FORMATS: Final = {
+FORMATS_BY_TYPE: Final = {
     "string": ("enum", "date-time"),
     "integer": ("int32", "int64"),
     "number": ("float", "double"),
@@ -56,68 +56,68 @@ NUMBER_TYPES: Final = ("integer", "number")
 
 def to_parameters(schema: Mapping[str, Any]) -> Json | None:
     """Convert the schema of a tool's input. Return None for a tool without input, as Gemini requires."""
-    made = to_schema(schema)
-    return made if made.get("properties") else None
+    converted = to_schema(schema)
+    return converted if converted.get("properties") else None
 
 
-def to_schema(schema: object, defs: Mapping[str, Any] | None = None, depth: int = 0) -> Json:
+def to_schema(schema: object, definitions: Mapping[str, Any] | None = None, depth: int = 0) -> Json:
     """Convert a JSON schema: keep the types and bounds that Gemini knows, inline references and drop everything else."""
-    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
+    if not isinstance(schema, Mapping) or depth > MAX_SCHEMA_DEPTH:
         return dict(ANY_OBJECT)
-    defs = _list_definitions(schema) or defs or {}
-    schema = _flatten(schema, defs)
+    definitions = _list_definitions(schema) or definitions or {}
+    schema = _flatten(schema, definitions)
     alternatives = _find_alternatives(schema)
     if alternatives is not None:
-        return _to_any_of(schema, alternatives, defs, depth)
+        return _to_any_of(schema, alternatives, definitions, depth)
     type = _choose_type(schema)
-    made: Json = {"type": type}
-    made |= {name: schema[name] for name in COPIED_KEYS if _is_copyable(schema.get(name))}
-    if schema.get("format") in FORMATS.get(type, ()):
-        made["format"] = schema["format"]
+    converted: Json = {"type": type}
+    converted |= {name: schema[name] for name in COPIED_KEYS if _is_copyable(schema.get(name))}
+    if schema.get("format") in FORMATS_BY_TYPE.get(type, ()):
+        converted["format"] = schema["format"]
     if "null" in _list_types(schema):
-        made["nullable"] = True
-    made |= _to_enum(schema)
-    if made["type"] in NUMBER_TYPES:
-        made |= _to_bounds(schema)
-    if made["type"] == "object":
-        made |= _to_object(schema, defs, depth)
-    if made["type"] == "array":
-        # OpenCode puts an empty schema here, which Gemini refuses in a nested list: it requires a type.
+        converted["nullable"] = True
+    converted |= _to_enum(schema)
+    if converted["type"] in NUMBER_TYPES:
+        converted |= _to_bounds(schema)
+    if converted["type"] == "object":
+        converted |= _to_object(schema, definitions, depth)
+    if converted["type"] == "array":
+        # OpenCode puts an empty schema here. Gemini refuses that in a nested list, because it requires a type.
         items = schema.get("items")
-        made["items"] = to_schema(items, defs, depth + 1) if items else {"type": "string"}
-    return made
+        converted["items"] = to_schema(items, definitions, depth + 1) if items else {"type": "string"}
+    return converted
 
 
 def _list_definitions(schema: Mapping[str, Any]) -> Json:
     return {
-        f"#/{place}/{name}": each
-        for place in ("$defs", "definitions")
-        if isinstance(schema.get(place), Mapping)
-        for name, each in schema[place].items()
+        f"#/{keyword}/{name}": definition
+        for keyword in ("$defs", "definitions")
+        if isinstance(schema.get(keyword), Mapping)
+        for name, definition in schema[keyword].items()
     }
 
 
-def _flatten(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> Json:
+def _flatten(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Json:
     """Merge the schema with everything it refers to and with all of `allOf`."""
     flat: Json = {}
     seen: set[str] = set()
-    waiting: list[Any] = [schema]
-    while waiting:
-        each = waiting.pop(0)
-        if not isinstance(each, Mapping):
+    queue: list[Any] = [schema]
+    while queue:
+        current = queue.pop(0)
+        if not isinstance(current, Mapping):
             continue
-        for name, value in each.items():
+        for name, value in current.items():
             if name == "properties" and isinstance(value, Mapping):
                 flat[name] = {**value, **flat.get(name, {})}
             elif name == "required" and isinstance(value, list):
                 flat[name] = [*flat.get(name, []), *value]
             else:
                 flat.setdefault(name, value)
-        reference = each.get("$ref")
+        reference = current.get("$ref")
         if isinstance(reference, str) and reference not in seen:
             seen.add(reference)
-            waiting.append(defs.get(reference))
-        waiting.extend(each["allOf"] if isinstance(each.get("allOf"), list) else ())
+            queue.append(definitions.get(reference))
+        queue.extend(current["allOf"] if isinstance(current.get("allOf"), list) else ())
     return flat
 
 
@@ -134,20 +134,22 @@ def _find_alternatives(schema: Json) -> list[Json] | None:
     return None
 
 
-def _to_any_of(schema: Json, alternatives: list[Json], defs: Mapping[str, Any], depth: int) -> Json:
+def _to_any_of(schema: Json, alternatives: list[Json], definitions: Mapping[str, Any], depth: int) -> Json:
     # Gemini accepts no other key next to `anyOf`, so the description is repeated in each alternative.
-    real = [each for each in alternatives if each.get("type") != "null"]
+    types = [alternative for alternative in alternatives if alternative.get("type") != "null"]
     description = {"description": schema["description"]} if _is_copyable(schema.get("description")) else {}
     rest = {name: value for name, value in schema.items() if name not in {"anyOf", "oneOf", "$ref", "allOf"}}
-    if len(real) <= 1:
-        only = to_schema({**rest, **(real[0] if real else {}), **description}, defs, depth + 1)
+    if len(types) <= 1:
+        merged = to_schema({**rest, **(types[0] if types else {}), **description}, definitions, depth + 1)
     else:
-        made = [to_schema({**description, **each}, defs, depth + 1) for each in real]
-        only = {"anyOf": made}
-    if len(real) != len(alternatives):
-        for each in only.get("anyOf", [only]):
-            each["nullable"] = True
-    return only
+        converted = [
+            to_schema({**description, **alternative}, definitions, depth + 1) for alternative in types
+        ]
+        merged = {"anyOf": converted}
+    if len(types) != len(alternatives):
+        for alternative in merged.get("anyOf", [merged]):
+            alternative["nullable"] = True
+    return merged
 
 
 def _list_types(schema: Mapping[str, Any]) -> list[str]:
@@ -169,13 +171,17 @@ def _choose_type(schema: Json) -> str:
 
 
 def _to_bounds(schema: Json) -> Json:
-    made: Json = {}
-    for name, beyond, step in BOUNDS:
+    bounds: Json = {}
+    for name, exclusive_name, step in BOUNDS:
         if _is_number(schema.get(name)):
-            made[name] = schema[name]
-        elif _is_number(edge := schema.get(beyond)):
-            made[name] = edge + step if isinstance(edge, int) and _choose_type(schema) == "integer" else edge
-    return made
+            bounds[name] = schema[name]
+        elif _is_number(exclusive := schema.get(exclusive_name)):
+            bounds[name] = (
+                exclusive + step
+                if isinstance(exclusive, int) and _choose_type(schema) == "integer"
+                else exclusive
+            )
+    return bounds
 
 
 def _to_enum(schema: Json) -> Json:
@@ -183,27 +189,29 @@ def _to_enum(schema: Json) -> Json:
     values = schema["enum"] if isinstance(schema.get("enum"), list) else []
     if "const" in schema:
         values = [schema["const"]]
-    words = [_to_word(value) for value in values if value is not None and not isinstance(value, (dict, list))]
-    words = list(dict.fromkeys(word for word in words if word))
-    if not words:
+    strings = [
+        _to_string(value) for value in values if value is not None and not isinstance(value, (dict, list))
+    ]
+    strings = list(dict.fromkeys(string for string in strings if string))
+    if not strings:
         return {}
-    return {"type": "string", "enum": words} | ({"nullable": True} if None in values else {})
+    return {"type": "string", "enum": strings} | ({"nullable": True} if None in values else {})
 
 
-def _to_word(value: object) -> str:
+def _to_string(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _to_object(schema: Json, defs: Mapping[str, Any], depth: int) -> Json:
-    given = schema.get("properties")
+def _to_object(schema: Json, definitions: Mapping[str, Any], depth: int) -> Json:
+    declared = schema.get("properties")
     properties = {
-        name: to_schema(each, defs, depth + 1)
-        for name, each in (given.items() if isinstance(given, Mapping) else ())
+        name: to_schema(property, definitions, depth + 1)
+        for name, property in (declared.items() if isinstance(declared, Mapping) else ())
     }
     if not properties:
         return {}
-    wanted = schema["required"] if isinstance(schema.get("required"), list) else []
-    required = list(dict.fromkeys(name for name in wanted if isinstance(name, str) and name in properties))
+    names = schema["required"] if isinstance(schema.get("required"), list) else []
+    required = list(dict.fromkeys(name for name in names if isinstance(name, str) and name in properties))
     return {"properties": properties} | ({"required": required} if required else {})
 
 
@@ -216,12 +224,12 @@ def _is_copyable(value: object) -> bool:
     return isinstance(value, (str, int, float)) and value != ""
 
 
-KEY: Final = "google"
+METADATA_KEY: Final = "google"
 # Google's placeholder for a call without a signature: one that another model made, or that was cut off.
 SKIP_SIGNATURE: Final = "skip_thought_signature_validator"
 ACCEPTED_TYPES: Final = re.compile(r"image/(png|jpeg|webp|heic|heif)|application/pdf|audio/.+|video/.+")
 TYPES_IN_RESPONSES: Final = ("image/png", "image/jpeg", "image/webp", "application/pdf")
-LIMITS: Final = MediaLimits(each=20 * MB, total=90 * MB, count=900)
+MEDIA_LIMITS: Final = MediaLimits(max_file_chars=20 * MB, max_total_chars=90 * MB, max_files=900)
 GENERATION_OPTIONS: Final = (
     "stopSequences",
     "seed",
@@ -231,18 +239,18 @@ GENERATION_OPTIONS: Final = (
     "mediaResolution",
     "imageConfig",
 )
-CHOICES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+CALLING_MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
 def to_body(request: ModelRequest) -> Json:
     """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it."""
     body: Json = {}
-    if system := [{"text": words} for words in request.system if words]:
+    if system := [{"text": text} for text in request.system if text]:
         body["systemInstruction"] = {"parts": system}
     if request.tools:
-        body["tools"] = [{"functionDeclarations": [_to_tool(*each) for each in map_tools(request).items()]}]
+        body["tools"] = [{"functionDeclarations": [_to_tool(*item) for item in map_tools(request).items()]}]
         forced = {"allowedFunctionNames": [to_wire_name(request.forced)]} if request.forced else {}
-        body["toolConfig"] = {"functionCallingConfig": {"mode": CHOICES[request.tool_choice], **forced}}
+        body["toolConfig"] = {"functionCallingConfig": {"mode": CALLING_MODES[request.tool_choice], **forced}}
     if generation := _to_generation(request):
         body["generationConfig"] = generation
     body |= {
@@ -266,23 +274,23 @@ def map_tools(request: ModelRequest) -> dict[str, ToolSpec]:
 
 
 def _to_tool(name: str, tool: ToolSpec) -> Json:
-    declared: Json = {"name": name, "description": tool.about}
+    declaration: Json = {"name": name, "description": tool.about}
     parameters = to_parameters(tool.schema)
-    return declared | ({"parameters": parameters} if parameters else {})
+    return declaration | ({"parameters": parameters} if parameters else {})
 
 
 def _to_generation(request: ModelRequest) -> Json:
-    asked = request.parameters
-    wanted = {
-        "temperature": asked.temperature,
-        "topP": asked.top_p,
-        "topK": asked.top_k,
-        "maxOutputTokens": asked.max_output,
+    parameters = request.parameters
+    fields = {
+        "temperature": parameters.temperature,
+        "topP": parameters.top_p,
+        "topK": parameters.top_k,
+        "maxOutputTokens": parameters.max_output,
         "thinkingConfig": _to_thinking(request),
         "responseMimeType": "application/json" if request.format is not None else None,
         "responseJsonSchema": request.format.schema if request.format is not None else None,
-    } | {name: asked.options.get(name) for name in GENERATION_OPTIONS}
-    return {name: value for name, value in wanted.items() if value is not None}
+    } | {name: parameters.options.get(name) for name in GENERATION_OPTIONS}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _to_thinking(request: ModelRequest) -> Json | None:
@@ -292,8 +300,10 @@ def _to_thinking(request: ModelRequest) -> Json | None:
     # OpenCode requests thoughts from every Google model. A model without thinking refuses the request.
     if not request.model.capabilities.reasoning and config.keys() <= {"includeThoughts"}:
         return None
-    both = "thinkingLevel" in config and "thinkingBudget" in config
-    return {name: value for name, value in config.items() if not (both and name == "thinkingBudget")} or None
+    has_both = "thinkingLevel" in config and "thinkingBudget" in config
+    return {
+        name: value for name, value in config.items() if not (has_both and name == "thinkingBudget")
+    } or None
 
 
 # --- the conversation ---
@@ -302,15 +312,15 @@ def _to_thinking(request: ModelRequest) -> Json | None:
 def to_contents(request: ModelRequest) -> list[Json]:
     """Return the conversation. Roles alternate, the user is first and last, and each call has a response next to it."""
     gemini_3 = is_gemini_3(request.model.api.id)
-    paired = adapt_files(pair_calls(request.messages), request.model, _accepts_file, LIMITS)
-    turns = [turn for turn in paired if not _is_silent(turn)]
+    paired = adapt_files(pair_calls(request.messages), request.model, _accepts_file, MEDIA_LIMITS)
+    turns = [turn for turn in paired if not _is_empty_turn(turn)]
     contents: list[Json] = []
     ids: dict[str, Json] = {}
     for turn in ensure_user_turns(turns):
         match turn:
             case UserTurn():
                 _append_content(
-                    contents, "user", [_to_part(part) for part in turn.content if not _is_empty(part)]
+                    contents, "user", [_to_part(part) for part in turn.content if not _is_empty_text(part)]
                 )
             case AssistantTurn():
                 ids = {part.call_id: _to_id(part) for part in turn.content if isinstance(part, CallContent)}
@@ -322,10 +332,10 @@ def to_contents(request: ModelRequest) -> list[Json]:
     return contents
 
 
-def _is_silent(turn: ModelMessage) -> bool:
+def _is_empty_turn(turn: ModelMessage) -> bool:
     match turn:
         case UserTurn():
-            return all(_is_empty(part) for part in turn.content)
+            return all(_is_empty_text(part) for part in turn.content)
         case AssistantTurn():
             return not _to_answer_parts(turn)
         case ToolTurn():
@@ -346,8 +356,8 @@ def _append_content(contents: list[Json], role: str, parts: list[Json]) -> None:
 
 
 def _add_signatures(contents: list[Json]) -> None:
-    """Add a placeholder to the first call of an answer if it has no signature. Every turn gets the same one, so that
-    the prefix is stable.
+    """Add a placeholder to the first call of each answer if it has no signature. It is always the same, so that requests
+    keep a common prefix.
     """
     for content in contents:
         call = next((part for part in content["parts"] if "functionCall" in part), None)
@@ -356,12 +366,12 @@ def _add_signatures(contents: list[Json]) -> None:
 
 
 def _to_answer_parts(turn: AssistantTurn) -> list[Json]:
-    return [part for each in turn.content for part in _to_parts(each)]
+    return [part for item in turn.content for part in _to_parts(item)]
 
 
 def _to_parts(part: TextContent | ReasoningContent | CallContent) -> list[Json]:
-    signature = get_own_metadata(part.metadata, KEY).get("thoughtSignature")
-    signed: Json = {"thoughtSignature": signature} if _is_base64(signature) else {}
+    signature = get_own_metadata(part.metadata, METADATA_KEY).get("thoughtSignature")
+    signed: Json = {"thoughtSignature": signature} if _is_signature(signature) else {}
     match part:
         case TextContent(text=text):
             return [{"text": text, **signed}] if text else []
@@ -375,15 +385,15 @@ def _to_parts(part: TextContent | ReasoningContent | CallContent) -> list[Json]:
 
 def _to_id(call: CallContent) -> Json:
     """Return the call's id if Gemini assigned it: some servers know no ids."""
-    id = get_own_metadata(call.metadata, KEY).get("callId")
+    id = get_own_metadata(call.metadata, METADATA_KEY).get("callId")
     return {"id": id} if isinstance(id, str) and id else {}
 
 
-def _is_base64(signature: object) -> bool:
-    if not isinstance(signature, str) or not signature:
+def _is_signature(value: object) -> bool:
+    if not isinstance(value, str) or not value:
         return False
     try:
-        return bool(base64.b64decode(signature.replace("-", "+").replace("_", "/"), validate=True))
+        return bool(base64.b64decode(value.replace("-", "+").replace("_", "/"), validate=True))
     except (binascii.Error, ValueError):
         return False
 
@@ -391,31 +401,31 @@ def _is_base64(signature: object) -> bool:
 def _to_responses(turn: ToolTurn, ids: dict[str, Json], *, gemini_3: bool) -> list[Json]:
     """Return the responses, followed by the files that cannot be inside one."""
     responses: list[Json] = []
-    outside_parts: list[Json] = []
+    other_parts: list[Json] = []
     for result in turn.content:
         response: Json = {
             "name": to_wire_name(result.tool),
             "response": {"error" if result.error else "output": result.output},
         }
-        shown = [_to_part(file) for file in result.files]
-        inside = [part for part in shown if gemini_3 and _goes_inside(part)]
-        if inside:
-            response["parts"] = inside
+        parts = [_to_part(file) for file in result.files]
+        inner = [part for part in parts if gemini_3 and _fits_in_response(part)]
+        if inner:
+            response["parts"] = inner
         responses.append({"functionResponse": ids.get(result.call_id, {}) | response})
-        outside = [part for part in shown if part not in inside]
-        if outside:
-            outside_parts += [{"text": f"What {result.tool} gave:"}, *outside]
-    return responses + outside_parts
+        outer = [part for part in parts if part not in inner]
+        if outer:
+            other_parts += [{"text": f"Files from the call of {result.tool}:"}, *outer]
+    return responses + other_parts
 
 
-def _goes_inside(part: Json) -> bool:
+def _fits_in_response(part: Json) -> bool:
     return "inlineData" in part and part["inlineData"]["mimeType"] in TYPES_IN_RESPONSES
 
 
 # --- files ---
 
 
-def _is_empty(part: TextContent | MediaContent) -> bool:
+def _is_empty_text(part: TextContent | MediaContent) -> bool:
     return isinstance(part, TextContent) and not part.text
 
 
@@ -424,7 +434,7 @@ def _accepts_file(file: MediaContent) -> bool:
     data = parse_data_url(file.url)
     if data is None:
         return file.url.startswith(("https://", "gs://")) and ACCEPTED_TYPES.fullmatch(file.mime) is not None
-    return ACCEPTED_TYPES.fullmatch(data.mime) is not None and _is_base64(data.base64)
+    return ACCEPTED_TYPES.fullmatch(data.mime) is not None
 
 
 def _to_part(part: TextContent | MediaContent) -> Json:

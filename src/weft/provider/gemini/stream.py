@@ -25,12 +25,12 @@ from weft.provider.chunk import (
     read_count,
 )
 from weft.provider.faults import make_error, make_incomplete_error, make_nameless_call_error, parse_error
-from weft.provider.gemini.request import KEY
+from weft.provider.gemini.request import METADATA_KEY
 from weft.provider.sse import SseEvent, decode_event
 
 BlockKind = Literal["text", "reasoning"]
 
-REASONS: Final[dict[str, FinishReason]] = {
+FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
     "SAFETY": "content-filter",
@@ -43,9 +43,11 @@ REASONS: Final[dict[str, FinishReason]] = {
     "IMAGE_PROHIBITED_CONTENT": "content-filter",
     "MODEL_ARMOR": "content-filter",
 }
-# The model wrote something that its own API could not parse. This is random: a retry usually works.
-GARBLED: Final = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"})
-REFUSED: Final = frozenset({"UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"})
+# The API could not parse what the model wrote. A retry usually works.
+MALFORMED_REASONS: Final = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"})
+REFUSED_REASONS: Final = frozenset(
+    {"UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"}
+)
 
 
 class GeminiFunctionCall(Struct, frozen=True, gc=False):
@@ -89,9 +91,10 @@ _decoder = msgspec.json.Decoder(GeminiEvent)
 
 
 class GeminiFold:
-    """Folds the events of one answer. After `done` nothing more comes.
+    """Turns the events of one answer into chunks. Events after `done` are ignored.
 
-    `names` maps the names of tools on the wire to our names. `fallback` is the prefix of ids for calls without one.
+    `names` maps the names of tools on the wire to our names. Calls without an id get one with the answer's id as prefix,
+    or with `fallback` if that is missing, too.
     """
 
     def __init__(self, names: Mapping[str, str], fallback: str) -> None:
@@ -101,36 +104,36 @@ class GeminiFold:
         self._started = False
         self._open: BlockKind | None = None
         self._signature: str | None = None
-        self._blocks = 0
-        self._calls: list[str] = []
+        self._block_count = 0
+        self._call_ids: list[str] = []
         self._blocked = False
         self._reason = ""
-        self._note = ""
+        self._finish_message = ""
         self._usage = msgspec.Raw()
 
-    def feed(self, sent: SseEvent) -> list[AnyChunk]:
-        if self.done or sent.data == b"[DONE]":
+    def feed(self, sse_event: SseEvent) -> list[AnyChunk]:
+        if self.done or sse_event.data == b"[DONE]":
             return []
-        piece = decode_event(sent.data, _decoder)
-        if piece.error is not None or sent.name == "error":
-            raise parse_error(None, {}, sent.data)
+        event = decode_event(sse_event.data, _decoder)
+        if event.error is not None or sse_event.name == "error":
+            raise parse_error(None, {}, sse_event.data)
         chunks: list[AnyChunk] = []
         if not self._started:
             self._started = True
-            chunks.append(Started(usage=_decode_usage(piece.usage_metadata)))
-        if piece.response_id:
-            self._prefix = piece.response_id
-        if piece.usage_metadata:
-            self._usage = piece.usage_metadata
-        if piece.prompt_feedback is not None and piece.prompt_feedback.block_reason:
-            self._reason, self._blocked = piece.prompt_feedback.block_reason, True
-        for candidate in (piece.candidates or ())[:1]:
+            chunks.append(Started(usage=_decode_usage(event.usage_metadata)))
+        if event.response_id:
+            self._prefix = event.response_id
+        if event.usage_metadata:
+            self._usage = event.usage_metadata
+        if event.prompt_feedback is not None and event.prompt_feedback.block_reason:
+            self._reason, self._blocked = event.prompt_feedback.block_reason, True
+        for candidate in (event.candidates or ())[:1]:
             for part in (candidate.content and candidate.content.parts) or ():
                 self._add_part(part, chunks)
             if candidate.finish_reason:
-                self._reason, self._note = candidate.finish_reason, candidate.finish_message or ""
-        # Some servers report the usage after the finish reason.
-        self.done = bool(self._reason and piece.usage_metadata)
+                self._reason, self._finish_message = candidate.finish_reason, candidate.finish_message or ""
+        # Some servers report the usage in an event after the finish reason.
+        self.done = bool(self._reason and event.usage_metadata)
         return chunks
 
     def end(self) -> list[AnyChunk]:
@@ -141,27 +144,30 @@ class GeminiFold:
             raise make_incomplete_error("the answer broke off before its end")
         chunks: list[AnyChunk] = []
         self._close(chunks)
-        reason = self._finish_reason()
+        reason = self._get_finish_reason()
         usage = _decode_usage(self._usage) or Usage()
         chunks.append(Finished(reason=reason, raw_reason=self._reason, usage=usage))
         return chunks
 
-    def _finish_reason(self) -> FinishReason:
+    def _get_finish_reason(self) -> FinishReason:
         raw = self._reason
         if self._blocked:
             return "content-filter"
-        if self._calls and raw != "MAX_TOKENS":
+        if self._call_ids and raw != "MAX_TOKENS":
             return "tool-calls"
-        if raw in GARBLED:
+        if raw in MALFORMED_REASONS:
             raise make_error(
-                "server", self._add_note(f"the model wrote a tool call that cannot be parsed ({raw})")
+                "server",
+                self._add_finish_message(f"the model wrote a tool call that cannot be parsed ({raw})"),
             )
-        if raw in REFUSED:
-            raise make_error("bad-request", self._add_note(f"the API refused the model's answer ({raw})"))
-        return REASONS.get(raw, "other")
+        if raw in REFUSED_REASONS:
+            raise make_error(
+                "bad-request", self._add_finish_message(f"the API refused the model's answer ({raw})")
+            )
+        return FINISH_REASONS.get(raw, "other")
 
-    def _add_note(self, sentence: str) -> str:
-        return f"{sentence}: {self._note}" if self._note else sentence
+    def _add_finish_message(self, sentence: str) -> str:
+        return f"{sentence}: {self._finish_message}" if self._finish_message else sentence
 
     # --- parts ---
 
@@ -173,34 +179,34 @@ class GeminiFold:
             self._add_text("reasoning" if part.thought else "text", part, part.text, chunks)
 
     def _add_text(self, kind: BlockKind, part: GeminiPart, text: str, chunks: list[AnyChunk]) -> None:
-        # A signed piece stands alone: another signed piece is not joined to it.
+        # Each signature needs a block of its own, so a second signed part begins another one.
         if self._open != kind or (self._signature and part.thought_signature):
             self._close(chunks)
             self._open = kind
-            self._blocks += 1
+            self._block_count += 1
             start = TextStart if kind == "text" else ReasoningStart
-            chunks.append(start(id=str(self._blocks)))
+            chunks.append(start(id=str(self._block_count)))
         if part.thought_signature:
             self._signature = part.thought_signature
         if text:
             delta = TextDelta if kind == "text" else ReasoningDelta
-            chunks.append(delta(id=str(self._blocks), text=text))
+            chunks.append(delta(id=str(self._block_count), text=text))
 
     def _close(self, chunks: list[AnyChunk]) -> None:
         if self._open is None:
             return
         end = TextEnd if self._open == "text" else ReasoningEnd
-        chunks.append(end(id=str(self._blocks), metadata=_to_metadata(self._signature)))
+        chunks.append(end(id=str(self._block_count), metadata=_to_metadata(self._signature)))
         self._open = self._signature = None
 
     def _add_call(self, call: GeminiFunctionCall, signature: str | None, chunks: list[AnyChunk]) -> None:
         if not call.name:
             raise make_nameless_call_error()
         raw = bytes(call.args).decode(errors="replace")
-        id = call.id or f"{self._prefix}_{len(self._calls)}"
-        if id in self._calls:
-            id = f"{id}_{len(self._calls)}"
-        self._calls.append(id)
+        id = call.id or f"{self._prefix}_{len(self._call_ids)}"
+        if id in self._call_ids:
+            id = f"{id}_{len(self._call_ids)}"
+        self._call_ids.append(id)
         tool = self._names.get(call.name, call.name)
         chunks += [
             ToolInputStart(call_id=id, tool=tool),
@@ -215,9 +221,9 @@ class GeminiFold:
 
 
 def _to_metadata(signature: str | None, call_id: str | None = None) -> Metadata | None:
-    kept = {"thoughtSignature": signature, "callId": call_id}
-    present = {name: value for name, value in kept.items() if value}
-    return {KEY: present} if present else None
+    fields = {"thoughtSignature": signature, "callId": call_id}
+    present = {name: value for name, value in fields.items() if value}
+    return {METADATA_KEY: present} if present else None
 
 
 _counts_decoder = msgspec.json.Decoder(dict[str, Any])
@@ -228,20 +234,20 @@ def _decode_usage(report: msgspec.Raw) -> Usage | None:
 
 
 def to_usage(report: Mapping[str, Any] | None) -> Usage:
-    """Convert token counts. The prompt count includes cached tokens, thoughts are counted separately, and tool use is
-    input.
+    """Convert token counts. The prompt count includes cached tokens. Tool use counts as input. Thoughts have a count of
+    their own.
     """
     if report is None:
         return Usage()
-    read = read_count(report, "cachedContentTokenCount")
-    asked = read_count(report, "promptTokenCount") + read_count(report, "toolUsePromptTokenCount")
-    answered, thought = read_count(report, "candidatesTokenCount"), read_count(report, "thoughtsTokenCount")
-    if read_count(report, "totalTokenCount") == asked + answered:
-        answered = max(0, answered - thought)  # some servers include the thoughts in the answer
+    cache_read = read_count(report, "cachedContentTokenCount")
+    prompt = read_count(report, "promptTokenCount") + read_count(report, "toolUsePromptTokenCount")
+    output, reasoning = read_count(report, "candidatesTokenCount"), read_count(report, "thoughtsTokenCount")
+    if read_count(report, "totalTokenCount") == prompt + output:
+        output = max(0, output - reasoning)  # some servers include the thoughts in the answer
     return Usage(
-        input=max(0, asked - read),
-        output=answered,
-        reasoning=thought,
-        cache_read=read,
+        input=max(0, prompt - cache_read),
+        output=output,
+        reasoning=reasoning,
+        cache_read=cache_read,
         raw=dict(report),
     )

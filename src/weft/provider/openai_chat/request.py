@@ -36,6 +36,7 @@ from weft.provider.normalise import (
     get_metadata_key,
     get_own_metadata,
     has_calls,
+    has_content,
     limit_id,
     pair_calls,
     to_claude_id,
@@ -49,7 +50,7 @@ PAUSE_TEXT: Final = "Done."
 PAUSE_TURN: Final = AssistantTurn(content=(TextContent(text=PAUSE_TEXT),))
 REASONING_DETAILS: Final = "reasoning_details"
 MAX_ID_LENGTH: Final = 40
-LIMITS: Final = MediaLimits(each=20 * MB, total=45 * MB, count=100)
+MEDIA_LIMITS: Final = MediaLimits(max_file_chars=20 * MB, max_total_chars=45 * MB, max_files=100)
 IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 AUDIO_FORMATS: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 # Options as OpenCode's configuration spells them, and as this API spells them.
@@ -95,7 +96,7 @@ Json = dict[str, Any]
 def to_body(request: ModelRequest, cache: CacheTurns = encode_uncached) -> Json:
     """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it."""
     body: Json = {"model": request.model.api.id, "stream": True}
-    if request.model.provider_id != "mistral":  # it counts anyway, and refuses fields it does not know
+    if request.model.provider_id != "mistral":  # it always reports usage, and refuses fields it does not know
         body["stream_options"] = {"include_usage": True}
     body |= _to_sampling(request) | _to_options(request) | _to_format(request) | _to_tools(request)
     body["messages"] = to_messages(request, cache)
@@ -114,15 +115,15 @@ def _is_mistral(model: Model) -> bool:
 
 
 def _to_sampling(request: ModelRequest) -> Json:
-    asked = request.parameters
-    limit = "max_completion_tokens" if _is_openai(request.model) else "max_tokens"
-    given = {
-        limit: asked.max_output,
-        "temperature": asked.temperature,
-        "top_p": asked.top_p,
-        "top_k": None if _is_openai(request.model) else asked.top_k,
+    parameters = request.parameters
+    limit_name = "max_completion_tokens" if _is_openai(request.model) else "max_tokens"
+    fields = {
+        limit_name: parameters.max_output,
+        "temperature": parameters.temperature,
+        "top_p": parameters.top_p,
+        "top_k": None if _is_openai(request.model) else parameters.top_k,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _to_options(request: ModelRequest) -> Json:
@@ -135,8 +136,8 @@ def _to_options(request: ModelRequest) -> Json:
 def _to_tools(request: ModelRequest) -> Json:
     if request.tools:
         return {"tools": [_to_tool(spec) for spec in request.tools], "tool_choice": _to_tool_choice(request)}
-    named = f"{request.model.provider_id} {request.model.api.id}".lower()
-    if "litellm" in named or request.parameters.options.get("litellmProxy") is True:
+    name = f"{request.model.provider_id} {request.model.api.id}".lower()
+    if "litellm" in name or request.parameters.options.get("litellmProxy") is True:
         # The proxy refuses a conversation with tool calls if no tool is declared.
         return {"tools": [_to_tool(NOOP_TOOL)]} if has_calls(request.messages) else {}
     return {}
@@ -149,10 +150,10 @@ def _to_tool_choice(request: ModelRequest) -> Json | str:
 
 
 def _to_format(request: ModelRequest) -> Json:
-    wanted = request.format
-    if wanted is None:
+    format = request.format
+    if format is None:
         return {}
-    schema = {"name": wanted.name, "schema": wanted.schema, "strict": wanted.strict}
+    schema = {"name": format.name, "schema": format.schema, "strict": format.strict}
     return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 
@@ -172,18 +173,18 @@ def _to_tool(spec: ToolSpec) -> Json:
 
 def to_messages(request: ModelRequest, cache: CacheTurns = encode_uncached) -> list[Json]:
     model = request.model
-    marked = needs_cache_marks(model)
-    encoder = _TurnEncoder(model, lists=marked)
+    has_marks = needs_cache_marks(model)
+    encoder = _TurnEncoder(model, always_lists=has_marks)
     encode = cache(model, encoder.encode)
     paired = pair_calls(request.messages, _choose_id_shape(model))
     turns = ensure_user_turns(
-        [turn for turn in adapt_files(paired, model, _accepts_file, LIMITS) if encode(turn)]
+        [turn for turn in adapt_files(paired, model, _accepts_file, MEDIA_LIMITS) if encode(turn)]
     )
     if _is_mistral(model):
         turns = _insert_pauses(turns)
     groups = [encode(turn) for turn in turns]
-    for number in list_message_marks(len(groups)) if marked else ():
-        groups[number] = _mark_last(encoder.encode(turns[number]))
+    for index in list_message_marks(len(groups)) if has_marks else ():
+        groups[index] = _mark_last(encoder.encode(turns[index]))
     return [*_to_system(request.system, model), *chain.from_iterable(groups)]
 
 
@@ -195,22 +196,14 @@ def _choose_id_shape(model: Model) -> ShapeId:
     return limit_id(MAX_ID_LENGTH) if _is_openai(model) else to_plain_id
 
 
-def _says_something(turn: ModelMessage) -> bool:
-    """Return True if a turn has content other than thoughts and blank text."""
-    return any(
-        item.text.strip() if isinstance(item, TextContent) else not isinstance(item, ReasoningContent)
-        for item in turn.content
-    )
-
-
 def _insert_pauses(turns: Iterable[ModelMessage]) -> list[ModelMessage]:
-    """Insert an assistant message between a result and the next prompt, which Mistral requires (spec 9.5.4)."""
-    made: list[ModelMessage] = []
+    """Insert an assistant message between a result and the next prompt, which Mistral requires."""
+    padded: list[ModelMessage] = []
     for turn in turns:
-        if isinstance(turn, UserTurn) and made and isinstance(made[-1], ToolTurn):
-            made.append(PAUSE_TURN)
-        made.append(turn)
-    return made
+        if isinstance(turn, UserTurn) and padded and isinstance(padded[-1], ToolTurn):
+            padded.append(PAUSE_TURN)
+        padded.append(turn)
+    return padded
 
 
 def _to_system(texts: Sequence[str], model: Model) -> list[Json]:
@@ -237,73 +230,77 @@ def _add_cache_mark(message: Json) -> None:
 
 
 class _TurnEncoder:
-    """Encodes turns for one model. With `lists` the content is always a list, so that a cache mark changes nothing else."""
+    """Encodes turns for one model. With `always_lists` even plain text is a list, because only a list takes cache marks."""
 
-    def __init__(self, model: Model, *, lists: bool) -> None:
+    def __init__(self, model: Model, *, always_lists: bool) -> None:
         self._model = model
-        self._lists = lists
+        self._always_lists = always_lists
         self._key = get_metadata_key(model)
 
     def encode(self, turn: ModelMessage) -> list[Json]:
         """Return the messages of a turn; none for a turn without content."""
-        if not _says_something(turn):
+        if not has_content(turn):
             return []
         match turn:
             case UserTurn(content=content):
-                return [{"role": "user", "content": self._content([_to_piece(item) for item in content])}]
+                return [{"role": "user", "content": self._to_content([_to_piece(item) for item in content])}]
             case AssistantTurn():
-                return [self._assistant(turn)]
+                return [self._to_assistant(turn)]
             case ToolTurn():
-                return self._results(turn)
+                return self._to_results(turn)
 
-    def _content(self, pieces: list[Json]) -> list[Json] | str:
+    def _to_content(self, pieces: list[Json]) -> list[Json] | str:
         """Return the non-empty pieces, as one string if all are text: llama-cpp-python fails on a list."""
         pieces = [piece for piece in pieces if piece.get("text", "…").strip()]
-        if self._lists or any(piece["type"] != "text" for piece in pieces):
+        if self._always_lists or any(piece["type"] != "text" for piece in pieces):
             return pieces
         return "\n\n".join(piece["text"] for piece in pieces)
 
-    def _assistant(self, turn: AssistantTurn) -> Json:
+    def _to_assistant(self, turn: AssistantTurn) -> Json:
         texts = [item.text for item in turn.content if isinstance(item, TextContent) and item.text.strip()]
         calls = [item for item in turn.content if isinstance(item, CallContent)]
         pieces = [_to_text("\n\n".join(texts))] if texts else []
-        message: Json = {"role": "assistant", "content": self._content(pieces) if pieces else None}
-        message |= self._reasoning(turn, called=bool(calls))
+        message: Json = {"role": "assistant", "content": self._to_content(pieces) if pieces else None}
+        message |= self._to_reasoning(turn, called=bool(calls))
         if calls:
             message["tool_calls"] = [_to_call(call) for call in calls]
         return message
 
-    def _reasoning(self, turn: AssistantTurn, *, called: bool) -> Json:
+    def _to_reasoning(self, turn: AssistantTurn, *, called: bool) -> Json:
         thoughts = [item for item in turn.content if isinstance(item, ReasoningContent)]
-        details = self._details(turn)
+        details = self._find_details(turn)
         if details:
             return {REASONING_DETAILS: details}
-        wanted = self._model.capabilities.interleaved
-        if not isinstance(wanted, Interleaved):
+        interleaved = self._model.capabilities.interleaved
+        if not isinstance(interleaved, Interleaved):
             return {}
         text = "".join(thought.text for thought in thoughts)
-        if wanted.field == REASONING_DETAILS:
+        if interleaved.field == REASONING_DETAILS:
             return {REASONING_DETAILS: [{"type": "reasoning.text", "text": text}]} if text else {}
         # Servers that want reasoning back refuse a tool call without it, such as one that another model made.
         text = text or (" " if called else "")
-        return {wanted.field: text} if text else {}
+        return {interleaved.field: text} if text else {}
 
-    def _details(self, turn: AssistantTurn) -> list[Any]:
-        """Return the reasoning as the router sent it: from the thoughts, else from the first tool call that carries it."""
-        found = [
-            (isinstance(item, ReasoningContent), kept)
+    def _find_details(self, turn: AssistantTurn) -> list[Any]:
+        """Return the reasoning details as the router sent them: from the thoughts, else from the first other content with
+        some.
+        """
+        values = [
+            (isinstance(item, ReasoningContent), details)
             for item in turn.content
-            if isinstance(kept := get_own_metadata(item.metadata, self._key).get(REASONING_DETAILS), list)
+            if isinstance(details := get_own_metadata(item.metadata, self._key).get(REASONING_DETAILS), list)
         ]
-        thought = [detail for is_thought, kept in found if is_thought for detail in kept]
-        return thought or next((kept for is_thought, kept in found if not is_thought), [])
+        from_thoughts = [detail for is_thought, details in values if is_thought for detail in details]
+        return from_thoughts or next((details for is_thought, details in values if not is_thought), [])
 
-    def _results(self, turn: ToolTurn) -> list[Json]:
+    def _to_results(self, turn: ToolTurn) -> list[Json]:
         messages: list[Json] = [
             {
                 "role": "tool",
                 "tool_call_id": result.call_id,
-                "content": self._content([_to_text(result.output if result.output.strip() else NO_OUTPUT)]),
+                "content": self._to_content(
+                    [_to_text(result.output if result.output.strip() else NO_OUTPUT)]
+                ),
             }
             for result in turn.content
         ]
@@ -322,7 +319,7 @@ def _to_result_files(result: ResultContent) -> list[Json]:
 
 
 def _to_call(call: CallContent) -> Json:
-    # Encode to bytes first: this replaces lone surrogates, which could not be found later inside the JSON string.
+    # `to_bytes` replaces lone surrogates. Later they could not be found inside the JSON string.
     function = {"name": call.tool, "arguments": to_bytes(call.input).decode()}
     return {"id": call.call_id, "type": "function", "function": function}
 

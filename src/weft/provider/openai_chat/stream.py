@@ -53,49 +53,52 @@ class ChatOpenCall(Struct):
 
 
 class ChatCallsFold:
-    """Folds the tool calls of one answer. Servers omit or repeat ids, names and indices; this makes the best of it."""
+    """Turns the tool-call deltas of one answer into chunks. Servers omit or repeat ids, names and indices."""
 
     def __init__(self) -> None:
         self.id_prefix = "call"
         self.has_calls = False
-        self._writing: dict[int, ChatOpenCall] = {}
+        self._open_calls: dict[int, ChatOpenCall] = {}
 
     def feed(self, delta: ChatCallDelta) -> list[AnyChunk]:
         chunks: list[AnyChunk] = []
         index = self._find_index(delta)
-        call = self._writing.get(index)
+        call = self._open_calls.get(index)
         if call is None:
             chunks += self._close_complete()
             server_id = str(delta.id or "")
-            call = self._writing[index] = ChatOpenCall(
+            call = self._open_calls[index] = ChatOpenCall(
                 id=server_id or f"{self.id_prefix}_{index}", server_id=server_id, pieces=[]
             )
         if call.complete:
             return chunks
-        return chunks + self._grow(call, delta.function or ChatFunctionDelta())
+        return chunks + self._add_delta(call, delta.function or ChatFunctionDelta())
 
     def end(self) -> list[AnyChunk]:
         """Close all calls: no more input comes."""
-        return [chunk for call in self._writing.values() if not call.complete for chunk in self._close(call)]
+        return [
+            chunk for call in self._open_calls.values() if not call.complete for chunk in self._close(call)
+        ]
 
     def _find_index(self, delta: ChatCallDelta) -> int:
-        """Return the index of the call that a delta belongs to. A new id with a name begins another call, whatever its
-        index says.
+        """Return the index of the call that a delta belongs to. A new id together with a name begins another call, even
+        if the index is that of a call before.
         """
-        last = max(self._writing, default=-1)
+        last = max(self._open_calls, default=-1)
         index = delta.index if delta.index is not None else last
-        call = self._writing.get(index)
+        call = self._open_calls.get(index)
         if call is None:
             return max(index, 0) if delta.index is not None else last + 1
-        named = delta.function is not None and bool(delta.function.name)
-        other = bool(delta.id) and str(delta.id) != call.server_id and bool(call.tool)
-        nameless = delta.index is None and not delta.id and named
-        return last + 1 if named and (other or nameless) else index
+        has_name = delta.function is not None and bool(delta.function.name)
+        has_other_id = bool(delta.id) and str(delta.id) != call.server_id and bool(call.tool)
+        has_neither = delta.index is None and not delta.id
+        return last + 1 if has_name and (has_other_id or has_neither) else index
 
-    def _grow(self, call: ChatOpenCall, function: ChatFunctionDelta) -> list[AnyChunk]:
+    def _add_delta(self, call: ChatOpenCall, function: ChatFunctionDelta) -> list[AnyChunk]:
         chunks: list[AnyChunk] = []
-        said = function.arguments
-        text = said if isinstance(said, str) else "" if said is None else msgspec.json.encode(said).decode()
+        text = function.arguments or ""
+        if not isinstance(text, str):  # some servers send an object
+            text = msgspec.json.encode(text).decode()
         if text:
             call.pieces.append(text)
         if not call.tool and function.name:
@@ -110,7 +113,7 @@ class ChatCallsFold:
     def _close_complete(self) -> list[AnyChunk]:
         """Close the calls whose input is complete, because another call begins."""
         chunks: list[AnyChunk] = []
-        for call in self._writing.values():
+        for call in self._open_calls.values():
             if not call.complete and call.tool and _is_json("".join(call.pieces)):
                 chunks += self._close(call)
         return chunks
@@ -152,12 +155,12 @@ class ThinkSplitter:
         self._after_tag = False
 
     def feed(self, text: str) -> list[TextPiece]:
-        """Return the pieces of text and what they are."""
+        """Return the pieces of text that are complete, each with its kind."""
         if not self._may_open and not self._inside:
             return [("text", text)]
         self._held += text
         pieces: list[TextPiece] = []
-        while self._trim_held() and self._step(pieces):
+        while self._trim_held() and self._take_piece(pieces):
             pass
         return pieces
 
@@ -174,32 +177,32 @@ class ThinkSplitter:
         kind: BlockKind = "reasoning" if self._inside else "text"
         return [(kind, held)] if held and (self._inside or held.strip()) else []
 
-    def _step(self, pieces: list[TextPiece]) -> bool:
+    def _take_piece(self, pieces: list[TextPiece]) -> bool:
         """Take one piece off the held text. Return False if more text must arrive first."""
         if self._inside:
-            return self._think(pieces)
-        bare = self._held.lstrip()
-        if bare.startswith(OPEN_TAG):
-            self._inside, self._after_tag, self._held = True, True, bare[len(OPEN_TAG) :]
+            return self._take_thought(pieces)
+        stripped = self._held.lstrip()
+        if stripped.startswith(OPEN_TAG):
+            self._inside, self._after_tag, self._held = True, True, stripped[len(OPEN_TAG) :]
             return True
-        if OPEN_TAG.startswith(bare):
+        if OPEN_TAG.startswith(stripped):
             return False
         self._may_open = False
         pieces.append(("text", self._held))
         self._held = ""
         return False
 
-    def _think(self, pieces: list[TextPiece]) -> bool:
+    def _take_thought(self, pieces: list[TextPiece]) -> bool:
         thought, tag, rest = self._held.partition(CLOSE_TAG)
         if tag:
             if thought:
                 pieces.append(("reasoning", thought))
             self._inside, self._after_tag, self._held = False, True, rest
             return True
-        keep = _count_tag_overlap(self._held)
-        if len(self._held) > keep:
-            pieces.append(("reasoning", self._held[: len(self._held) - keep]))
-            self._held = self._held[len(self._held) - keep :]
+        overlap = _count_tag_overlap(self._held)
+        if len(self._held) > overlap:
+            pieces.append(("reasoning", self._held[: len(self._held) - overlap]))
+            self._held = self._held[len(self._held) - overlap :]
         return False
 
 
@@ -213,45 +216,46 @@ def _count_tag_overlap(text: str) -> int:
 
 Counts = dict[str, Any]
 
+# Names outside the details, by server.
+CACHE_READ_COUNTS: Final = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+CACHE_WRITE_COUNTS: Final = ("cache_creation_input_tokens",)
+
 
 def to_usage(raw: Counts) -> Usage:
-    """Convert token counts. The prompt count includes cached tokens and the completion count includes reasoning:
-    subtract them.
+    """Convert token counts. The prompt count includes cached tokens and the completion count includes reasoning. Both
+    are subtracted.
     """
-    asked, answered = (
-        _get_details(raw, "prompt_tokens_details"),
-        _get_details(raw, "completion_tokens_details"),
-    )
+    prompt_details = _get_details(raw, "prompt_tokens_details")
+    completion_details = _get_details(raw, "completion_tokens_details")
     prompt, completion = read_count(raw, "prompt_tokens"), read_count(raw, "completion_tokens")
-    read = min(
-        prompt, _read_first_count(asked, "cached_tokens") or _read_first_count(raw, *CACHE_READ_COUNTS)
+    cache_read = min(
+        prompt,
+        _read_first_count(prompt_details, "cached_tokens") or _read_first_count(raw, *CACHE_READ_COUNTS),
     )
-    write = min(
-        prompt - read,
-        _read_first_count(asked, "cache_write_tokens", "cache_creation_tokens")
+    cache_write = min(
+        prompt - cache_read,
+        _read_first_count(prompt_details, "cache_write_tokens", "cache_creation_tokens")
         or _read_first_count(raw, *CACHE_WRITE_COUNTS),
     )
-    reasoning = _read_first_count(answered, "reasoning_tokens") or _read_first_count(raw, "reasoning_tokens")
-    separate = read_count(raw, "total_tokens") == prompt + completion + reasoning and reasoning > 0
+    reasoning = _read_first_count(completion_details, "reasoning_tokens") or _read_first_count(
+        raw, "reasoning_tokens"
+    )
+    is_separate = read_count(raw, "total_tokens") == prompt + completion + reasoning and reasoning > 0
     return Usage(
-        input=prompt - read - write,
+        input=prompt - cache_read - cache_write,
         # Some servers (xAI) count the reasoning separately, as their total shows.
-        output=completion if separate else max(0, completion - reasoning),
-        reasoning=reasoning if separate else min(reasoning, completion),
-        cache_read=read,
-        cache_write=write,
+        output=completion if is_separate else max(0, completion - reasoning),
+        reasoning=reasoning if is_separate else min(reasoning, completion),
+        cache_read=cache_read,
+        cache_write=cache_write,
         cost=_parse_cost(raw.get("cost")),
         raw=raw or None,
     )
 
 
-CACHE_READ_COUNTS = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
-CACHE_WRITE_COUNTS = ("cache_creation_input_tokens",)
-
-
 def _get_details(raw: Counts, name: str) -> Counts:
-    found = raw.get(name)
-    return found if isinstance(found, dict) else {}
+    details = raw.get(name)
+    return details if isinstance(details, dict) else {}
 
 
 def _read_first_count(raw: Counts, *names: str) -> int:
@@ -275,8 +279,8 @@ def _parse_cost(reported: Any) -> Decimal | None:
     return cost if cost.is_finite() and cost >= 0 else None
 
 
-DONE_MARK: Final = b"[DONE]"
-REASONS: Final[dict[str, FinishReason]] = {
+DONE_DATA: Final = b"[DONE]"
+FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "stop": "stop",
     "eos": "stop",
     "end_turn": "stop",
@@ -330,9 +334,9 @@ _decoder = msgspec.json.Decoder(ChatEvent, strict=False)
 
 
 class OpenAIChatFold:
-    """Folds the events of one answer. After `done` nothing more comes.
+    """Turns the events of one answer into chunks. Events after `done` are ignored.
 
-    `key` is the metadata key under which the provider finds its own data again.
+    `key` is the key of the provider's own data in the metadata.
     """
 
     def __init__(self, key: str = "openai") -> None:
@@ -341,23 +345,23 @@ class OpenAIChatFold:
         self._started = False
         self._reason: str | None = None
         self._usage: bytes | None = None
-        self._split = ThinkSplitter()
+        self._splitter = ThinkSplitter()
         self._open: tuple[BlockKind, str] | None = None
-        self._count = 0
+        self._block_count = 0
         self._details: list[dict[str, Any]] = []
         self._calls = ChatCallsFold()
 
-    def feed(self, sent: SseEvent) -> list[AnyChunk]:
+    def feed(self, sse_event: SseEvent) -> list[AnyChunk]:
         if self.done:
             return []
-        if sent.data.startswith(DONE_MARK):
+        if sse_event.data.startswith(DONE_DATA):
             return self._finish()
-        if sent.name == "error":
-            raise parse_error(None, {}, sent.data)
-        event = decode_event(sent.data, _decoder)
-        if _get_present(event.error) is not None or event.object == "error":
-            raise parse_error(None, {}, sent.data)
-        return self._take(event)
+        if sse_event.name == "error":
+            raise parse_error(None, {}, sse_event.data)
+        event = decode_event(sse_event.data, _decoder)
+        if _get_value(event.error) is not None or event.object == "error":
+            raise parse_error(None, {}, sse_event.data)
+        return self._read_event(event)
 
     def end(self) -> list[AnyChunk]:
         """Complete the answer. It is complete with a finish reason, even if the last event is missing; else raise
@@ -369,9 +373,9 @@ class OpenAIChatFold:
             raise make_incomplete_error("the answer broke off before its end")
         return self._finish()
 
-    def _take(self, event: ChatEvent) -> list[AnyChunk]:
+    def _read_event(self, event: ChatEvent) -> list[AnyChunk]:
         chunks: list[AnyChunk] = []
-        usage = _get_present(event.usage) or _get_present(event.x_groq.usage if event.x_groq else ABSENT)
+        usage = _get_value(event.usage) or _get_value(event.x_groq.usage if event.x_groq else ABSENT)
         if not self._started:
             self._started = True
             self._calls.id_prefix = str(event.id or "call")
@@ -380,11 +384,11 @@ class OpenAIChatFold:
             if choice.index:
                 continue  # we request one answer
             if choice.delta is not None and self._reason is None:
-                chunks += self._grow(choice.delta)
+                chunks += self._add_delta(choice.delta)
             if choice.finish_reason and self._reason is None:
                 self._reason = choice.finish_reason
                 chunks += self._close_all()
-            usage = usage or _get_present(choice.usage)
+            usage = usage or _get_value(choice.usage)
         self._usage = usage or self._usage
         return chunks
 
@@ -392,10 +396,12 @@ class OpenAIChatFold:
         if not self._started:
             raise make_incomplete_error("the answer ended before it began")
         closed = self._close_all()
-        if self._reason is None and not self._count and not self._calls.has_calls:
+        if self._reason is None and not self._block_count and not self._calls.has_calls:
             raise make_incomplete_error("the answer ended without content")
         self.done = True
-        reason: FinishReason = REASONS.get(self._reason.lower(), "other") if self._reason else "unknown"
+        reason: FinishReason = (
+            FINISH_REASONS.get(self._reason.lower(), "other") if self._reason else "unknown"
+        )
         # OpenCode trusts a `stop` that comes with tool calls, and their results never reach the model.
         if self._calls.has_calls and reason in {"stop", "unknown", "other"}:
             reason = "tool-calls"
@@ -406,28 +412,28 @@ class OpenAIChatFold:
 
     # --- text and reasoning ---
 
-    def _grow(self, delta: ChatDelta) -> list[AnyChunk]:
-        chunks = self._think(delta)
-        said = delta.content or delta.refusal
-        if isinstance(said, str):
-            chunks += self._say(said)
-        for kind, text in _split_content(said) if isinstance(said, list) else ():
-            chunks += self._say(text) if kind == "text" else self._add_text("reasoning", text)
+    def _add_delta(self, delta: ChatDelta) -> list[AnyChunk]:
+        chunks = self._add_thought(delta)
+        content = delta.content or delta.refusal
+        if isinstance(content, str):
+            chunks += self._add_split_text(content)
+        for kind, text in _split_content(content) if isinstance(content, list) else ():
+            chunks += self._add_split_text(text) if kind == "text" else self._add_text("reasoning", text)
         if delta.tool_calls:
             chunks += self._flush()
             for call in delta.tool_calls:
                 chunks += self._calls.feed(call)
         return chunks
 
-    def _say(self, text: str) -> list[AnyChunk]:
-        return [chunk for kind, piece in self._split.feed(text) for chunk in self._add_text(kind, piece)]
+    def _add_split_text(self, text: str) -> list[AnyChunk]:
+        return [chunk for kind, piece in self._splitter.feed(text) for chunk in self._add_text(kind, piece)]
 
-    def _think(self, delta: ChatDelta) -> list[AnyChunk]:
+    def _add_thought(self, delta: ChatDelta) -> list[AnyChunk]:
         if delta.reasoning_details:
             for detail in delta.reasoning_details:
                 _join_detail(self._details, detail)
             text = "".join(
-                str(each.get("text") or each.get("summary") or "") for each in delta.reasoning_details
+                str(detail.get("text") or detail.get("summary") or "") for detail in delta.reasoning_details
             )
             return self._add_text("reasoning", text or delta.reasoning or "")
         return self._add_text("reasoning", delta.reasoning_content or delta.reasoning or "")
@@ -435,25 +441,25 @@ class OpenAIChatFold:
     def _add_text(self, kind: BlockKind, text: str) -> list[AnyChunk]:
         if not text:
             return []
-        opened: list[AnyChunk] = []
+        chunks: list[AnyChunk] = []
         if self._open is None or self._open[0] != kind:
-            opened = self._close_text()
-            self._count += 1
-            id = f"{kind}-{self._count}"
+            chunks = self._close_text()
+            self._block_count += 1
+            id = f"{kind}-{self._block_count}"
             self._open = (kind, id)
-            opened.append(TextStart(id=id) if kind == "text" else ReasoningStart(id=id))
+            chunks.append(TextStart(id=id) if kind == "text" else ReasoningStart(id=id))
         id = self._open[1]
-        return [*opened, TextDelta(id=id, text=text) if kind == "text" else ReasoningDelta(id=id, text=text)]
+        return [*chunks, TextDelta(id=id, text=text) if kind == "text" else ReasoningDelta(id=id, text=text)]
 
     def _flush(self) -> list[AnyChunk]:
-        held = [chunk for kind, piece in self._split.end() for chunk in self._add_text(kind, piece)]
+        held = [chunk for kind, piece in self._splitter.end() for chunk in self._add_text(kind, piece)]
         return [*held, *self._close_text()]
 
     def _close_text(self) -> list[AnyChunk]:
-        opened, self._open = self._open, None
-        if opened is None:
+        block, self._open = self._open, None
+        if block is None:
             return []
-        kind, id = opened
+        kind, id = block
         return [TextEnd(id=id) if kind == "text" else ReasoningEnd(id=id, metadata=self._take_metadata())]
 
     def _take_metadata(self) -> Metadata | None:
@@ -463,8 +469,8 @@ class OpenAIChatFold:
     def _close_all(self) -> list[AnyChunk]:
         chunks = [*self._flush(), *self._calls.end()]
         if self._details:  # reasoning that came after the text, or without any
-            self._count += 1
-            id = f"reasoning-{self._count}"
+            self._block_count += 1
+            id = f"reasoning-{self._block_count}"
             chunks += [ReasoningStart(id=id), ReasoningEnd(id=id, metadata=self._take_metadata())]
         return chunks
 
@@ -477,33 +483,33 @@ def _decode_usage(raw: bytes | None) -> Usage:
     return to_usage(counts if isinstance(counts, dict) else {})
 
 
-def _get_present(raw: Raw) -> bytes | None:
+def _get_value(raw: Raw) -> bytes | None:
     if raw is ABSENT:  # true for nearly all events
         return None
-    said = bytes(raw)
-    return None if said in (b"", b"null") else said
+    value = bytes(raw)
+    return None if value in (b"", b"null") else value
 
 
 def _split_content(content: list[Any]) -> list[tuple[BlockKind, str]]:
     """Split the list of texts and thoughts that Mistral's reasoning models send as content."""
-    found: list[tuple[BlockKind, str]] = []
+    pieces: list[tuple[BlockKind, str]] = []
     for item in content:
         if isinstance(item, dict) and item.get("type") == "thinking":
-            inner = item.get("thinking")
-            parts = inner if isinstance(inner, list) else [{"text": inner}]
-            found += [("reasoning", str(part.get("text") or "")) for part in parts if isinstance(part, dict)]
+            thinking = item.get("thinking")
+            parts = thinking if isinstance(thinking, list) else [{"text": thinking}]
+            pieces += [("reasoning", str(part.get("text") or "")) for part in parts if isinstance(part, dict)]
         elif isinstance(item, dict) and isinstance(item.get("text"), str):
-            found.append(("text", item["text"]))
-    return found
+            pieces.append(("text", item["text"]))
+    return pieces
 
 
 def _join_detail(details: list[dict[str, Any]], new: dict[str, Any]) -> None:
     """Append a reasoning detail, or join it to the last one: the router wants the pieces of one thought back as one."""
     field = {"reasoning.text": "text", "reasoning.summary": "summary"}.get(str(new.get("type")), "")
     last = details[-1] if details else {}
-    same = field and all(last.get(name) == new.get(name) for name in ("type", "index"))
-    if not same or not (new.get("id") is None or last.get("id") in (None, new.get("id"))):
+    is_same = field and all(last.get(name) == new.get(name) for name in ("type", "index"))
+    if not is_same or not (new.get("id") is None or last.get("id") in (None, new.get("id"))):
         details.append(dict(new))
         return
-    said = (last.get(field) or "") + (new.get(field) or "")
-    details[-1] = last | {name: value for name, value in new.items() if value is not None} | {field: said}
+    joined = (last.get(field) or "") + (new.get(field) or "")
+    details[-1] = last | {name: value for name, value in new.items() if value is not None} | {field: joined}

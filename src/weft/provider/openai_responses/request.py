@@ -1,20 +1,18 @@
 """Build a request for OpenAI's Responses API that is valid for any history (pure).
 
-Every request carries everything and refers to nothing on the server: reasoning is sent back encrypted, without item
-ids.
+Every request is complete: it does not refer to anything that the server has stored. Reasoning is sent back encrypted,
+without item ids.
 """
 
-import base64
-import binascii
 from collections.abc import Iterable
 from typing import Any, Final
 
 from weft.provider.body import CacheTurns, encode_uncached, to_bytes
+from weft.provider.chunk import Metadata
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
     MediaContent,
-    Metadata,
     ModelMessage,
     ModelRequest,
     ReasoningContent,
@@ -24,7 +22,7 @@ from weft.provider.contract import (
     ToolTurn,
     UserTurn,
 )
-from weft.provider.media import MB, DataUrl, MediaLimits, adapt_files, get_modality, parse_data_url
+from weft.provider.media import MB, MediaLimits, adapt_files, get_modality, parse_data_url
 from weft.provider.normalise import (
     CONTINUE_TEXT,
     get_own_metadata,
@@ -34,13 +32,13 @@ from weft.provider.normalise import (
     to_tool_name,
 )
 
-KEY: Final = "openai"
+METADATA_KEY: Final = "openai"
 ENCRYPTED_CONTENT: Final = "reasoning.encrypted_content"
 MAX_ID_LENGTH: Final = 64
-MIN_OUTPUT: Final = 16
+MIN_MAX_OUTPUT: Final = 16
 PHASES: Final = ("commentary", "final_answer")
 IMAGE_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-LIMITS: Final = MediaLimits(each=50 * MB, total=50 * MB, count=500)
+MEDIA_LIMITS: Final = MediaLimits(max_file_chars=50 * MB, max_total_chars=50 * MB, max_files=500)
 
 # Options that may be set, and their names in the API. Other options are not sent.
 PLAIN_OPTIONS: Final = {
@@ -60,36 +58,40 @@ Json = dict[str, Any]
 
 def to_body(request: ModelRequest, cache: CacheTurns = encode_uncached) -> Json:
     """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it."""
-    asked = request.parameters
-    reasons = _reasons(request)
-    body: Json = {"model": request.model.api.id, "stream": True, "store": asked.options.get("store") is True}
-    if asked.max_output is not None:
-        body["max_output_tokens"] = max(asked.max_output, MIN_OUTPUT)
-    body |= _to_sampling(request, reasons=reasons)
-    if reasons:
-        body |= _to_reasoning(asked.options)
+    parameters = request.parameters
+    is_reasoning = _is_reasoning(request)
+    body: Json = {
+        "model": request.model.api.id,
+        "stream": True,
+        "store": parameters.options.get("store") is True,
+    }
+    if parameters.max_output is not None:
+        body["max_output_tokens"] = max(parameters.max_output, MIN_MAX_OUTPUT)
+    body |= _to_sampling(request, is_reasoning=is_reasoning)
+    if is_reasoning:
+        body |= _to_reasoning(parameters.options)
     if text := _to_text_options(request):
         body["text"] = text
-    body |= _to_plain_options(asked.options)
+    body |= _to_plain_options(parameters.options)
     if request.tools:
         body["tools"] = [_to_tool(name, tool) for name, tool in map_tools(request).items()]
-        named = {"type": "function", "name": to_tool_name(request.forced)} if request.forced else None
-        body["tool_choice"] = named or request.tool_choice
-    role = "developer" if reasons else "system"
-    system = [{"role": role, "content": words} for words in request.system if words]
+        forced = {"type": "function", "name": to_tool_name(request.forced)} if request.forced else None
+        body["tool_choice"] = forced or request.tool_choice
+    role = "developer" if is_reasoning else "system"
+    system = [{"role": role, "content": text} for text in request.system if text]
     body["input"] = [
         *system,
-        *(_to_items(request, cache) or [_to_message([TextContent(text=CONTINUE_TEXT)])]),
+        *(_to_items(request, cache) or [_to_user_message([TextContent(text=CONTINUE_TEXT)])]),
     ]
     return body
 
 
 def _to_text_options(request: ModelRequest) -> Json:
     """Return the `text` field: the verbosity and the format of the answer."""
-    verbosity, wanted = request.parameters.options.get("textVerbosity"), request.format
+    verbosity, format = request.parameters.options.get("textVerbosity"), request.format
     text: Json = {"verbosity": verbosity} if verbosity else {}
-    if wanted is not None:
-        schema = {"name": wanted.name, "schema": wanted.schema, "strict": wanted.strict}
+    if format is not None:
+        schema = {"name": format.name, "schema": format.schema, "strict": format.strict}
         text["format"] = {"type": "json_schema", **schema}
     return text
 
@@ -99,7 +101,7 @@ def map_tools(request: ModelRequest) -> dict[str, ToolSpec]:
     return {to_tool_name(tool.name): tool for tool in request.tools}
 
 
-def _reasons(request: ModelRequest) -> bool:
+def _is_reasoning(request: ModelRequest) -> bool:
     """Return True if the model reasons, according to the catalogue or because an option says how much."""
     options = request.parameters.options
     return request.model.capabilities.reasoning or any(
@@ -107,19 +109,19 @@ def _reasons(request: ModelRequest) -> bool:
     )
 
 
-def _to_sampling(request: ModelRequest, *, reasons: bool) -> Json:
+def _to_sampling(request: ModelRequest, *, is_reasoning: bool) -> Json:
     # A reasoning model refuses these unless its effort is "none".
-    if reasons and request.parameters.options.get("reasoningEffort") != "none":
+    if is_reasoning and request.parameters.options.get("reasoningEffort") != "none":
         return {}
-    wanted = {"temperature": request.parameters.temperature, "top_p": request.parameters.top_p}
-    return {name: value for name, value in wanted.items() if value is not None}
+    fields = {"temperature": request.parameters.temperature, "top_p": request.parameters.top_p}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _to_reasoning(options: Json) -> Json:
-    wanted = {"effort": options.get("reasoningEffort"), "summary": options.get("reasoningSummary")}
-    values = {name: value for name, value in wanted.items() if value is not None}
-    asked = options.get("include")
-    extra = [name for name in asked if isinstance(name, str)] if isinstance(asked, list) else []
+    fields = {"effort": options.get("reasoningEffort"), "summary": options.get("reasoningSummary")}
+    values = {name: value for name, value in fields.items() if value is not None}
+    configured = options.get("include")
+    extra = [name for name in configured if isinstance(name, str)] if isinstance(configured, list) else []
     # OpenCode requests encrypted reasoning from some providers only, and loses the reasoning of the others.
     include = list(dict.fromkeys([ENCRYPTED_CONTENT, *extra]))
     return ({"reasoning": values} if values else {}) | {"include": include}
@@ -149,7 +151,9 @@ def _to_items(request: ModelRequest, cache: CacheTurns) -> list[Json]:
     encode = cache(request.model, _to_turn_items)
     paired = pair_calls(request.messages, limit_id(MAX_ID_LENGTH))
     return [
-        item for turn in adapt_files(paired, request.model, _accepts_file, LIMITS) for item in encode(turn)
+        item
+        for turn in adapt_files(paired, request.model, _accepts_file, MEDIA_LIMITS)
+        for item in encode(turn)
     ]
 
 
@@ -157,19 +161,19 @@ def _to_turn_items(turn: ModelMessage) -> list[Json]:
     match turn:
         case UserTurn():
             content = [part for part in turn.content if isinstance(part, MediaContent) or part.text]
-            return [_to_message(content)] if content else []
+            return [_to_user_message(content)] if content else []
         case AssistantTurn():
             return _to_answer_items(turn)
         case ToolTurn():
             return [_to_output(result) for result in turn.content]
 
 
-def _to_message(content: Iterable[TextContent | MediaContent]) -> Json:
+def _to_user_message(content: Iterable[TextContent | MediaContent]) -> Json:
     return {"role": "user", "content": [_to_input(part) for part in content]}
 
 
 def _to_answer_items(turn: AssistantTurn) -> list[Json]:
-    """Return what the model said and called, with each thought before what followed from it. A last thought is dropped."""
+    """Return the text and the calls of an answer, each with the thoughts before it. Thoughts at the end are dropped."""
     items: list[Json] = []
     thoughts: list[ReasoningContent] = []
     for part in turn.content:
@@ -177,7 +181,7 @@ def _to_answer_items(turn: AssistantTurn) -> list[Json]:
             case ReasoningContent():
                 thoughts.append(part)
             case TextContent() if part.text:
-                items += [*_to_reasoning_items(thoughts), _to_said(part)]
+                items += [*_to_reasoning_items(thoughts), _to_answer_message(part)]
                 thoughts = []
             case CallContent():
                 items += [*_to_reasoning_items(thoughts), _to_call(part)]
@@ -187,9 +191,9 @@ def _to_answer_items(turn: AssistantTurn) -> list[Json]:
     return items
 
 
-def _to_said(part: TextContent) -> Json:
+def _to_answer_message(part: TextContent) -> Json:
     content: Json = {"role": "assistant", "content": [{"type": "output_text", "text": part.text}]}
-    phase = _get_metadata(part.metadata).get("phase")
+    phase = _get_own_metadata(part.metadata).get("phase")
     return content | ({"phase": phase} if phase in PHASES else {})
 
 
@@ -203,11 +207,11 @@ def _to_call(part: CallContent) -> Json:
 
 
 def _to_reasoning_items(thoughts: Iterable[ReasoningContent]) -> Iterable[Json]:
-    """Return one item for all parts of a summary. Drop thoughts without encrypted content: the model cannot use them."""
+    """Join thoughts that came in one item. Drop items without encrypted content: the model cannot use them."""
     items: dict[str, Json] = {}
     for number, part in enumerate(thoughts):
-        kept = _get_metadata(part.metadata)
-        id, encrypted = kept.get("itemId"), kept.get("reasoningEncryptedContent")
+        metadata = _get_own_metadata(part.metadata)
+        id, encrypted = metadata.get("itemId"), metadata.get("reasoningEncryptedContent")
         item = items.setdefault(
             id if isinstance(id, str) and id else f"#{number}",
             {"type": "reasoning", "summary": [], "encrypted_content": ""},
@@ -219,8 +223,8 @@ def _to_reasoning_items(thoughts: Iterable[ReasoningContent]) -> Iterable[Json]:
     return [item for item in items.values() if item["encrypted_content"]]
 
 
-def _get_metadata(metadata: Metadata | None) -> Metadata:
-    return get_own_metadata(metadata, KEY)
+def _get_own_metadata(metadata: Metadata | None) -> Metadata:
+    return get_own_metadata(metadata, METADATA_KEY)
 
 
 def _to_output(result: ResultContent) -> Json:
@@ -240,15 +244,8 @@ def _accepts_file(file: MediaContent) -> bool:
     """Accept images and PDFs, inline or at a URL that the server can fetch."""
     data = parse_data_url(file.url)
     mime = data.mime if data is not None else file.mime
-    known = mime in IMAGE_TYPES or get_modality(mime) == "pdf"
-    return known and (file.url.startswith(("https://", "http://")) if data is None else _is_base64(data))
-
-
-def _is_base64(data: DataUrl) -> bool:
-    try:
-        return bool(base64.b64decode(data.base64, validate=True))
-    except (binascii.Error, ValueError):
-        return False
+    is_supported = mime in IMAGE_TYPES or get_modality(mime) == "pdf"
+    return is_supported and (data is not None or file.url.startswith(("https://", "http://")))
 
 
 def _to_input(part: TextContent | MediaContent) -> Json:

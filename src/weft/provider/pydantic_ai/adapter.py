@@ -39,7 +39,7 @@ class PydanticAiProvider:
                 async with asyncio.timeout(deadlines.connect + deadlines.first_byte):
                     answer = await stack.enter_async_context(self._open(model, request))
                 events, wait = aiter(answer), deadlines.first_byte
-                while (event := await _next(events, wait)) is not None:
+                while (event := await _get_next(events, wait)) is not None:
                     wait = deadlines.between
                     for chunk in fold.feed(event):
                         yield chunk
@@ -69,12 +69,12 @@ class PydanticAiProvider:
         return self._models[name]
 
 
-async def _next(events: Any, wait: float) -> Any:
+async def _get_next(events: Any, wait: float) -> Any:
     async with asyncio.timeout(wait):
         return await anext(events, None)
 
 
 def _get_model_name(request: ModelRequest, endpoint: ModelEndpoint) -> str:
-    failure = request.parameters.options.get("model") or endpoint.options.get("model")
+    name = request.parameters.options.get("model") or endpoint.options.get("model")
     id = request.model.api.id
-    return failure if isinstance(failure, str) else id if ":" in id else f"{endpoint.provider_id}:{id}"
+    return name if isinstance(name, str) else id if ":" in id else f"{endpoint.provider_id}:{id}"

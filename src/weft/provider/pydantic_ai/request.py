@@ -1,4 +1,4 @@
-"""Build a request for pydantic-ai that is valid for any history (pure), and import the library."""
+"""Import pydantic-ai, and build a request for it that is valid for any history."""
 
 import base64
 import re
@@ -16,7 +16,6 @@ from weft.provider.contract import (
     ReasoningContent,
     ResultContent,
     TextContent,
-    ToolTurn,
     UserTurn,
 )
 from weft.provider.endpoint import ModelEndpoint
@@ -27,6 +26,7 @@ from weft.provider.normalise import (
     ensure_user_turns,
     get_own_metadata,
     has_calls,
+    has_content,
     limit_id,
     pair_calls,
     to_tool_name,
@@ -67,15 +67,15 @@ class PydanticAiLibrary:
                 f"{where}.options.model", f"{name!r} needs another package", hint=str(error)
             ) from error
         except self.errors.UserError as error:
-            keyless = find_missing_key(error, endpoint.provider_id)
-            raise keyless or InvalidInputError(
+            missing_key = find_missing_key(error, endpoint.provider_id)
+            raise missing_key or InvalidInputError(
                 f"{where}.options.model", str(error), hint=NAME_HINT
             ) from error
         except (ValueError, TypeError) as error:
             raise InvalidInputError(f"{where}.options", f"pydantic-ai refuses them: {error}") from error
 
     def _make_factory(self, endpoint: ModelEndpoint) -> Callable[[str], Any]:
-        given = {
+        options = {
             name: value
             for name, value in (("api_key", endpoint.api_key), ("base_url", endpoint.base_url))
             if value
@@ -83,10 +83,10 @@ class PydanticAiLibrary:
 
         def make(provider: str) -> Any:
             try:
-                found = self._providers.infer_provider_class(provider)
+                provider_class = self._providers.infer_provider_class(provider)
             except ValueError as error:
                 raise self.errors.UserError(str(error)) from error
-            return found(**given)
+            return provider_class(**options)
 
         return make
 
@@ -94,14 +94,14 @@ class PydanticAiLibrary:
 def find_missing_key(error: Exception, provider: str) -> ProviderAuthError | None:
     """Return an error that names the missing key if pydantic-ai complains about one, else None."""
     names = list(dict.fromkeys(_KEY_VARIABLE.findall(str(error))))
-    return make_missing_key_error(provider, names, stored="") if names else None
+    return make_missing_key_error(provider, names, login_type="") if names else None
 
 
-KEY: Final = "pydantic-ai"
+METADATA_KEY: Final = "pydantic-ai"
 MAX_ID_LENGTH: Final = 40
-LIMITS: Final = MediaLimits()
+MEDIA_LIMITS: Final = MediaLimits()
 # Options for pydantic-ai itself, in addition to the sampling. Other options are sent in the body unchanged.
-SETTINGS: Final = ("parallel_tool_calls", "seed", "service_tier", "stop_sequences", "thinking")
+LIBRARY_SETTINGS: Final = ("parallel_tool_calls", "seed", "service_tier", "stop_sequences", "thinking")
 UNSENT_OPTIONS: Final = frozenset(
     {"model", "store", "promptCacheKey", "setCacheKey", "timeout", "litellmProxy"}
 )
@@ -109,43 +109,44 @@ UNSENT_OPTIONS: Final = frozenset(
 
 def to_settings(request: ModelRequest) -> dict[str, Any]:
     """Return the settings of a request. The libraries below must not retry: the caller decides that."""
-    asked = request.parameters
-    given = {
-        "max_tokens": asked.max_output,
-        "temperature": asked.temperature,
-        "top_p": asked.top_p,
-        "top_k": asked.top_k,
-        "extra_headers": asked.headers or None,
+    parameters, options = request.parameters, request.parameters.options
+    fields = {
+        "max_tokens": parameters.max_output,
+        "temperature": parameters.temperature,
+        "top_p": parameters.top_p,
+        "top_k": parameters.top_k,
+        "extra_headers": parameters.headers or None,
         "tool_choice": request.tool_choice if request.tools else None,
     }
-    body = {name: value for name, value in asked.options.items() if name not in {*SETTINGS, *UNSENT_OPTIONS}}
-    own = {name: asked.options[name] for name in SETTINGS if name in asked.options}
-    settings = {name: value for name, value in given.items() if value is not None} | own
+    settings = {name: value for name, value in fields.items() if value is not None}
+    settings |= {name: options[name] for name in LIBRARY_SETTINGS if name in options}
+    unsent = {*LIBRARY_SETTINGS, *UNSENT_OPTIONS}
+    body = {name: value for name, value in options.items() if name not in unsent}
     return settings | ({"extra_body": body} if body else {}) | {"max_retries": 0}
 
 
 def to_parameters(request: ModelRequest, ai: PydanticAiLibrary) -> Any:
     tools = request.tools or ((NOOP_TOOL,) if has_calls(request.messages) else ())
-    made = [
+    definitions = [
         ai.tools.ToolDefinition(
             name=to_tool_name(spec.name), description=spec.about, parameters_json_schema=spec.schema
         )
         for spec in tools
     ]
-    return ai.models.ModelRequestParameters(function_tools=made, allow_text_output=True)
+    return ai.models.ModelRequestParameters(function_tools=definitions, allow_text_output=True)
 
 
 def to_messages(request: ModelRequest, ai: PydanticAiLibrary) -> list[Any]:
     """Return the conversation. Results and the next prompt are one request; the system prompt is in the first request."""
     paired = pair_calls(request.messages, limit_id(MAX_ID_LENGTH))
-    shown = adapt_files(paired, request.model, _accepts_file, LIMITS)
+    adapted = adapt_files(paired, request.model, _accepts_file, MEDIA_LIMITS)
     # Many servers accept only one system message, and only as the first message.
     system = "\n\n".join(text for text in request.system if text.strip())
-    first = [ai.messages.SystemPromptPart(content=system)] if system else []
-    made: list[Any] = [ai.messages.ModelRequest(parts=first)]
-    for turn in ensure_user_turns([turn for turn in shown if _says_something(turn)]):
+    system_parts = [ai.messages.SystemPromptPart(content=system)] if system else []
+    messages: list[Any] = [ai.messages.ModelRequest(parts=system_parts)]
+    for turn in ensure_user_turns([turn for turn in adapted if has_content(turn)]):
         if isinstance(turn, AssistantTurn):
-            made.append(
+            messages.append(
                 ai.messages.ModelResponse(parts=[_to_response_part(item, ai) for item in turn.content])
             )
             continue
@@ -154,18 +155,11 @@ def to_messages(request: ModelRequest, ai: PydanticAiLibrary) -> list[Any]:
             if isinstance(turn, UserTurn)
             else [_to_result(item, ai) for item in turn.content]
         )
-        if made[-1].kind == "request":
-            made[-1].parts.extend(parts)
+        if messages[-1].kind == "request":
+            messages[-1].parts.extend(parts)
         else:
-            made.append(ai.messages.ModelRequest(parts=parts))
-    return made
-
-
-def _says_something(turn: UserTurn | AssistantTurn | ToolTurn) -> bool:
-    return any(
-        item.text.strip() if isinstance(item, TextContent) else not isinstance(item, ReasoningContent)
-        for item in turn.content
-    )
+            messages.append(ai.messages.ModelRequest(parts=parts))
+    return messages
 
 
 def _to_user_parts(turn: UserTurn, ai: PydanticAiLibrary) -> list[Any]:
@@ -178,16 +172,17 @@ def _to_user_parts(turn: UserTurn, ai: PydanticAiLibrary) -> list[Any]:
 
 
 def _to_response_part(item: TextContent | ReasoningContent | CallContent, ai: PydanticAiLibrary) -> Any:
-    kept = get_own_metadata(item.metadata, KEY)
-    details = {name: kept[name] for name in ("id", "provider_name", "provider_details") if name in kept}
+    metadata = get_own_metadata(item.metadata, METADATA_KEY)
+    details = {
+        name: metadata[name] for name in ("id", "provider_name", "provider_details") if name in metadata
+    }
     match item:
         case TextContent(text=text):
             return ai.messages.TextPart(content=text, **details)
         case ReasoningContent(text=text):
-            # The signature covers every character, but the store trims the end of a text, which is therefore kept in
-            # `tail`.
-            text = text + str(kept.get("tail") or "")
-            return ai.messages.ThinkingPart(content=text, signature=kept.get("signature"), **details)
+            # The signature covers every character, but the store trims the end of a text. `tail` holds what it trims.
+            text = text + str(metadata.get("tail") or "")
+            return ai.messages.ThinkingPart(content=text, signature=metadata.get("signature"), **details)
         case CallContent():
             return ai.messages.ToolCallPart(
                 tool_name=item.tool, args=item.input, tool_call_id=item.call_id, **details

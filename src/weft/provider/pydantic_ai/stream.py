@@ -7,7 +7,7 @@ import msgspec
 
 from weft.errors import ProviderError
 from weft.provider.anthropic.request import get_trailing_space
-from weft.provider.catalog.local import to_refused_connection
+from weft.provider.catalog.local import find_refused_connection
 from weft.provider.chunk import (
     AnyChunk,
     Finished,
@@ -27,9 +27,9 @@ from weft.provider.chunk import (
 )
 from weft.provider.endpoint import ModelEndpoint
 from weft.provider.faults import make_error, make_incomplete_error, make_nameless_call_error, parse_error
-from weft.provider.pydantic_ai.request import KEY, PydanticAiLibrary, find_missing_key
+from weft.provider.pydantic_ai.request import METADATA_KEY, PydanticAiLibrary, find_missing_key
 
-REASONS: Final[dict[str, FinishReason]] = {
+FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "stop": "stop",
     "length": "length",
     "content_filter": "content-filter",
@@ -39,66 +39,69 @@ REASONS: Final[dict[str, FinishReason]] = {
 
 
 class PydanticAiFold:
-    """Folds the events of one answer. `end` takes the finished stream."""
+    """Turns the events of one answer into chunks. `end` takes the stream when all its events were fed."""
 
     def __init__(self) -> None:
         self._started = False
-        self._called = False
+        self._has_calls = False
         self._open: dict[int, str] = {}  # ids of the open parts
-        self._count = 0
+        self._part_count = 0
 
     def feed(self, event: Any) -> list[AnyChunk]:
         match event.event_kind:
             case "part_delta":
-                return self._grow(event.index, event.delta)
+                return self._add_delta(event.index, event.delta)
             case "part_start":
-                return [*self._begin(), *self._start(event.index, event.part)]
+                return [*self._emit_started(), *self._open_part(event.index, event.part)]
             case "part_end":
-                return self._close(event.index, event.part)
+                return self._close_part(event.index, event.part)
             case _:
                 return []
 
     def end(self, answer: Any) -> list[AnyChunk]:
         response = answer.get()
-        # pydantic-ai accepts a stream that broke off as complete; only its OpenAI client knows better.
+        # pydantic-ai treats a stream that broke off as complete. Only its OpenAI client reports it, by this attribute.
         if response.finish_reason is None or not getattr(answer, "_has_finish_reason", True):
             raise make_incomplete_error("the answer broke off before its end")
-        reason = REASONS.get(response.finish_reason, "other")
-        if self._called and reason in {"stop", "other"}:
+        reason = FINISH_REASONS.get(response.finish_reason, "other")
+        if self._has_calls and reason in {"stop", "other"}:
             reason = "tool-calls"
-        if reason == "tool-calls" and not self._called:
+        if reason == "tool-calls" and not self._has_calls:
             raise make_nameless_call_error()
         raw = str((response.provider_details or {}).get("finish_reason") or response.finish_reason)
-        return [*self._begin(), Finished(reason=reason, raw_reason=raw, usage=to_usage(response.usage))]
+        return [
+            *self._emit_started(),
+            Finished(reason=reason, raw_reason=raw, usage=to_usage(response.usage)),
+        ]
 
-    def _begin(self) -> list[AnyChunk]:
+    def _emit_started(self) -> list[AnyChunk]:
         if self._started:
             return []
         self._started = True
         return [Started()]
 
-    def _start(self, index: int, part: Any) -> list[AnyChunk]:
-        self._count += 1
+    def _open_part(self, index: int, part: Any) -> list[AnyChunk]:
+        self._part_count += 1
         match part.part_kind:
             case "text":
-                id = self._open[index] = f"text-{self._count}"
+                id = self._open[index] = f"text-{self._part_count}"
                 return [TextStart(id=id), *([TextDelta(id=id, text=part.content)] if part.content else [])]
             case "thinking":
-                id = self._open[index] = f"reasoning-{self._count}"
-                grown = [ReasoningDelta(id=id, text=part.content)] if part.content else []
-                return [ReasoningStart(id=id), *grown]
+                id = self._open[index] = f"reasoning-{self._part_count}"
+                deltas = [ReasoningDelta(id=id, text=part.content)] if part.content else []
+                return [ReasoningStart(id=id), *deltas]
             case "tool-call":
                 if not part.tool_name:
                     raise make_nameless_call_error()
-                self._called = True
+                self._has_calls = True
                 id = self._open[index] = part.tool_call_id
-                written = _encode_arguments(part.args)
-                grown_call = [ToolInputDelta(call_id=id, text=written)] if written else []
-                return [ToolInputStart(call_id=id, tool=part.tool_name), *grown_call]
+                arguments = _encode_arguments(part.args)
+                input_deltas = [ToolInputDelta(call_id=id, text=arguments)] if arguments else []
+                return [ToolInputStart(call_id=id, tool=part.tool_name), *input_deltas]
             case _:
                 return []  # tools that the provider runs itself are ignored
 
-    def _grow(self, index: int, delta: Any) -> list[AnyChunk]:
+    def _add_delta(self, index: int, delta: Any) -> list[AnyChunk]:
         id = self._open.get(index)
         if id is None:
             return []
@@ -108,12 +111,12 @@ class PydanticAiFold:
             case "thinking":
                 return [ReasoningDelta(id=id, text=delta.content_delta)] if delta.content_delta else []
             case "tool_call":
-                written = _encode_arguments(delta.args_delta)
-                return [ToolInputDelta(call_id=id, text=written)] if written else []
+                arguments = _encode_arguments(delta.args_delta)
+                return [ToolInputDelta(call_id=id, text=arguments)] if arguments else []
             case _:
                 return []
 
-    def _close(self, index: int, part: Any) -> list[AnyChunk]:
+    def _close_part(self, index: int, part: Any) -> list[AnyChunk]:
         id = self._open.pop(index, None)
         if id is None:
             return []
@@ -136,26 +139,26 @@ def _encode_arguments(args: str | dict[str, Any] | None) -> str:
 def _to_metadata(part: Any) -> Metadata | None:
     """Return the data that the provider wants back, as pydantic-ai holds it."""
     names = ("id", "signature", "provider_name", "provider_details")
-    found = {name: value for name in names if (value := getattr(part, name, None))}
-    if not found.keys() - {"provider_name"}:
+    fields = {name: value for name in names if (value := getattr(part, name, None))}
+    if not fields.keys() - {"provider_name"}:
         return None
     tail = get_trailing_space("", part.content) if part.part_kind == "thinking" else ""
-    return {KEY: found | ({"tail": tail} if tail else {})}
+    return {METADATA_KEY: fields | ({"tail": tail} if tail else {})}
 
 
-def to_usage(used: Any) -> Usage:
+def to_usage(report: Any) -> Usage:
     """Convert token counts. pydantic-ai includes cached tokens in the input, and thinking in the output."""
-    details = dict(used.details)
-    read, write = used.cache_read_tokens, used.cache_write_tokens
-    reasoning = min(details.get("reasoning_tokens", 0), used.output_tokens)
-    raw = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens, **details}
+    details = dict(report.details)
+    cache_read, cache_write = report.cache_read_tokens, report.cache_write_tokens
+    reasoning = min(details.get("reasoning_tokens", 0), report.output_tokens)
+    raw = {"input_tokens": report.input_tokens, "output_tokens": report.output_tokens, **details}
     return Usage(
-        input=max(0, used.input_tokens - read - write),
-        output=used.output_tokens - reasoning,
+        input=max(0, report.input_tokens - cache_read - cache_write),
+        output=report.output_tokens - reasoning,
         reasoning=reasoning,
-        cache_read=read,
-        cache_write=write,
-        raw=raw | {"cache_read_tokens": read, "cache_write_tokens": write},
+        cache_read=cache_read,
+        cache_write=cache_write,
+        raw=raw | {"cache_read_tokens": cache_read, "cache_write_tokens": cache_write},
     )
 
 
@@ -170,13 +173,13 @@ def to_provider_error(error: Exception, ai: PydanticAiLibrary, endpoint: ModelEn
     if isinstance(error, errors.ModelTimeoutError | errors.ModelRequestTimeout | TimeoutError):
         return make_error("timeout", str(error) or "the model did not answer in time")
     if isinstance(error, errors.ModelConnectionError | httpx2.TransportError | ConnectionError):
-        refusal = to_refused_connection(endpoint.base_url, error, endpoint.provider_id)
+        refusal = find_refused_connection(endpoint.base_url, error, endpoint.provider_id)
         return refusal or make_error("network", f"the connection broke off: {error}")
     if isinstance(error, errors.UnexpectedModelBehavior):
         return make_incomplete_error(f"the answer cannot be parsed: {error}")
     if isinstance(error, errors.ModelAPIError) and not isinstance(error.__cause__, ValueError):
-        said = error.body if isinstance(error.body, dict) else {"message": str(error)}
-        return parse_error(None, {}, msgspec.json.encode(said, enc_hook=str))
+        document = error.body if isinstance(error.body, dict) else {"message": str(error)}
+        return parse_error(None, {}, msgspec.json.encode(document, enc_hook=str))
     if isinstance(error, errors.UserError):
         return find_missing_key(error, endpoint.provider_id) or make_error("bad-request", str(error))
     return make_error("protocol", f"the answer cannot be parsed: {error}")

@@ -119,7 +119,7 @@ async def run_reporting(
     news = asyncio.Event()
 
     async def hear(piece: bytes) -> None:
-        await output.hear(piece)
+        await output.add(piece)
         news.set()
 
     async def tell() -> None:
@@ -191,7 +191,7 @@ SANDBOX_NOTE = (
 
 def list_absent(sandbox: Sandbox) -> tuple[str, ...]:
     """Return the paths protected by the sandbox that do not exist yet."""
-    return tuple(path for path in sandbox.kept if not os.path.lexists(path))
+    return tuple(path for path in sandbox.protected if not os.path.lexists(path))
 
 
 def explain_refusal(sandbox: Sandbox, said: bytes | bytearray) -> list[str]:

@@ -178,10 +178,10 @@ class BackgroundJobs:
         output = ProcessOutput(lambda: held.job.output, memory=-1)
         code: int | None = None
         try:
-            await output.hear(b"")
-            code = (await run_command(command, output.hear)).code
+            await output.add(b"")
+            code = (await run_command(command, output.add)).code
         except OSError as error:
-            await output.hear(f"The command could not be run: {error}\n".encode())
+            await output.add(f"The command could not be run: {error}\n".encode())
         finally:
             output.close()
             self._note_end(held, code)
