@@ -12,7 +12,7 @@ from weft.config.schema import Config
 from weft.host.paths import paths_from
 from weft.local.permissions import Explanation, explain
 from weft.model.permission import Action, Limits
-from weft.tool.shell.places import CommandLocation, locate_command
+from weft.tool.shell.paths import CommandLocation, locate_command
 
 CORPUS = Path(__file__).parents[1] / "golden" / "bypass"
 

@@ -60,9 +60,9 @@ def test_no_work_on_checkouts_runs_it(hostile: HostileGit, tmp_path: Path) -> No
         lambda: here.add(str(aside), "new", "ours"),
         there.list_changed,
         lambda: there.capture(untracked=True),
-        lambda: there.put_back("theirs"),
+        lambda: there.restore("theirs"),
         lambda: here.commit(["new.txt"], "Add it"),
-        lambda: here.put_back("ours"),
+        lambda: here.restore("ours"),
         lambda: here.put_ref("refs/weft/x", hostile.git("rev-parse", "ours")),
         lambda: here.remove(str(aside)),
     ]
@@ -125,7 +125,7 @@ def test_a_repository_cannot_name_another_directory_as_its_checkout(tmp_path: Pa
     assert git.list_changes(root) == [("b.txt", 1, 1)]
     assert git.list_untracked(root) == ["new.txt"]
     assert here.list_changed() == ["b.txt", "new.txt"]
-    here.put_back("ours")
+    here.restore("ours")
     assert sorted((path.name, path.read_text()) for path in victim.iterdir()) == [
         ("a.txt", "of the person\n"),
         ("diary", "private\n"),

@@ -61,7 +61,7 @@ async def test_over_streamable_http_it_is_like_any_other(plain: str, tmp_path: P
         assert await mcp.list_servers(connect=True) == {"far": McpConnected()}
         tools = mcp.pool.tools()
         assert {"far_add", "far_odd_name_with_path", "far_draw"} <= set(tools)
-        assert (tools["far_add"].announces, tools["far_draw"].announces) == (True, False)
+        assert (tools["far_add"].declares_changes, tools["far_draw"].declares_changes) == (True, False)
         schema = tools["far_add"].schema
         assert schema is not None
         assert (schema["type"], schema["additionalProperties"]) == ("object", False)

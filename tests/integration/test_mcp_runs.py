@@ -116,11 +116,11 @@ async def test_the_tools_of_a_slow_server_are_added_later_and_none_is_removed(tm
     servers = {"late": raw(tmp_path, "slowly"), "near": raw(tmp_path, "plain")}
     async with at(tmp_path, *script, servers=servers, wait=0) as engine:
         pool = engine.api.mcp.pool  # type: ignore[attr-defined]
-        await pool.settled([pool.get("near")])
+        await pool.wait_until_settled([pool.get("near")])
         await ask(engine, text_prompt("go"))
         assert names(engine, 0) == names(engine, 1) == ["echo", "near_echo"]
         (tmp_path / "slowly.log.go").touch()
-        await pool.settled()
+        await pool.wait_until_settled()
         await ask(engine, text_prompt("go"))
         assert names(engine, 2) == ["echo", "late_echo", "near_echo"]
 

@@ -22,7 +22,7 @@ from weft.permission.audit import find_break
 from weft.permission.policy import AskPolicy
 from weft.provider.scripted import AnyMove, Say, UseTool
 from weft.store.url import open_store
-from weft.tool.question import UNATTENDED
+from weft.tool.question import UNATTENDED_OUTPUT
 from weft.tool.registry import QUESTION
 
 ASK = (Rule(permission="*", pattern="*", action="ask"),)
@@ -269,7 +269,7 @@ async def test_a_question_that_nobody_can_answer_is_told_so_and_the_work_goes_on
         await engine.api.prompt(session, text_prompt("go"))
         state = await call_of(engine, session)
         assert isinstance(state, CompletedState)
-        assert state.output == UNATTENDED
+        assert state.output == UNATTENDED_OUTPUT
         assert len(engine.provider.requests) == 2
         assert await engine.api.list_questions() == []
 

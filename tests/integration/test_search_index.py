@@ -16,7 +16,7 @@ from weft.model.search import Figures, Hit, ToolUse, UsageShare
 from weft.model.session import SessionTime
 from weft.model.spending import Spent
 from weft.search.database import open_for_reading
-from weft.search.library import MAX_MESSAGES
+from weft.search.library import MAX_UPDATED_MESSAGES
 from weft.search.list_cache import list_cached_sessions
 from weft.search.sessions import to_statistics_query
 from weft.store.files.reader import FileReader
@@ -183,12 +183,12 @@ def test_following_what_happens_gives_the_same_as_reading_everything(writer: Ses
 
 def test_a_long_session_that_has_just_come_is_left_to_the_next_search(writer: SessionWriter) -> None:
     session, library = writer.session("one"), writer.library()
-    asked = [writer.prompt(session, f"prompt number{number}") for number in range(2 * MAX_MESSAGES)]
+    asked = [writer.prompt(session, f"prompt number{number}") for number in range(2 * MAX_UPDATED_MESSAGES)]
     library.update_messages(session.id, set(asked[-1:]))
     with open_for_reading(*library.file) as database:
-        assert database.rows("SELECT count(*) FROM message") == [(MAX_MESSAGES,)]
+        assert database.rows("SELECT count(*) FROM message") == [(MAX_UPDATED_MESSAGES,)]
 
-    assert all(library.search(f"number{number}", limit=5) for number in range(2 * MAX_MESSAGES))
+    assert all(library.search(f"number{number}", limit=5) for number in range(2 * MAX_UPDATED_MESSAGES))
 
 
 def test_a_session_that_was_removed_is_forgotten(writer: SessionWriter) -> None:

@@ -15,12 +15,12 @@ from weft.errors import ConfigError
 from weft.host.paths import paths_from
 from weft.local.open import OpenOptions, open_directory
 from weft.local.project_programs import to_formatters, to_language_servers
-from weft.local.tools import to_equipment
+from weft.local.tools import to_tool_setup
 from weft.model.ids import SessionID
 from weft.tool.contract import Audience
 from weft.tool.format import FORMATTERS
 from weft.tool.lsp.known_servers import SERVERS
-from weft.tool.websearch import SERVICE
+from weft.tool.websearch import SERVICE_URL
 
 OWN = {
     "formatter": {
@@ -86,19 +86,19 @@ def test_a_person_may_change_them_and_add_to_them(project: Path, trusted: bool) 
     formatters = {each.name: each for each in to_formatters(found, PLAIN)}
     assert formatters.keys() == ({each.name for each in FORMATTERS} | {"mine"}) - {"gofmt"}
     shfmt, mine, ruff = (formatters[name] for name in ("shfmt", "mine", "ruff"))
-    assert (shfmt.argv, shfmt.environment, shfmt.endings, shfmt.careful) == (
+    assert (shfmt.argv, shfmt.environment, shfmt.extensions, shfmt.safe_without_trust) == (
         ("shfmt", "-i", "2", "-w", "$FILE"),
         {"A": "b"},
         (".sh", ".bash"),
         True,
     )
-    assert (mine.argv, mine.endings, mine.careful) == (("mine", "$FILE"), (".mine",), True)
-    assert (ruff.argv, ruff.endings) == (("ruff", "format", "$FILE"), (".pyx",))
+    assert (mine.argv, mine.extensions, mine.safe_without_trust) == (("mine", "$FILE"), (".mine",), True)
+    assert (ruff.argv, ruff.extensions) == (("ruff", "format", "$FILE"), (".pyx",))
     servers = {each.name: each for each in to_language_servers(found, PLAIN)}
     assert servers.keys() == ({each.name for each in SERVERS} | {"mine"}) - {"pyright"}
     assert (servers["gopls"].environment, servers["gopls"].options) == ({"GOFLAGS": "-mod=mod"}, {"a": 1})
-    assert (servers["mine"].argv, servers["mine"].endings) == (("mine-ls", "--stdio"), (".mine",))
-    assert (servers["rust"].argv, servers["rust"].endings, servers["rust"].careful) == (
+    assert (servers["mine"].argv, servers["mine"].extensions) == (("mine-ls", "--stdio"), (".mine",))
+    assert (servers["rust"].argv, servers["rust"].extensions, servers["rust"].safe_without_trust) == (
         ("my-analyzer",),
         (".rs",),
         True,
@@ -139,7 +139,7 @@ def test_experiments_bring_others(project: Path) -> None:
     ("env", "config", "expected"),
     [
         ({}, {}, (None, False, False, False)),
-        ({"OPENCODE_ENABLE_EXA": "1"}, {}, (SERVICE, False, False, False)),
+        ({"OPENCODE_ENABLE_EXA": "1"}, {}, (SERVICE_URL, False, False, False)),
         ({"WEFT_EXA_URL": "http://127.0.0.1:9/mcp"}, {}, ("http://127.0.0.1:9/mcp", False, False, False)),
         ({"OPENCODE_EXPERIMENTAL_LSP_TOOL": "1"}, {}, (None, True, False, False)),
         ({}, {"experimental": {"batch_tool": True}}, (None, False, True, False)),
@@ -150,7 +150,7 @@ def test_experiments_bring_others(project: Path) -> None:
 def test_switches_say_which_tools_there_are(
     project: Path, env: dict[str, str], config: dict[str, Any], expected: tuple[Any, ...]
 ) -> None:
-    made = to_equipment(loaded(project, own=config), read_flags(env), ())
+    made = to_tool_setup(loaded(project, own=config), read_flags(env), ())
     assert (made.search, made.lsp, made.batch, made.planning) == expected
 
 
@@ -182,9 +182,9 @@ async def test_a_skill_of_the_project_is_in_what_the_model_is_told(project: Path
     skill.write_text("---\nname: weaving\ndescription: For cloth.\n---\nOver, under.\n")
     async with open_directory(OpenOptions(directory=str(project), store="memory:")) as local:
         tool = local.runtime.tools["skill"]
-        assert tool.tell is not None
+        assert tool.describe is not None
         audience = Audience(provider_id="a", api_id="b", allowed=lambda *_: True)
-        description = await asyncio.to_thread(tool.tell, audience)
+        description = await asyncio.to_thread(tool.describe, audience)
     assert description is not None
     assert description.endswith("- weaving: For cloth.")
 
@@ -201,7 +201,7 @@ async def test_skills_are_looked_for_on_opening_and_not_while_a_request_is_made(
         assert [error.path for error in warned] == [str(broken)]
         good.unlink()
         audience = Audience(provider_id="a", api_id="b", allowed=lambda *_: True)
-        tell = local.runtime.tools["skill"].tell
+        tell = local.runtime.tools["skill"].describe
         assert tell is not None
         assert (tell(audience) or "").endswith("- good: For good.")
         assert await local.workspace.list_skills() == []

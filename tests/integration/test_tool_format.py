@@ -34,14 +34,14 @@ def ground_of(project: Path, *, trusted: bool = False, path: Path | None = None)
 
 
 def shell(
-    script: str, *, name: str = "own", endings: tuple[str, ...] = (".txt",), **environment: str
+    script: str, *, name: str = "own", extensions: tuple[str, ...] = (".txt",), **environment: str
 ) -> FileFormatter:
     return FileFormatter(
         name=name,
         argv=("sh", "-c", script, FILE_PLACEHOLDER),
-        endings=endings,
+        extensions=extensions,
         environment=environment,
-        careful=True,
+        safe_without_trust=True,
     )
 
 
@@ -66,7 +66,7 @@ async def test_a_file_is_tidied_up_and_known_as_it_then_stands(project: Path) ->
 async def test_formatters_run_one_after_the_other_with_their_environment(project: Path) -> None:
     first = shell('echo "$WORD $PWD" >> "$0"', name="first", WORD="hello")
     second = shell('echo "again" >> "$0"', name="second")
-    other = shell('echo "never" >> "$0"', name="other", endings=(".md",))
+    other = shell('echo "never" >> "$0"', name="other", extensions=(".md",))
     await bench_with(project, first, second, other).call(WRITE, filePath="a.TXT", content="")
     assert (project / "a.TXT").read_text() == f"hello {project}\nagain\n"
 
@@ -87,7 +87,7 @@ async def test_a_hanging_formatter_is_killed(project: Path) -> None:
 
 async def test_a_missing_formatter_is_skipped(project: Path) -> None:
     missing = FileFormatter(
-        name="none", argv=("no-such-program", FILE_PLACEHOLDER), endings=(".txt",), careful=True
+        name="none", argv=("no-such-program", FILE_PLACEHOLDER), extensions=(".txt",), safe_without_trust=True
     )
     absolute = replace(missing, argv=("/no/such/program", FILE_PLACEHOLDER))
     result = await bench_with(project, missing, absolute).call(WRITE, filePath="a.txt", content="one\n")

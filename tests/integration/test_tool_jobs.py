@@ -19,7 +19,6 @@ from weft.testing.tool_contract import Bench, processes_in
 from weft.tool.contract import Job
 from weft.tool.registry import BASH, JOBS
 from weft.tool.shell.jobs import (
-    MAX_RUNNING,
     BackgroundJobs,
     list_running,
     open_jobs,
@@ -144,7 +143,7 @@ async def test_jobs_end_with_their_session_and_with_whoever_opened_them(bench: B
 
 
 async def test_a_session_has_only_so_many(bench: Bench) -> None:
-    for _ in range(MAX_RUNNING):
+    for _ in range(MAX_RUNNING_JOBS):
         await started(bench, "sleep 999")
     with pytest.raises(ToolError, match="Stop one of them first"):
         await bench.call(BASH, command="sleep 999", description="One more", background=True)

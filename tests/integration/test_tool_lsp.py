@@ -31,7 +31,7 @@ from weft.tool.registry import EDIT, LSP, READ, WRITE
 
 SERVER = Path(__file__).parents[1] / "given" / "language_server.py"
 # A server that speaks is heard however busy the machine is.
-LONG = LspTimeouts(warm=60, look=60, silent=60)
+LONG = LspTimeouts(start=60, diagnosis=60, silent=60)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def project(tmp_path: Path) -> Path:
 def fake(project: Path, manner: str = "good", **more: Any) -> KnownServer:
     log = project.parent / f"{manner}.log"
     argv = (sys.executable, "-S", "-E", str(SERVER), manner, str(log))
-    return KnownServer(name=manner, endings=(".fake",), argv=argv, careful=True, **more)
+    return KnownServer(name=manner, extensions=(".fake",), argv=argv, safe_without_trust=True, **more)
 
 
 def ground_of(project: Path, *, trusted: bool = False) -> ProgramContext:
@@ -153,7 +153,9 @@ async def test_a_broken_server_is_left_alone(project: Path, manner: str) -> None
 
 
 async def test_a_program_that_is_not_there_is_no_server(project: Path) -> None:
-    missing = KnownServer(name="none", endings=(".fake",), argv=("/nonexistent/server",), careful=True)
+    missing = KnownServer(
+        name="none", extensions=(".fake",), argv=("/nonexistent/server",), safe_without_trust=True
+    )
     async with watched(project, missing) as bench:
         result = await bench.call(WRITE, filePath="a.fake", content="wrong\n")
         assert result.output == "Wrote file successfully."
@@ -162,7 +164,7 @@ async def test_a_program_that_is_not_there_is_no_server(project: Path) -> None:
 @pytest.mark.parametrize("manner", ["deaf", "silent"])
 async def test_a_server_that_says_nothing_holds_no_call_for_long(project: Path, manner: str) -> None:
     """The waits of a call add up to less than the timeout of this test, and the unresponsive server is waited for once."""
-    short = LspTimeouts(warm=0.1, look=0.1, silent=0.05)
+    short = LspTimeouts(start=0.1, diagnosis=0.1, silent=0.05)
     async with watched(project, fake(project, manner), patience=short) as bench, asyncio.timeout(60):
         for number in range(3):
             result = await bench.call(WRITE, filePath="a.fake", content=f"wrong {number}\n")
@@ -191,8 +193,8 @@ def test_a_server_works_in_the_nearest_directory_with_its_files(project: Path) -
     server = replace(fake(project), roots=("fake.toml",))
     assert names(project, "deep/er/a.FAKE", server) == [("good", "deep")]
     assert names(project, "a.fake", server) == [("good", ".")]
-    assert names(project, "a.fake", replace(server, only=True)) == []
-    assert names(project, "deep/a.fake", replace(server, unless=("fake.toml",))) == []
+    assert names(project, "a.fake", replace(server, requires_root=True)) == []
+    assert names(project, "deep/a.fake", replace(server, excluded_by=("fake.toml",))) == []
     assert names(project, "a.txt", server) == []
 
 
@@ -201,10 +203,12 @@ def test_what_a_project_brings_along_is_run_only_if_it_is_trusted(project: Path)
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    careful = KnownServer(name="loom", endings=(".fake",), argv=("loom-ls",), careful=True)
-    assert names(project, "a.fake", careful) == []
-    assert names(project, "a.fake", careful, trusted=True) == [("loom", ".")]
-    builds = replace(fake(project), careful=False)
+    safe_without_trust = KnownServer(
+        name="loom", extensions=(".fake",), argv=("loom-ls",), safe_without_trust=True
+    )
+    assert names(project, "a.fake", safe_without_trust) == []
+    assert names(project, "a.fake", safe_without_trust, trusted=True) == [("loom", ".")]
+    builds = replace(fake(project), safe_without_trust=False)
     assert names(project, "a.fake", builds) == []
     assert names(project, "a.fake", builds, trusted=True) == [("good", ".")]
 

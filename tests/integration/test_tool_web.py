@@ -381,5 +381,5 @@ async def test_a_search_that_is_denied_is_not_made(bench: Bench, service: Web) -
 def test_searching_is_offered_where_there_is_a_service(url: str | None, provider: str, offered: bool) -> None:
     audience = Audience(provider_id=provider, api_id="m", allowed=lambda *_: True)
     for tool in make_search_tools(url):
-        description = tool.tell(audience) if tool.tell else tool.about
+        description = tool.describe(audience) if tool.describe else tool.about
         assert description == (tool.about if offered else None)

@@ -296,7 +296,7 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
 def explain_command(chosen: argparse.Namespace) -> int:
     from weft.host.processes import tool_environment  # noqa: PLC0415  the other commands do not need it
     from weft.project.checkout import find_checkout  # noqa: PLC0415  the other commands do not need it
-    from weft.tool.shell.places import locate_command  # noqa: PLC0415  it imports the parser of shell commands
+    from weft.tool.shell.paths import locate_command  # noqa: PLC0415  it imports the parser of shell commands
 
     env, at = os.environ, find_checkout(chosen.dir)
     worktree = at.top or "/"

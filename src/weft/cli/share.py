@@ -228,7 +228,7 @@ async def _revoke(chosen: argparse.Namespace) -> ShareRecord:
             record = await get_record(offline.store, chosen.share)
         if record is None:
             session = await asyncio.to_thread(lambda: open_reading(chosen).get_session(chosen.share))
-            record = await ShareRecords(offline.store).find_of(session.id)
+            record = await ShareRecords(offline.store).find_for_session(session.id)
             if record is None:
                 raise NotFoundError("share of session", session.id, hint="list the shares: weft share list")
         await revoker.revoke(record, forget=chosen.forget)

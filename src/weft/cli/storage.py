@@ -19,7 +19,7 @@ from weft.store.findings import GC_LABEL, LargeDocument, Leftover, RemovedLeftov
 from weft.store.maintenance import StoreMaintenance, StoreRepairer, open_maintenance
 from weft.store.reader import StoreReader
 from weft.store.sizes import Size, StoreSizes
-from weft.tool.spill import KEPT_MS
+from weft.tool.spill import MAX_OUTPUT_AGE_MS
 
 SHOWN = 20
 TITLE_WIDTH = 50
@@ -106,7 +106,9 @@ def gc_command(chosen: argparse.Namespace) -> int:
     before = now - chosen.age
     leftovers = store.find_leftovers(before=before)
     with ProgressLine("looking for spilled outputs") as progress:
-        outputs = find_outputs(store, paths, before=now - max(chosen.age, KEPT_MS), on_progress=progress)
+        outputs = find_outputs(
+            store, paths, before=now - max(chosen.age, MAX_OUTPUT_AGE_MS), on_progress=progress
+        )
     repairer = store.make_repairer(GC_LABEL, now=now)
     removed = None if dry_run else remove_leftovers(repairer, leftovers, outputs, before=before)
     shrunk = _shrink(store, repairer, dry_run=dry_run) if chosen.compact_summaries else []

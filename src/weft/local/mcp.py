@@ -15,9 +15,9 @@ from weft.model.event import Event
 from weft.model.workspace import AnyMcpStatus, McpConnected, McpResource
 from weft.model.workspace_event import McpBrowserFailed, McpToolsChanged
 from weft.tool.mcp.connection import SdkConnector
-from weft.tool.mcp.contract import CONNECT_SECONDS, McpTimeouts
+from weft.tool.mcp.contract import CONNECT_TIMEOUT_SECONDS, McpTimeouts
 from weft.tool.mcp.entry import LocalEntry, OAuthSettings, RemoteEntry
-from weft.tool.mcp.login import McpLoginStore, PendingLogin, open_callback, redirect_uri
+from weft.tool.mcp.login import McpLoginStore, PendingLogin, make_redirect_uri, open_callback
 from weft.tool.mcp.pool import ConfiguredServer, McpPool
 from weft.tool.mcp.server import McpServerContext, McpServerRunner
 
@@ -33,7 +33,7 @@ def to_configured_server(
     keys of all providers.
     """
     seconds = config.timeout / 1000 if config.timeout else None
-    times = {"connect": seconds or CONNECT_SECONDS, "call": seconds or call}
+    times = {"connect": seconds or CONNECT_TIMEOUT_SECONDS, "call": seconds or call}
     enabled = config.enabled is not False
     match config:
         case McpLocalConfig(command=command, environment=environment):
@@ -98,7 +98,7 @@ class LocalMcp:
 
     async def list_servers(self, *, connect: bool = False) -> dict[str, AnyMcpStatus]:
         if connect:
-            await self.pool.settled()
+            await self.pool.wait_until_settled()
         return self.pool.list_status()
 
     async def list_resources(self) -> dict[str, McpResource]:
@@ -107,7 +107,7 @@ class LocalMcp:
     async def add_server(self, name: str, config: dict[str, Any]) -> AnyMcpStatus:
         parsed = parse_server(name, config)
         if name in self.pool.servers:
-            await self.pool.servers[name].leave()
+            await self.pool.servers[name].disconnect()
         server = self.pool.put(to_configured_server(name, parsed, self._launch, call=self._settings.call))
         return await self._connect(server) if parsed.enabled is not False else server.status
 
@@ -115,13 +115,13 @@ class LocalMcp:
         return isinstance(await self._connect(self.pool.get(name)), McpConnected)
 
     async def disconnect(self, name: str) -> bool:
-        await self.pool.get(name).leave()
+        await self.pool.get(name).disconnect()
         return True
 
     async def _connect(self, server: McpServerRunner) -> AnyMcpStatus:
-        server.begin()
-        await server.settled()
-        self.pool.note_said(server)  # the caller gets the status, so it need not be reported again
+        server.start_connecting()
+        await server.wait_until_settled()
+        self.pool.mark_reported(server)  # the caller gets the status, so it need not be reported again
         return server.status
 
     # --- logging in ---
@@ -130,49 +130,49 @@ class LocalMcp:
         server = self.pool.get(name)
         if not isinstance(server.entry, RemoteEntry) or server.entry.oauth is None:
             raise InvalidInputError("name", f"MCP server {name} does not support OAuth")
-        await server.leave(off=False)
+        await server.disconnect(off=False)
         self._logins[name] = login = PendingLogin()
-        server.begin(login)
+        server.start_connecting(login)
         listening = self._listening.pop(name, None)
         if listening is not None:
             listening.cancel()
         async with open_tasks() as tasks:
-            settled = tasks.create_task(server.settled())
-            either: list[asyncio.Future[Any]] = [settled, login.shown]
+            settled = tasks.create_task(server.wait_until_settled())
+            either: list[asyncio.Future[Any]] = [settled, login.url]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             settled.cancel()
-        if not login.shown.done():
-            login.shown.cancel()
+        if not login.url.done():
+            login.url.cancel()
             del self._logins[name]
             return ""
         self._listening[name] = self.pool.tasks.create_task(self._listen(server, login))
-        await login.listened.wait()
-        return login.shown.result()
+        await login.listening.wait()
+        return login.url.result()
 
     async def _listen(self, server: McpServerRunner, login: PendingLogin) -> None:
         """Wait for the browser to return. If the port is in use, the person can still enter the code."""
         try:
             async with open_callback(login, self._settings.port):
-                login.listened.set()
-                await server.settled()
+                login.listening.set()
+                await server.wait_until_settled()
         except OSError as error:
-            login.trouble = error.strerror or str(error)
-            login.listened.set()
+            login.listen_error = error.strerror or str(error)
+            login.listening.set()
 
     async def finish_login(self, name: str, code: str | None = None) -> AnyMcpStatus:
         server, login = self.pool.get(name), self._logins.get(name)
         if login is None:
             raise InvalidInputError("name", f"no login at {name} was started", hint="start one first")
         if code is not None:
-            login.take(code)
-        elif login.trouble:
+            login.accept_code(code)
+        elif login.listen_error:
             raise ConflictError(
                 "port",
                 str(self._settings.port),
-                f"cannot be opened ({login.trouble}), but the browser returns to it",
+                f"cannot be opened ({login.listen_error}), but the browser returns to it",
                 hint="end the other login, or set experimental.weft.mcp.callbackPort",
             )
-        await server.settled()
+        await server.wait_until_settled()
         self._logins.pop(name, None)
         return server.status
 
@@ -189,7 +189,7 @@ class LocalMcp:
         await asyncio.to_thread(self._book.remove, name)
         self._logins.pop(name, None)
         if isinstance(server.entry, RemoteEntry):
-            await server.leave(off=False)
+            await server.disconnect(off=False)
 
 
 def make_mcp(
@@ -206,12 +206,12 @@ def make_mcp(
         await tell(McpToolsChanged(server=name))
 
     book = McpLoginStore(settings.auth_file)
-    connector = SdkConnector(book, redirect_uri(settings.port))
-    context = McpServerContext(connector=connector, changed=report_changed, tasks=tasks)
+    connector = SdkConnector(book, make_redirect_uri(settings.port))
+    context = McpServerContext(connector=connector, on_change=report_changed, tasks=tasks)
     timeouts = McpTimeouts(wait=settings.wait, notice=settings.notice)
     pool = McpPool(context, reserved, timeouts)
     for name, config in settings.servers.items():
         pool.put(to_configured_server(name, config, launch, call=settings.call))
     if settings.eager:
-        pool.begin()
+        pool.start_connecting()
     return LocalMcp(pool, book, settings, launch, tell)

@@ -7,7 +7,7 @@ from msgspec import Struct
 from weft.config.provider_schema import McpServerConfig
 from weft.config.schema import Config, ExperimentalConfig, WeftConfig
 from weft.sandbox.policy import NO_SANDBOX, Sandbox
-from weft.tool.mcp.contract import CALL_SECONDS, PORT, WAIT_SECONDS
+from weft.tool.mcp.contract import CALL_TIMEOUT_SECONDS, CALLBACK_PORT, START_WAIT_SECONDS
 
 
 class McpSettings(Struct, frozen=True, kw_only=True):
@@ -19,12 +19,12 @@ class McpSettings(Struct, frozen=True, kw_only=True):
     """
 
     servers: Mapping[str, McpServerConfig] = {}
-    wait: float | None = WAIT_SECONDS
-    notice: float = WAIT_SECONDS
-    call: float = CALL_SECONDS
+    wait: float | None = START_WAIT_SECONDS
+    notice: float = START_WAIT_SECONDS
+    call: float = CALL_TIMEOUT_SECONDS
     eager: bool = False
     auth_file: str = ""
-    port: int = PORT
+    port: int = CALLBACK_PORT
 
 
 class McpLaunch(Struct, frozen=True, kw_only=True):

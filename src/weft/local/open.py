@@ -45,7 +45,7 @@ from weft.local.plugins import open_plugins
 from weft.local.sandbox import build_sandbox, read_sandbox_settings
 from weft.local.sources import WorkspaceSources
 from weft.local.telemetry import open_telemetry, read_telemetry_settings
-from weft.local.tools import HelperSettings, to_equipment
+from weft.local.tools import HelperSettings, to_tool_setup
 from weft.local.undo import to_undo_settings
 from weft.model.agent import Skill
 from weft.model.damage import Damage
@@ -285,7 +285,7 @@ def to_settings(
         agents=agents,
         default_agent=choose_agent(agents, loaded.config),
         commands=build_commands(loaded.config, place.worktree),
-        tools=list_tools(to_equipment(loaded, flags, skills)),
+        tools=list_tools(to_tool_setup(loaded, flags, skills)),
         helpers=HelperSettings(loaded=loaded, flags=flags, trusted=scope.trusted, jobs=paths.jobs),
         tool_output=paths.tool_output,
         environment=tool_environment(options.env),

@@ -30,7 +30,7 @@ from weft.permission.storage import FileItemStore, ItemFile, ItemStore, MemoryIt
 from weft.plugin.hooks import PERMISSION_ASK, Hooks, PermissionAnswer
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
-    from weft.tool.shell.places import CommandLocation
+    from weft.tool.shell.paths import CommandLocation
     from weft.tool.shell.state import ShellAction
 
 NAME_LENGTH: Final = 16

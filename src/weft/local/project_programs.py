@@ -42,7 +42,7 @@ def to_formatters(loaded: LoadedConfig, flags: Flags) -> tuple[FileFormatter, ..
     for name, entry in named.items():
         result[name] = _to_formatter(result.get(name), name, entry)
     off = _list_disabled(_formatters(loaded.config)) | _list_disabled(named)
-    return tuple(each for name, each in result.items() if name not in off and each.argv and each.endings)
+    return tuple(each for name, each in result.items() if name not in off and each.argv and each.extensions)
 
 
 def _formatters(config: Config) -> Mapping[str, FormatterConfig]:
@@ -51,20 +51,20 @@ def _formatters(config: Config) -> Mapping[str, FormatterConfig]:
 
 def _to_formatter(known: FileFormatter | None, name: str, entry: FormatterConfig) -> FileFormatter:
     """Return the formatter as configured: used wherever its program exists, without further conditions."""
-    start = known or FileFormatter(name=name, argv=(), endings=())
+    start = known or FileFormatter(name=name, argv=(), extensions=())
     if not entry.command:
         # OpenCode ignores an entry without a command; here it may also extend a built-in formatter.
         return replace(
             start,
-            endings=entry.extensions or start.endings,
+            extensions=entry.extensions or start.extensions,
             environment={**start.environment, **(entry.environment or {})},
         )
     return FileFormatter(
         name=name,
         argv=entry.command,
-        endings=entry.extensions or start.endings,
+        extensions=entry.extensions or start.extensions,
         environment=entry.environment or {},
-        careful=True,
+        safe_without_trust=True,
     )
 
 
@@ -80,7 +80,7 @@ def to_language_servers(loaded: LoadedConfig, flags: Flags) -> tuple[KnownServer
     for name, entry in named.items():
         result[name] = _to_server(result.get(name), name, entry)
     off = _list_disabled(_servers(loaded.config)) | _list_disabled(named)
-    return tuple(each for name, each in result.items() if name not in off and each.argv and each.endings)
+    return tuple(each for name, each in result.items() if name not in off and each.argv and each.extensions)
 
 
 def _servers(config: Config) -> Mapping[str, ServerConfig]:
@@ -88,15 +88,15 @@ def _servers(config: Config) -> Mapping[str, ServerConfig]:
 
 
 def _to_server(known: KnownServer | None, name: str, entry: ServerConfig) -> KnownServer:
-    start = known or KnownServer(name=name, endings=(), argv=())
+    start = known or KnownServer(name=name, extensions=(), argv=())
     return replace(
         start,
-        endings=entry.extensions or start.endings,
+        extensions=entry.extensions or start.extensions,
         argv=entry.command or start.argv,
         environment={**start.environment, **(entry.env or {})},
         options=entry.initialization or start.options,
         # A program that the person configured is trusted.
-        careful=start.careful or bool(entry.command),
+        safe_without_trust=start.safe_without_trust or bool(entry.command),
     )
 
 

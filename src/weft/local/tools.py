@@ -22,7 +22,7 @@ from weft.tool.diagnostic import Diagnostics
 from weft.tool.registry import ToolSetup
 from weft.tool.shell.jobs import BackgroundJobs, open_jobs
 from weft.tool.skill import SkillSource
-from weft.tool.websearch import SERVICE
+from weft.tool.websearch import SERVICE_URL
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.local.project_programs import ProjectPrograms
@@ -92,12 +92,12 @@ async def open_tool_helpers(
         yield ToolHelpers(environment=environment, programs=programs, jobs=jobs)
 
 
-def to_equipment(loaded: LoadedConfig, flags: Flags, skills: tuple[Skill, ...]) -> ToolSetup:
+def to_tool_setup(loaded: LoadedConfig, flags: Flags, skills: tuple[Skill, ...]) -> ToolSetup:
     # `skills` is a fixed list, so that the tool description stays the same for the whole run.
     config = loaded.config
     return ToolSetup(
-        shelf=SkillSource(find=lambda: skills, read=read_skill),
-        search=flags.exa_url or (SERVICE if flags.exa else None),
+        skills=SkillSource(find=lambda: skills, read=read_skill),
+        search=flags.exa_url or (SERVICE_URL if flags.exa else None),
         lsp=flags.lsp_tool,
         batch=(config.experimental or ExperimentalConfig()).batch_tool is True,
         planning=flags.plan_mode and flags.client == "cli",

@@ -235,7 +235,7 @@ class LocalWorktrees(Struct, frozen=True, kw_only=True):
             kept = commit_state(repository, worktree) if state.has_work else ""
             if kept:
                 repository.checkouts.put_ref(RESET_REFS + worktree.name, kept)
-            repository.inside(worktree).put_back(_find_main_commit(repository))
+            repository.inside(worktree).restore(_find_main_commit(repository))
             return kept
 
 

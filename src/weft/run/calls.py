@@ -162,7 +162,7 @@ async def execute_call(
 async def _run_tool(tool: AnyTool, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
     """Run a tool, and watch for the files that it changes unless it announces its changes itself."""
     input = to_input(tool, arguments)
-    if tool.announces:
+    if tool.declares_changes:
         return await tool.run(input, context)
     async with watch_tool(context) as watched_context:
         return await tool.run(input, watched_context)

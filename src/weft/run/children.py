@@ -30,7 +30,7 @@ from weft.run.runtime import Runtime
 from weft.session.lifecycle import create
 from weft.tool.contract import ChildResult, ChildTask, ReportProgress, ToolContext
 from weft.tool.registry import TASK
-from weft.tool.task import run_child_task, unknown_agent_error
+from weft.tool.task import make_unknown_agent_error, run_child_task
 
 # Every report is stored, and a person cannot follow more than four a second.
 REPORT_INTERVAL_SECONDS = 0.25
@@ -56,7 +56,7 @@ class ChildSpawner:
         runtime = self._runtime
         agent = runtime.agents.get(child_task.agent)
         if agent is None:
-            raise unknown_agent_error(child_task.agent, runtime.agents)
+            raise make_unknown_agent_error(child_task.agent, runtime.agents)
         child = await self._open_child(context, child_task, agent)
         model = agent.model or await self._find_model(context)
         progress = ChildProgress(child.id, model, await runtime.store.list_messages(child.id))

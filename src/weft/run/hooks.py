@@ -162,7 +162,7 @@ async def _change_result(hooks: Hooks, call: HookedCall, result: ToolResult) -> 
     output = CallOutcome(title=result.title, output=result.output, metadata=result.metadata)
     changed = await hooks.ask(TOOL_AFTER, replace(call.input, args=call.args), output)
     metadata = changed.metadata
-    if changed.output != result.output and truncate(changed.output).left:
+    if changed.output != result.output and truncate(changed.output).removed:
         # The mark says that the tool truncated its output itself. It does not hold for the plugin's output.
         metadata = {key: value for key, value in metadata.items() if key != TRUNCATED_KEY}
     return replace(result, title=changed.title, output=changed.output, metadata=metadata)

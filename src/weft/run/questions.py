@@ -30,23 +30,23 @@ def with_questions(runtime: Runtime, runs: Prompter) -> Callable[[SessionID], To
     def make_resources(session: SessionID) -> ToolResources:
         return replace(
             runtime.make_resources(session),
-            inquire=make_inquire(runtime, session),
+            ask_questions=make_ask_questions(runtime, session),
             handover=SessionHandover(runtime, runs, session),
         )
 
     return make_resources
 
 
-def make_inquire(runtime: Runtime, session: SessionID) -> AskQuestions:
+def make_ask_questions(runtime: Runtime, session: SessionID) -> AskQuestions:
     """Return the function with which the tools of a session ask the person questions."""
 
-    async def inquire(questions: Sequence[Question], *, agent: str, call: CallRef) -> Answers:
+    async def ask_questions(questions: Sequence[Question], *, agent: str, call: CallRef) -> Answers:
         request = QuestionRequest(
             id=runtime.mint.question(), session_id=session, questions=tuple(questions), tool=call
         )
         return await runtime.questions.ask(request, agent=agent)
 
-    return inquire
+    return ask_questions
 
 
 class SessionHandover:
@@ -57,12 +57,12 @@ class SessionHandover:
         self._runs = runs
         self._session = session
 
-    async def find_plan(self) -> str:
+    async def get_plan(self) -> str:
         """Return the path of the session's plan file."""
         session = await self._runtime.store.get_session(self._session)
         return get_plan_path(session, self._runtime.place, self._runtime.plans)
 
-    async def hand_to(self, agent: str, words: str) -> None:
+    async def hand_over(self, agent: str, words: str) -> None:
         """Add a prompt for another agent. The run continues with the newest prompt, and so with that agent."""
         # OpenCode keeps the model of the prompt before. Here the agent's own model is used if it has one.
         text = TextInput(text=words, synthetic=True)

@@ -239,7 +239,7 @@ def make_audience(settings: RequestSettings, agent: Agent, model: Model) -> Audi
 
 def to_specs(tools: Iterable[AnyTool], audience: Audience) -> tuple[ToolSpec, ...]:
     """Return the descriptions of tools for a model, without those that have none for this audience."""
-    described = ((tool, tool.tell(audience) if tool.tell else tool.about) for tool in tools)
+    described = ((tool, tool.describe(audience) if tool.describe else tool.about) for tool in tools)
     return tuple(
         ToolSpec(name=tool.name, about=about, schema=schema_of(tool))
         for tool, about in described

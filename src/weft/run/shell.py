@@ -22,7 +22,7 @@ from weft.run.decide import find_newest_prompt
 from weft.run.processor import CallDone, CallFailed, CallReported, CallStarted, Processor
 from weft.run.runtime import Runtime
 from weft.tool.contract import ToolContext
-from weft.tool.shell.bash import find_shell, keep_output, list_notes, run_reporting, to_metadata
+from weft.tool.shell.bash import find_shell, list_notes, run_reporting, to_metadata, truncate_output
 from weft.tool.truncate import MAX_BYTES
 
 SHELL_TOOL: Final = "bash"
@@ -97,7 +97,7 @@ class ManualCommand:
         """Return the result of the call. Without an exit the command was aborted."""
         self._output.close()
         try:
-            text, path = await keep_output(self._output, self._context)
+            text, path = await truncate_output(self._output, self._context)
         except ToolError as error:
             return CallFailed(call_id=self._call_id, error=str(error))
         notes = [ABORTED] if exit is None else list_notes(exit, self._output.lost)

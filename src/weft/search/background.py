@@ -23,8 +23,8 @@ from weft.model.event import (
 from weft.model.ids import MessageID, SessionID
 from weft.search.library import SessionLibrary
 
-# Often enough to find recent messages, and rare enough not to slow down a long run.
-EVERY_SECONDS = 2.0
+# Short enough to find recent messages, and long enough not to slow down a long run.
+INDEX_INTERVAL_SECONDS = 2.0
 
 
 class BackgroundIndexer:
@@ -35,31 +35,33 @@ class BackgroundIndexer:
         self._bus = bus
         self._clock = clock
         self._changed: dict[SessionID, set[MessageID]] = {}
-        self._listening = bus.listen(None)
+        self._listener = bus.listen(None)
 
     async def follow(self) -> None:
+        """Index changes until cancelled."""
         while True:
-            await self._listen()
-            await self._clock.sleep(EVERY_SECONDS)
+            await self._receive()
+            await self._clock.sleep(INDEX_INTERVAL_SECONDS)
             await self.flush()
 
     async def flush(self) -> None:
+        """Add the collected changes to the index."""
         changed, self._changed = self._changed, {}
         for session, messages in changed.items():
             # A change that is missed here is noticed by its stamp at the next search.
             with suppress(IndexFailedError, OSError):
                 await asyncio.to_thread(self._library.update_messages, session, messages)
 
-    async def _listen(self) -> None:
+    async def _receive(self) -> None:
         try:
-            received = await self._listening.take()
+            published = await self._listener.take()
         except CursorLostError:
-            self._listening = self._bus.listen(None)
+            self._listener = self._bus.listen(None)
             return
-        for each in received:
-            self._note(each.event)
+        for item in published:
+            self._note_change(item.event)
 
-    def _note(self, event: Event) -> None:
+    def _note_change(self, event: Event) -> None:
         session = session_of(event)
         if session is None:
             return
@@ -77,8 +79,8 @@ class BackgroundIndexer:
 
     async def close(self) -> None:
         """Take the remaining events from the bus and add their changes to the index."""
-        if self._bus.cursor > self._listening.cursor:
-            await self._listen()
+        if self._bus.cursor > self._listener.cursor:
+            await self._receive()
         await self.flush()
 
 
@@ -87,10 +89,10 @@ async def open_indexer(library: SessionLibrary, bus: Bus, clock: Clock) -> Async
     """Index changes in the background of the body."""
     indexer = BackgroundIndexer(library, bus, clock)
     async with open_tasks() as tasks:
-        following = tasks.create_task(indexer.follow())
+        follower = tasks.create_task(indexer.follow())
         try:
             yield indexer
         finally:
-            following.cancel()
-            await asyncio.wait([following])
+            follower.cancel()
+            await asyncio.wait([follower])
             await indexer.close()

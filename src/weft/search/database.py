@@ -10,7 +10,8 @@ from weft.host.files import hold_lock, make_directory
 from weft.search.list_cache import hash_key
 
 BUSY_TIMEOUT_MS = 10_000
-FIXED_VERSION = (3, 51, 3)  # older versions can corrupt a database that several processes use
+# Older versions of SQLite can corrupt a database that several processes use.
+MIN_SAFE_VERSION = (3, 51, 3)
 
 IndexRow = tuple[Any, ...]
 SqlValues = Sequence[str | bytes | int | None]
@@ -32,11 +33,12 @@ class SqlConnection(Protocol):
 class IndexDatabase:
     """A connection that raises `IndexFailedError` for every error of the driver."""
 
-    def __init__(self, connection: SqlConnection, faults: tuple[type[Exception], ...]) -> None:
+    def __init__(self, connection: SqlConnection, driver_errors: tuple[type[Exception], ...]) -> None:
         self._connection = connection
-        self._faults = faults
+        self._driver_errors = driver_errors
 
     def rows(self, sql: str, *values: str | bytes | int | None) -> list[IndexRow]:
+        """Run a statement and return all rows."""
         with self._translate_errors():
             return list(self._connection.execute(sql, values).fetchall())
 
@@ -54,29 +56,29 @@ class IndexDatabase:
             self._connection.executemany(sql, rows)
 
     @contextmanager
-    def writing(self) -> Generator[None]:
+    def open_transaction(self) -> Generator[None]:
         """Run the body in one transaction."""
         self.run("BEGIN IMMEDIATE")
         try:
             yield
         except BaseException:
-            with suppress(*self._faults):
+            with suppress(*self._driver_errors):
                 self._connection.execute("ROLLBACK", ())
             raise
         self.run("COMMIT")
 
     def close(self) -> None:
-        with suppress(*self._faults):
+        with suppress(*self._driver_errors):
             self._connection.close()
 
     @contextmanager
     def _translate_errors(self) -> Generator[None]:
         try:
             yield
-        except self._faults as fault:
-            raise IndexFailedError(str(fault) or type(fault).__name__, broken=_is_broken(fault)) from fault
-        except UnicodeDecodeError as fault:
-            raise IndexFailedError(str(fault), broken=True) from fault
+        except self._driver_errors as error:
+            raise IndexFailedError(str(error) or type(error).__name__, broken=_is_broken(error)) from error
+        except UnicodeDecodeError as error:
+            raise IndexFailedError(str(error), broken=True) from error
 
 
 def connect(path: str, *, writes: bool = False) -> IndexDatabase:
@@ -90,8 +92,8 @@ def connect(path: str, *, writes: bool = False) -> IndexDatabase:
     )
     try:
         database = IndexDatabase(apsw.Connection(_to_uri(path, writes=writes), flags=flags), (apsw.Error,))
-    except apsw.Error as fault:
-        raise IndexFailedError(str(fault), broken=False) from fault
+    except apsw.Error as error:
+        raise IndexFailedError(str(error), broken=False) from error
     return _set_timeout(database)
 
 
@@ -102,19 +104,19 @@ def _connect_with_sqlite3(path: str, *, writes: bool) -> IndexDatabase:
         connection = sqlite3.connect(
             _to_uri(path, writes=writes), uri=True, isolation_level=None, check_same_thread=False
         )
-    except sqlite3.Error as fault:
-        raise IndexFailedError(str(fault), broken=False) from fault
+    except sqlite3.Error as error:
+        raise IndexFailedError(str(error), broken=False) from error
     return _set_timeout(IndexDatabase(connection, (sqlite3.Error,)))
 
 
 def find_sqlite_fault() -> str:
-    """Return what is wrong with the SQLite in use; "" if nothing is."""
+    """Return why the SQLite in use is not safe, or "" if it is."""
     try:
         import apsw  # noqa: F401, PLC0415  an optional package
     except ImportError:
         import sqlite3  # noqa: PLC0415  only if the optional package is missing
 
-        if sqlite3.sqlite_version_info < FIXED_VERSION:
+        if sqlite3.sqlite_version_info < MIN_SAFE_VERSION:
             return f"SQLite {sqlite3.sqlite_version} is old; install apsw, which includes a current one"
     return ""
 
@@ -131,20 +133,20 @@ def _to_uri(path: str, *, writes: bool) -> str:
     return f"file:{quoted}?mode={'rwc' if writes else 'ro'}"
 
 
-def _is_broken(fault: Exception) -> bool:
+def _is_broken(error: Exception) -> bool:
     """Return True if the file itself is bad, and not just busy, full or inaccessible."""
-    said = f"{type(fault).__name__} {fault}".lower()
+    message = f"{type(error).__name__} {error}".lower()
     return any(
-        word in said for word in ("corrupt", "malformed", "not a database", "notadb", "no such", "fts5")
+        word in message for word in ("corrupt", "malformed", "not a database", "notadb", "no such", "fts5")
     )
 
 
-VERSION = 2
+INDEX_VERSION = 2
 
 
 def index_path(cache: str, root: str) -> str:
     """Return the path of the index for a store. Each version of the format has its own file."""
-    return os.path.join(cache, "weft", f"sessions-{hash_key(os.path.realpath(root))}.v{VERSION}.db")
+    return os.path.join(cache, "weft", f"sessions-{hash_key(os.path.realpath(root))}.v{INDEX_VERSION}.db")
 
 
 @contextmanager
@@ -154,7 +156,7 @@ def open_for_reading(path: str, root: str) -> Generator[IndexDatabase]:
         raise IndexFailedError("it does not exist", broken=False)
     database = connect(path)
     try:
-        _check(database, root)
+        _check_root(database, root)
         yield database
     finally:
         database.close()
@@ -166,7 +168,7 @@ def open_for_writing(path: str, root: str) -> Generator[IndexDatabase]:
     with _lock_index(path):
         database = _open_or_replace(path, root)
         try:
-            with database.writing():
+            with database.open_transaction():
                 yield database
         finally:
             database.close()
@@ -180,10 +182,10 @@ def discard_index(path: str) -> None:
 
 @contextmanager
 def _lock_index(path: str) -> Generator[None]:
-    with ExitStack() as held:
+    with ExitStack() as stack:
         try:
             make_directory(os.path.dirname(path))
-            held.enter_context(hold_lock(f"{path}.lock"))
+            stack.enter_context(hold_lock(f"{path}.lock"))
         except OSError as error:
             raise IndexFailedError(error.strerror or str(error), broken=False) from error
         yield
@@ -209,7 +211,7 @@ def _open_checked(path: str, root: str) -> IndexDatabase:
         database.run("PRAGMA synchronous = NORMAL")
         if not database.rows("SELECT name FROM sqlite_master LIMIT 1"):
             create_tables(database, root)
-        _check(database, root)
+        _check_root(database, root)
     except BaseException:
         database.close()
         raise
@@ -218,16 +220,17 @@ def _open_checked(path: str, root: str) -> IndexDatabase:
 
 def create_tables(database: IndexDatabase, root: str) -> None:
     """Create the tables of a new database."""
-    with database.writing():
+    with database.open_transaction():
         for statement in _read_schema():
             database.run(statement)
         database.run("INSERT INTO root (path) VALUES (?)", _escape(root))
 
 
-def _check(database: IndexDatabase, root: str) -> None:
-    found = database.rows("SELECT path FROM root")
-    if found != [(_escape(root),)]:
-        raise IndexFailedError(f"it belongs to {found}", broken=True)
+def _check_root(database: IndexDatabase, root: str) -> None:
+    """Raise `IndexFailedError` if the index belongs to another store."""
+    rows = database.rows("SELECT path FROM root")
+    if rows != [(_escape(root),)]:
+        raise IndexFailedError(f"it belongs to {rows}", broken=True)
 
 
 def _escape(root: str) -> str:
@@ -240,6 +243,6 @@ def _read_schema() -> list[str]:
 
 
 def _remove(path: str) -> None:
-    for each in (f"{path}-journal", path):
+    for name in (f"{path}-journal", path):
         with suppress(FileNotFoundError):
-            os.unlink(each)
+            os.unlink(name)

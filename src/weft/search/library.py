@@ -1,4 +1,4 @@
-"""Search the sessions of a store through an index that is updated from what the store reads."""
+"""Search the sessions of a store through an index that is updated from the store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft.search.database import (
     open_for_writing,
 )
 from weft.search.index import (
-    UNSURE,
+    UNKNOWN_STAMP,
     IndexFile,
     IndexProgress,
     SessionKey,
@@ -33,10 +33,10 @@ from weft.search.index import (
     list_messages,
     list_stale_caches,
     mark_cached,
-    put_all,
-    put_some,
     refresh_index,
+    replace_sessions,
     to_entry,
+    update_session,
 )
 from weft.search.list_cache import write_list_cache
 from weft.store.reader import StoreReader
@@ -47,10 +47,10 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
 T = TypeVar("T")
 
 # Indexing this many messages takes no noticeable time.
-MAX_MESSAGES = 100
+MAX_UPDATED_MESSAGES = 100
 
 
-def _ignore(_: IndexFailedError) -> None:
+def _ignore_error(_: IndexFailedError) -> None:
     pass
 
 
@@ -62,12 +62,12 @@ class ReaderSource:
         self._duplicates: set[SessionID] = set()
 
     def list_stamps(self) -> dict[SessionKey, Stamp]:
-        found = self._reader.list_stamps()
-        homes: dict[SessionID, ProjectID] = {}
-        for project, id in found:
-            if homes.setdefault(id, project) != project:
+        stamps = self._reader.list_stamps()
+        projects: dict[SessionID, ProjectID] = {}
+        for project, id in stamps:
+            if projects.setdefault(id, project) != project:
                 self._duplicates.add(id)
-        return found
+        return stamps
 
     def read(self, key: SessionKey) -> StampedSession | None:
         return self._read(key, lambda: self._reader.list_messages(key[1]))
@@ -75,13 +75,13 @@ class ReaderSource:
     def read_some(self, key: SessionKey, ids: Iterable[MessageID]) -> StampedSession | None:
         """Read a session with these messages only."""
         return self._read(
-            key, lambda: [each for id in ids if (each := self._reader.find_message(key[1], id))]
+            key, lambda: [message for id in ids if (message := self._reader.find_message(key[1], id))]
         )
 
     def _read(self, key: SessionKey, messages: Callable[[], list[MessageWithParts]]) -> StampedSession | None:
         project, id = key
         # The stamp is taken before reading, so that a change meanwhile is noticed later.
-        stamp = self._reader.find_sure_stamp(project, id) or UNSURE
+        stamp = self._reader.find_sure_stamp(project, id) or UNKNOWN_STAMP
         session = self._reader.find_session_in(project, id)
         if session is None or (id in self._duplicates and self.find_project(id) != project):
             return None  # it is gone, or it is in two projects and the other document is newer
@@ -99,7 +99,7 @@ class SessionLibrary:
     """Searches all sessions. `warn` is called with the reason if the index cannot be used."""
 
     def __init__(
-        self, reader: StoreReader, cache: str, *, warn: Callable[[IndexFailedError], None] = _ignore
+        self, reader: StoreReader, cache: str, *, warn: Callable[[IndexFailedError], None] = _ignore_error
     ) -> None:
         self.file = IndexFile(index_path(cache, reader.address), reader.address)
         self._cache = cache
@@ -126,6 +126,7 @@ class SessionLibrary:
         return self._query(lambda database: compute_figures(database, wanted), progress)
 
     def refresh(self, progress: IndexProgress = ignore_progress) -> None:
+        """Update the index, and the list caches if anything had changed."""
         if refresh_index(self.file, self._source, progress):
             with suppress(IndexFailedError):  # without a cache, lists read the files
                 self.write_caches()
@@ -133,50 +134,50 @@ class SessionLibrary:
     def write_caches(self) -> None:
         """Write the list caches of projects in which many sessions changed."""
         with open_for_reading(*self.file) as database:
-            behind = list_stale_caches(database)
-            for project in behind:
+            stale = list_stale_caches(database)
+            for project in stale:
                 write_list_cache(self._cache, self.file.root, project, list_documents(database, project))
-        if behind:
+        if stale:
             with open_for_writing(*self.file) as database:
-                mark_cached(database, behind)
+                mark_cached(database, stale)
 
     def update_messages(self, id: SessionID, messages: set[MessageID]) -> None:
         """Update these messages of a session in the index, and add others that are missing.
 
-        If a long session is missing, only a few messages are added: the next search indexes the rest, and nobody waits here.
+        If a long session is missing, add only some messages: this must be fast, and the next search indexes the rest.
         """
-        home = self._source.find_project(id)
+        project = self._source.find_project(id)
         with open_for_writing(*self.file) as database:
             for key in list_keys(database, id):
-                if key[0] != home:
+                if key[0] != project:
                     drop_session(database, key)
-            if home is None:
+            if project is None:
                 return
-            there, known = self._source.list_ids(id), list_messages(database, (home, id))
-            wanted = [*(there & messages), *(there - known - messages)]
-            found = self._source.read_some((home, id), wanted[:MAX_MESSAGES])
-            if found is not None:
-                stamp = found.stamp if len(wanted) <= MAX_MESSAGES else UNSURE
-                put_some(database, found._replace(stamp=stamp), gone=known - there)
+            stored, indexed = self._source.list_ids(id), list_messages(database, (project, id))
+            selected = [*(stored & messages), *(stored - indexed - messages)]
+            stamped = self._source.read_some((project, id), selected[:MAX_UPDATED_MESSAGES])
+            if stamped is not None:
+                stamp = stamped.stamp if len(selected) <= MAX_UPDATED_MESSAGES else UNKNOWN_STAMP
+                update_session(database, stamped._replace(stamp=stamp), removed=indexed - stored)
 
-    def _query(self, question: Callable[[IndexDatabase], T], progress: IndexProgress) -> T:
+    def _query(self, query: Callable[[IndexDatabase], T], progress: IndexProgress) -> T:
         try:
-            return self._query_index(question, progress)
+            return self._query_index(query, progress)
         except IndexFailedError as error:
             self._warn(error)
         with open_in_memory(self.file.root) as database:
             stamps = self._source.list_stamps()
-            with database.writing():
+            with database.open_transaction():
                 for number, key in enumerate(stamps):
-                    put_all(database, [(key, self._source.read(key))])
+                    replace_sessions(database, [(key, self._source.read(key))])
                     progress(number + 1, len(stamps))
-            return question(database)
+            return query(database)
 
-    def _query_index(self, question: Callable[[IndexDatabase], T], progress: IndexProgress) -> T:
+    def _query_index(self, query: Callable[[IndexDatabase], T], progress: IndexProgress) -> T:
         try:
             self.refresh(progress)
             with open_for_reading(*self.file) as database:
-                return question(database)
+                return query(database)
         except IndexFailedError as error:
             if not error.broken:
                 raise
@@ -184,7 +185,7 @@ class SessionLibrary:
         discard_index(self.file.path)
         self.refresh(progress)
         with open_for_reading(*self.file) as database:
-            return question(database)
+            return query(database)
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from weft.model.ids import ProjectID, SessionID
 from weft.model.session import Session, newest_sort_key
 from weft.store.reader import StoreReader
 
-VERSION = 1
-LIMIT = 1 << 30
+LIST_CACHE_VERSION = 1
+MAX_CACHE_BYTES = 1 << 30
 Stamp = tuple[int, int, int]
 CachedRow = tuple[str, int, int, int, Session]
 
@@ -27,19 +27,20 @@ class SessionListCache(msgspec.Struct, frozen=True, array_like=True):
 
 
 def hash_key(text: str) -> str:
+    """Return a short hash for the name of a file."""
     raw = os.fsencode(text)
     return f"{crc32(raw):08x}{adler32(raw):08x}"
 
 
 def cache_path(cache: str, root: str, project: ProjectID) -> str:
-    name = f"sessions-{hash_key(os.path.realpath(root))}.v{VERSION}.{hash_key(project)}.list"
+    name = f"sessions-{hash_key(os.path.realpath(root))}.v{LIST_CACHE_VERSION}.{hash_key(project)}.list"
     return os.path.join(cache, "weft", name)
 
 
 def find_list_cache(cache: str, root: str, project: ProjectID) -> SessionListCache | None:
     """Return the cache of a project; None if there is none or it is unreadable."""
     try:
-        raw, _ = read_file(cache_path(cache, root, project), limit=LIMIT)
+        raw, _ = read_file(cache_path(cache, root, project), limit=MAX_CACHE_BYTES)
         cached = msgspec.json.decode(raw, type=SessionListCache)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
@@ -62,7 +63,7 @@ def write_list_cache(
 
 
 def _is_plain(document: bytes) -> bool:
-    """Return True if the document has no unknown fields. Others are left out, because this cache would lose the fields."""
+    """Return True if the document has no unknown fields. The cache would lose these fields."""
     try:
         msgspec.json.decode(document, type=Session)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -71,7 +72,7 @@ def _is_plain(document: bytes) -> bool:
 
 
 def list_cached_sessions(reader: StoreReader, cache: str, project: ProjectID) -> list[Session] | None:
-    """Return all sessions of a project, oldest first; None if there is no cache, or it is too old to be useful."""
+    """Return all sessions of a project, oldest first, or None if there is no cache or it is too old to be useful."""
     cached = find_list_cache(cache, reader.address, project)
     if cached is None:
         return None
@@ -90,7 +91,7 @@ def list_cached_sessions(reader: StoreReader, cache: str, project: ProjectID) ->
 def _merge_others(
     reader: StoreReader, project: ProjectID, current: list[Session], ids: Iterable[SessionID]
 ) -> list[Session]:
-    known = {session.id for session in current}
-    read = [reader.find_session(id) for id in ids if id not in known]
+    current_ids = {session.id for session in current}
+    read = [reader.find_session(id) for id in ids if id not in current_ids]
     others = [session for session in read if session is not None and session.project_id == project]
     return sorted(current + others, key=newest_sort_key, reverse=True)

@@ -16,24 +16,27 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
 # A message older than its session was copied by a fork, and its cost counts in the original session.
-USAGE = f"""SELECT session.number, session.project, message.created / {HOUR_MS}, provider, model, count(*), sum(input),
+SELECT_USAGE = f"""SELECT session.number, session.project, message.created / {HOUR_MS}, provider, model, count(*), sum(input),
 sum(output), sum(reasoning), sum(cache_read), sum(cache_write), sum(nano), sum(atto), min(priced),
 min(counted)
 FROM session JOIN message ON message.session = session.number
 WHERE message.created >= session.created AND message.created >= ? AND (? IS NULL OR session.project = ?)
 GROUP BY session.number, 3, provider, model"""
-CALLS = """SELECT tool, sum(calls), sum(failed)
+SELECT_CALLS = """SELECT tool, sum(calls), sum(failed)
 FROM call JOIN message ON message.number = call.message JOIN session ON session.number = message.session
 WHERE message.created >= session.created AND message.created >= ? AND (? IS NULL OR session.project = ?)
 GROUP BY tool ORDER BY sum(calls) DESC, tool"""
-SESSIONS = """SELECT count(DISTINCT id), min(created), max(updated) FROM session
+SELECT_SESSIONS = """SELECT count(DISTINCT id), min(created), max(updated) FROM session
 WHERE updated >= ? AND (? IS NULL OR project = ?)"""
 
 DayOf = Callable[[int], str]
 
 
 class StatisticsQuery(NamedTuple):
-    """Which project (None for all), since when, over how many days if that is fixed; `day_of` names the day of a time."""
+    """Which sessions to count: of one project or all, since a time, and over how many days if that is fixed.
+
+    `day_of` returns the day of a time.
+    """
 
     day_of: DayOf
     project: ProjectID | None = None
@@ -50,21 +53,22 @@ class _Usage(NamedTuple):
     spent: Spent
 
 
-def compute_figures(database: IndexDatabase, wanted: StatisticsQuery) -> Figures:
-    asked = (wanted.since, wanted.project, wanted.project)
-    day_of = cache(wanted.day_of)
-    used = [_to_usage(row, day_of) for row in database.rows(USAGE, *asked)]
-    ((sessions, first, last),) = database.rows(SESSIONS, *asked)
-    tokens = _list_session_tokens(used)
+def compute_figures(database: IndexDatabase, query: StatisticsQuery) -> Figures:
+    """Return the figures for a query."""
+    parameters = (query.since, query.project, query.project)
+    day_of = cache(query.day_of)
+    usages = [_to_usage(row, day_of) for row in database.rows(SELECT_USAGE, *parameters)]
+    ((sessions, first, last),) = database.rows(SELECT_SESSIONS, *parameters)
+    tokens = _list_session_tokens(usages)
     return Figures(
         sessions=sessions,
-        messages=sum(each.messages for each in used),
-        days=wanted.days or _count_days(first, last),
-        spent=add_spent(each.spent for each in used),
-        by_day=tuple(sorted(_to_shares(used, lambda each: each.day), key=lambda share: share.name)),
-        models=_sort_by_cost(_to_shares((each for each in used if each.model), lambda each: each.model)),
-        projects=_sort_by_cost(_to_shares(used, lambda each: each.project)),
-        tools=tuple(ToolUse(name=tool, calls=calls, failed=failed) for tool, calls, failed in database.rows(CALLS, *asked)),
+        messages=sum(usage.messages for usage in usages),
+        days=query.days or _count_days(first, last),
+        spent=add_spent(usage.spent for usage in usages),
+        by_day=tuple(sorted(_to_shares(usages, lambda usage: usage.day), key=lambda share: share.name)),
+        models=_sort_by_cost(_to_shares((usage for usage in usages if usage.model), lambda usage: usage.model)),
+        projects=_sort_by_cost(_to_shares(usages, lambda usage: usage.project)),
+        tools=tuple(ToolUse(name=tool, calls=calls, failed=failed) for tool, calls, failed in database.rows(SELECT_CALLS, *parameters)),
         average_tokens=sum(tokens) // len(tokens) if tokens else 0,
         median_tokens=(tokens[(len(tokens) - 1) // 2] + tokens[len(tokens) // 2]) // 2 if tokens else 0,
     )  # fmt: skip
@@ -87,16 +91,16 @@ def _to_usage(row: IndexRow, day_of: DayOf) -> _Usage:
     return _Usage(session, project, day_of(hour * HOUR_MS), name, messages, spent)
 
 
-def _to_shares(used: Iterable[_Usage], key: Callable[[_Usage], str]) -> list[UsageShare]:
+def _to_shares(usages: Iterable[_Usage], key: Callable[[_Usage], str]) -> list[UsageShare]:
     grouped: defaultdict[str, list[_Usage]] = defaultdict(list)
-    for each in used:
-        grouped[key(each)].append(each)
+    for usage in usages:
+        grouped[key(usage)].append(usage)
     return [
         UsageShare(
             name=name,
-            sessions=len({each.session for each in group}),
-            messages=sum(each.messages for each in group),
-            spent=add_spent(each.spent for each in group),
+            sessions=len({usage.session for usage in group}),
+            messages=sum(usage.messages for usage in group),
+            spent=add_spent(usage.spent for usage in group),
         )
         for name, group in grouped.items()
     ]
@@ -106,11 +110,11 @@ def _sort_by_cost(shares: list[UsageShare]) -> tuple[UsageShare, ...]:
     return tuple(sorted(shares, key=lambda share: (-share.spent.cost, -share.messages, share.name)))
 
 
-def _list_session_tokens(used: list[_Usage]) -> list[int]:
+def _list_session_tokens(usages: list[_Usage]) -> list[int]:
     """Return the tokens of each session, sorted. Like OpenCode, leave out tokens read from a cache."""
     counts: defaultdict[int, int] = defaultdict(int)
-    for each in used:
-        counts[each.session] += each.spent.input + each.spent.output + each.spent.reasoning
+    for usage in usages:
+        counts[usage.session] += usage.spent.input + usage.spent.output + usage.spent.reasoning
     return sorted(counts.values())
 
 

@@ -44,8 +44,7 @@ class ShareSettings(Struct, frozen=True, kw_only=True):
 
 
 def to_share_settings(config: Config, env: Mapping[str, str], host: str) -> ShareSettings:
-    """Return the settings for sharing. Those of an untrusted project are not in the configuration, except to disable
-    it."""
+    """Return the settings for sharing. The configuration of an untrusted project can only disable it."""
     flags = read_flags(env)
     server = (config.enterprise.url if config.enterprise else None) or ""
     if flags.disable_share or config.share == "disabled":
@@ -55,21 +54,21 @@ def to_share_settings(config: Config, env: Mapping[str, str], host: str) -> Shar
     return ShareSettings(mode=mode, server=server.rstrip("/"), host=host)
 
 
-def check_address(given: str, field: str) -> str:
+def check_address(address: str, field: str) -> str:
     """Return the address of a share server without a trailing slash. It may contain credentials before an `@`.
 
     Raise `InvalidInputError` if it is not an address.
     """
     try:
-        parts = urlsplit(given)
+        parts = urlsplit(address)
         is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_valid = False
-    if not is_valid or len(given) > MAX_ADDRESS_LENGTH or any(char <= " " for char in given):
+    if not is_valid or len(address) > MAX_ADDRESS_LENGTH or any(char <= " " for char in address):
         raise InvalidInputError(
             field, "it is not the address of a server", hint="such as https://share.example.org"
         )
-    return given.rstrip("/")
+    return address.rstrip("/")
 
 
 class GoneError(SharingError):
@@ -126,13 +125,13 @@ class LazyShareClient:
 
 
 async def list_shares(store: Store) -> list[Share]:
-    """Return all shares in the order in which they were made. Those of OpenCode come last: their time is unknown."""
+    """Return all shares in the order in which they were made. Those of OpenCode come last, because their time is unknown."""
     ours = await ShareRecords(store).list_all()
     theirs = await _list_opencode_shares(store)
-    known = {record.session_id for record in ours if record.target != "received"}
+    shared_sessions = {record.session_id for record in ours if record.target != "received"}
     return [
         *(to_share(record) for record in ours),
-        *(to_share(record, known=False) for record in theirs if record.session_id not in known),
+        *(to_share(record, known=False) for record in theirs if record.session_id not in shared_sessions),
     ]
 
 
@@ -147,10 +146,10 @@ async def get_record(store: Store, id: str) -> ShareRecord:
 
 async def _list_opencode_shares(store: Store) -> list[ShareRecord]:
     """Return the shares that OpenCode made: it marks the session and stores its own record."""
-    records, found = ShareRecords(store), []
+    records, shares = ShareRecords(store), []
     for session in await store.list_sessions():
         if session.share is not None:
-            record = await records.find_of(session.id)
+            record = await records.find_for_session(session.id)
             if record is not None and record.listed and not record.server:
-                found.append(record)
-    return found
+                shares.append(record)
+    return shares

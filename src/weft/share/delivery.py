@@ -8,7 +8,7 @@ from weft.model.catalog import Model
 from weft.model.message import UserMessage
 from weft.model.transfer import SessionExport
 from weft.share.contract import ShareContext
-from weft.share.items import Sent, hash_item, select_unsent, to_batches, to_items
+from weft.share.items import SentHashes, hash_item, select_unsent, to_batches, to_items
 from weft.share.records import ShareRecord
 from weft.share.redaction import SessionRedactor
 from weft.share.view import to_shared_view
@@ -23,7 +23,7 @@ class ShareDelivery:
         self.warned = False
         self._context = context
         self._redactor = SessionRedactor(redact=record.redact)
-        self._sent: Sent = {}
+        self._sent: SentHashes = {}
         self._lock = asyncio.Lock()
 
     async def send(self) -> None:

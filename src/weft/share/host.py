@@ -21,10 +21,10 @@ from weft.share.revoke import ShareRevoker
 from weft.share.view import is_busy, to_shared_view
 from weft.transfer.session_import import pack_session
 
-ID: Final = re.compile(r"[0-9a-f]{40}")
-MAX_RECEIVED: Final = 1000
-MAX_ITEMS: Final = 20_000
-MAX_BYTES: Final = 16 * 1024 * 1024
+SHARE_ID: Final = re.compile(r"[0-9a-f]{40}")
+MAX_RECEIVED_SHARES: Final = 1000
+MAX_SHARE_ITEMS: Final = 20_000
+MAX_SHARE_BYTES: Final = 16 * 1024 * 1024
 MAX_REDACTORS: Final = 32
 
 
@@ -38,7 +38,7 @@ class ShareHost:
 
     async def get_shown(self, id: str) -> SharedSession:
         """Return a shared session, redacted. Raise `NotFoundError` if there is none."""
-        record = await self._get(id)
+        record = await self._get_record(id)
         export = await self._load_export(record)
         redactor, lock = self._get_redactor(record)
         async with lock:
@@ -47,16 +47,15 @@ class ShareHost:
         return SharedSession(id=id, export=redacted, busy=is_busy(export), expires=record.expires)
 
     async def feel_pulse(self, id: str) -> str:
-        """Return a text that changes with the session. Only the session and its last messages can change, so only
-        those are read."""
-        record = await self._get(id)
+        """Return a text that changes with the session. Only the session and its last messages can change."""
+        record = await self._get_record(id)
         if record.target == "received":
-            return str((await self._hosted(record))["version"])
+            return str((await self._get_hosted(record))["version"])
         store = self._context.store
-        seen = sha256(encode(await store.get_session(record.session_id)))
+        digest = sha256(encode(await store.get_session(record.session_id)))
         for message in await store.list_messages(record.session_id, last=2):
-            seen.update(encode(message))
-        return seen.hexdigest()
+            digest.update(encode(message))
+        return digest.hexdigest()
 
     async def receive(self, session: SessionID, *, expires: int | None = None) -> ShareTicket:
         """Create a share for a session from elsewhere. The secret is returned once."""
@@ -67,9 +66,9 @@ class ShareHost:
         if expires is not None and expires <= now:
             raise InvalidInputError("expires", "that time is over")
         received = [each for each in await self._records.list_all() if each.target == "received"]
-        await self._sweep(received, now)
-        if len(received) >= MAX_RECEIVED:
-            raise ConflictError("share", "", f"cannot be made: {MAX_RECEIVED} are here")
+        await self._revoke_expired(received, now)
+        if len(received) >= MAX_RECEIVED_SHARES:
+            raise ConflictError("share", "", f"cannot be made: {MAX_RECEIVED_SHARES} are here")
         id, secret = new_share_id(), secrets.token_hex(SECRET_BYTES)
         url = f"{settings.host}/s/{id}"
         record = ShareRecord(
@@ -88,17 +87,17 @@ class ShareHost:
     async def take_in(self, id: str, secret: str, items: tuple[ShareItem, ...]) -> None:
         """Store items of a received share. Raise `NotFoundError` for a wrong secret."""
         record = await self._check_secret(id, secret)
-        fresh = {name_item(item): to_plain(item) for item in items}
+        received = {name_item(item): to_plain(item) for item in items}
 
-        def change(kept: Any) -> Any:
-            if kept is None:
+        def change(stored: Any) -> Any:
+            if stored is None:
                 raise NotFoundError("share", id)
-            merged = {**kept["items"], **fresh}
-            if len(merged) > MAX_ITEMS or len(encode(merged)) > MAX_BYTES:
+            merged = {**stored["items"], **received}
+            if len(merged) > MAX_SHARE_ITEMS or len(encode(merged)) > MAX_SHARE_BYTES:
                 raise InvalidInputError(
-                    "data", f"a share is at most {MAX_BYTES >> 20} MB and {MAX_ITEMS} items"
+                    "data", f"a share is at most {MAX_SHARE_BYTES >> 20} MB and {MAX_SHARE_ITEMS} items"
                 )
-            return {"version": kept["version"] + 1, "items": merged}
+            return {"version": stored["version"] + 1, "items": merged}
 
         await self._context.store.update_value((HOSTED_KEY, record.id), change)
 
@@ -107,18 +106,22 @@ class ShareHost:
         await self._get_revoker().revoke(await self._check_secret(id, secret))
         self._redactors.pop(id, None)
 
-    async def _get(self, id: str) -> ShareRecord:
-        """Return a share that is shown here. An expired, revoked or remote one is treated as if it never existed."""
-        if self._context.settings.host and ID.fullmatch(id):
+    async def _get_record(self, id: str) -> ShareRecord:
+        """Return the record of a share that is shown here. Raise `NotFoundError` if it is unknown, expired or remote."""
+        if self._context.settings.host and SHARE_ID.fullmatch(id):
             for record in await self._records.list_all():
                 # Compared in constant time, so that the response time does not tell how much of a guess was right.
-                same = hmac.compare_digest(record.id.encode(), id.encode())
-                if same and record.target != "remote" and not record.is_over(self._context.clock.now()):
+                is_match = hmac.compare_digest(record.id.encode(), id.encode())
+                if (
+                    is_match
+                    and record.target != "remote"
+                    and not record.is_expired(self._context.clock.now())
+                ):
                     return record
         raise NotFoundError("share", id[:80])
 
     async def _check_secret(self, id: str, secret: str) -> ShareRecord:
-        record = await self._get(id)
+        record = await self._get_record(id)
         if record.target != "received" or not hmac.compare_digest(record.secret, _hash_secret(secret)):
             raise NotFoundError("share", id[:80])
         return record
@@ -126,31 +129,31 @@ class ShareHost:
     async def _load_export(self, record: ShareRecord) -> SessionExport:
         if record.target != "received":
             return await pack_session(self._context.store, record.session_id)
-        kept = await self._hosted(record)
-        items = {name: from_plain(item, ShareItem) for name, item in kept["items"].items()}
+        stored = await self._get_hosted(record)
+        items = {name: from_plain(item, ShareItem) for name, item in stored["items"].items()}
         export = from_items(items)
         if export is None:
             raise NotFoundError("share", record.id)
         return export
 
-    async def _hosted(self, record: ShareRecord) -> Any:
-        kept = await self._context.store.find_value((HOSTED_KEY, record.id))
-        if kept is None:
+    async def _get_hosted(self, record: ShareRecord) -> Any:
+        stored = await self._context.store.find_value((HOSTED_KEY, record.id))
+        if stored is None:
             raise NotFoundError("share", record.id)
-        return kept
+        return stored
 
     def _get_redactor(self, record: ShareRecord) -> tuple[SessionRedactor, asyncio.Lock]:
-        found = self._redactors.pop(record.id, None) or (
+        redactor = self._redactors.pop(record.id, None) or (
             SessionRedactor(redact=record.redact),
             asyncio.Lock(),
         )
-        self._redactors[record.id] = found
+        self._redactors[record.id] = redactor
         while len(self._redactors) > MAX_REDACTORS:
             self._redactors.popitem(last=False)
-        return found
+        return redactor
 
-    async def _sweep(self, received: list[ShareRecord], now: int) -> None:
-        for record in [each for each in received if each.is_over(now)]:
+    async def _revoke_expired(self, received: list[ShareRecord], now: int) -> None:
+        for record in [each for each in received if each.is_expired(now)]:
             await self._get_revoker().revoke(record)
             received.remove(record)
 
@@ -160,5 +163,5 @@ class ShareHost:
 
 
 def _hash_secret(secret: str) -> str:
-    """Return the hash of a secret that we only need to recognise."""
+    """Return the hash of a secret. The secret itself is not stored, because we only compare it."""
     return sha256(secret.encode("utf-8", "replace")).hexdigest()

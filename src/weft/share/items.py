@@ -19,9 +19,10 @@ from weft.model.transfer import SessionExport
 from weft.model.wire import encode, from_plain, to_plain
 
 Items = Mapping[str, ShareItem]
-Sent = dict[str, str]
+# The hash of each item that was sent, by its name.
+SentHashes = dict[str, str]
 
-TYPES: Final = ("session", "message", "part", "session_diff", "model")
+ITEM_TYPES: Final = ("session", "message", "part", "session_diff", "model")
 MAX_BATCH_ITEMS: Final = 500
 MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
 
@@ -39,19 +40,19 @@ def to_items(export: SessionExport, models: Iterable[Any] = ()) -> dict[str, Sha
     return items
 
 
-def select_unsent(items: Items, sent: Sent) -> dict[str, ShareItem]:
-    """Return the items that the other side does not have. Removed parts are sent empty: the protocol has no removal."""
-    fresh = {name: item for name, item in items.items() if sent.get(name) != hash_item(item)}
-    gone = (name for name in sent if name not in items and name.startswith("part/"))
-    blanks = {name: _to_blank(name, items["session"].data["id"]) for name in gone}
-    return fresh | {name: item for name, item in blanks.items() if sent[name] != hash_item(item)}
+def select_unsent(items: Items, sent: SentHashes) -> dict[str, ShareItem]:
+    """Return the items that the server does not have. Removed parts are sent empty: the protocol has no removal."""
+    changed = {name: item for name, item in items.items() if sent.get(name) != hash_item(item)}
+    removed = (name for name in sent if name not in items and name.startswith("part/"))
+    blanks = {name: _make_empty_part(name, items["session"].data["id"]) for name in removed}
+    return changed | {name: item for name, item in blanks.items() if sent[name] != hash_item(item)}
 
 
 def hash_item(item: ShareItem) -> str:
     return sha256(encode(item)).hexdigest()
 
 
-def _to_blank(name: str, session: str) -> ShareItem:
+def _make_empty_part(name: str, session: str) -> ShareItem:
     _, message, part = name.split("/")
     empty = {"id": part, "sessionID": session, "messageID": message, "type": "text", "text": ""}
     return ShareItem(type="part", data={**empty, "ignored": True})
@@ -98,14 +99,13 @@ def name_item(item: ShareItem) -> str:
                     return "model"
                 raise InvalidInputError("data", "the models are not a list")
             case _:
-                raise InvalidInputError("type", f"{item.type[:40]!r} is none of {', '.join(TYPES)}")
+                raise InvalidInputError("type", f"{item.type[:40]!r} is none of {', '.join(ITEM_TYPES)}")
     except DocumentError as error:
         raise InvalidInputError("data", f"{item.type}: {error.reason}") from error
 
 
 def from_items(items: Items) -> SessionExport | None:
-    """Return the session that items make up, None before the session item has arrived. Parts without a message are
-    left out."""
+    """Combine items to a session. Return None before the session item has arrived. Leave out parts without a message."""
     if "session" not in items:
         return None
     infos: dict[MessageID, AnyMessage] = {}

@@ -27,7 +27,7 @@ def new_share_id() -> str:
 class ShareRecord(Wire, frozen=True, kw_only=True):
     """A share with what only we know: its secret, and the `server` where it was made, with credentials.
 
-    With `listed` OpenCode has a record of it, too: it is on the server that OpenCode would use.
+    `listed` means that OpenCode has a record of it, too: it is on the server that OpenCode would use.
     """
 
     id: str
@@ -42,7 +42,7 @@ class ShareRecord(Wire, frozen=True, kw_only=True):
     attachments: bool = always(True)
     listed: bool = False
 
-    def is_over(self, now: int) -> bool:
+    def is_expired(self, now: int) -> bool:
         return self.expires is not None and self.expires <= now
 
 
@@ -58,12 +58,12 @@ class ShareRecords:
 
     async def list_all(self) -> tuple[ShareRecord, ...]:
         """Return all shares in the order in which they were made."""
-        return _read(await self._store.find_value(RECORDS_KEY)).shares
+        return _parse_list(await self._store.find_value(RECORDS_KEY)).shares
 
     async def find(self, id: str) -> ShareRecord | None:
-        return next((each for each in await self.list_all() if each.id == id), None)
+        return next((record for record in await self.list_all() if record.id == id), None)
 
-    async def find_of(self, session: SessionID) -> ShareRecord | None:
+    async def find_for_session(self, session: SessionID) -> ShareRecord | None:
         """Return the share of a local session, made by weft or by OpenCode."""
         ours = (each for each in await self.list_all() if each.session_id == session)
         return next(
@@ -76,17 +76,17 @@ class ShareRecords:
             # session to its configured server, or to a public one.
             opencode_record = {"id": record.id, "url": record.url, "secret": record.secret}
             await self._store.put_value((OPENCODE_KEY, record.session_id), opencode_record)
-        await self._change(lambda shares: (*(each for each in shares if each.id != record.id), record))
+        await self._update(lambda shares: (*(each for each in shares if each.id != record.id), record))
 
     async def drop(self, record: ShareRecord) -> None:
         if record.listed:
             await self._store.put_value((OPENCODE_KEY, record.session_id), None)
-        await self._change(lambda shares: tuple(each for each in shares if each.id != record.id))
+        await self._update(lambda shares: tuple(each for each in shares if each.id != record.id))
 
-    async def _change(self, edit: Callable[[tuple[ShareRecord, ...]], tuple[ShareRecord, ...]]) -> None:
-        def change(kept: object) -> object:
-            list_ = _read(kept)
-            return to_plain(replace(list_, shares=edit(list_.shares)))
+    async def _update(self, edit: Callable[[tuple[ShareRecord, ...]], tuple[ShareRecord, ...]]) -> None:
+        def change(stored: object) -> object:
+            records = _parse_list(stored)
+            return to_plain(replace(records, shares=edit(records.shares)))
 
         await self._store.update_value(RECORDS_KEY, change)
 
@@ -102,9 +102,9 @@ class ShareRecords:
 
 async def copy_shares(source: Store, target: Store) -> None:
     """Copy every share of one store to another, so that it can be revoked from there, too."""
-    known = {record.id for record in await ShareRecords(target).list_all()}
+    present = {record.id for record in await ShareRecords(target).list_all()}
     for record in await ShareRecords(source).list_all():
-        if record.id not in known:
+        if record.id not in present:
             await target.put_value((HOSTED_KEY, record.id), await source.find_value((HOSTED_KEY, record.id)))
             await ShareRecords(target).add(record)
 
@@ -124,11 +124,11 @@ def to_share(record: ShareRecord, *, known: bool = True) -> Share:
     )
 
 
-def _read(kept: object) -> ShareList:
-    if kept is None:
+def _parse_list(stored: object) -> ShareList:
+    if stored is None:
         return ShareList()
     try:
-        return from_plain(kept, ShareList, where="the list of shares")
+        return from_plain(stored, ShareList, where="the list of shares")
     except DocumentError as error:
         # Never treat it as empty: the shares in it could not be revoked any more.
         raise DocumentError(".weft/kept/sharing/book.json", error.reason) from error

@@ -8,7 +8,6 @@ from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import httpx2
-from msgspec import Struct
 
 from weft.errors import DocumentError, InvalidInputError, SharingError
 from weft.host.clock import Clock
@@ -19,19 +18,12 @@ from weft.share.contract import GoneError, check_address
 from weft.share.records import ShareRecord
 from weft.version import VERSION
 
-SECONDS: Final = 15.0
+REQUEST_TIMEOUT_SECONDS: Final = 15.0
 MAX_ANSWER_BYTES: Final = 64 * 1024
-PAUSES: Final = (0.5, 1.0, 2.0)
-ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,127}")
+RETRY_DELAYS_SECONDS: Final = (0.5, 1.0, 2.0)
+SHARE_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,127}")
 RETRY_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 GONE_STATUSES: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
-
-
-class ShareRequest(Struct, frozen=True, kw_only=True):
-    method: str
-    server: str
-    path: str
-    body: Any
 
 
 class HttpShareClient:
@@ -43,58 +35,57 @@ class HttpShareClient:
     async def create(self, server: str, session: SessionID, *, expires: int | None) -> ShareTicket:
         # OpenCode's servers ignore unknown fields; ours use it.
         body = {"sessionID": session} | ({} if expires is None else {"expires": expires})
-        answer = await self._send(ShareRequest(method="POST", server=server, path="/api/share", body=body))
-        return _to_ticket(answer, server)
+        return _to_ticket(await self._send("POST", server, "/api/share", body), server)
 
     async def sync(self, record: ShareRecord, items: Iterable[ShareItem]) -> None:
         body = {"secret": record.secret, "data": [to_plain(item) for item in items]}
-        await self._send(_to_request(record, "POST", "/sync", body))
+        await self._send("POST", _get_server(record), f"{_get_path(record)}/sync", body)
 
     async def remove(self, record: ShareRecord) -> None:
         try:
-            await self._send(_to_request(record, "DELETE", "", {"secret": record.secret}))
+            await self._send("DELETE", _get_server(record), _get_path(record), {"secret": record.secret})
         except GoneError:
             return
 
-    async def _send(self, request: ShareRequest) -> bytes:
-        for pause in PAUSES:
+    async def _send(self, method: str, server: str, path: str, body: Any) -> bytes:
+        """Send a request, and retry after temporary errors. Return the body of the answer."""
+        for delay in RETRY_DELAYS_SECONDS:
             try:
-                return await _send_once(request)
+                return await _send_once(method, server, path, body)
             except _RetryError:
-                await self._clock.sleep(pause)
-        return await _send_once(request)
+                await self._clock.sleep(delay)
+        return await _send_once(method, server, path, body)
 
 
 class _RetryError(SharingError):
     """A temporary error."""
 
 
-def _to_request(record: ShareRecord, method: str, end: str, body: Any) -> ShareRequest:
+def _get_server(record: ShareRecord) -> str:
     # OpenCode's record does not name the server: it is the one that shows the share.
-    server = record.server or origin_of(record.url)
-    return ShareRequest(
-        method=method, server=server, path=f"/api/share/{quote(record.id, safe='')}{end}", body=body
-    )
+    return record.server or get_origin(record.url)
 
 
-async def _send_once(request: ShareRequest) -> bytes:
-    address, login = split_login(request.server)
+def _get_path(record: ShareRecord) -> str:
+    return f"/api/share/{quote(record.id, safe='')}"
+
+
+async def _send_once(method: str, server: str, path: str, body: Any) -> bytes:
+    address, login = split_login(server)
     headers = {"content-type": "application/json", "user-agent": f"weft/{VERSION}"}
-    direct = _is_local(address)
+    is_local = _is_local(address)
     try:
         async with (
-            httpx2.AsyncClient(timeout=SECONDS, trust_env=not direct, auth=login) as client,
-            client.stream(
-                request.method, address + request.path, content=encode(request.body), headers=headers
-            ) as response,
+            httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_SECONDS, trust_env=not is_local, auth=login) as client,
+            client.stream(method, address + path, content=encode(body), headers=headers) as response,
         ):
-            _check(response.status_code, address)
-            return await _read(response, address)
+            _check_status(response.status_code, address)
+            return await _read_body(response, address)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise _RetryError(f"{address} did not answer: {str(error) or type(error).__name__}") from error
 
 
-def _check(status: int, address: str) -> None:
+def _check_status(status: int, address: str) -> None:
     if status in GONE_STATUSES:
         raise GoneError(f"{address} does not know this share")
     if status in RETRY_STATUSES:
@@ -106,7 +97,7 @@ def _check(status: int, address: str) -> None:
         raise SharingError(f"{address} answered with status {status}")
 
 
-async def _read(response: httpx2.Response, address: str) -> bytes:
+async def _read_body(response: httpx2.Response, address: str) -> bytes:
     body = bytearray()
     async for piece in response.aiter_bytes():
         body += piece
@@ -120,7 +111,7 @@ def _to_ticket(answer: bytes, server: str) -> ShareTicket:
     address, _ = split_login(server)
     try:
         match parse(answer):
-            case {"id": str(id), "url": str(url), "secret": str(secret)} if ID.fullmatch(id) and secret:
+            case {"id": str(id), "url": str(url), "secret": str(secret)} if SHARE_ID.fullmatch(id) and secret:
                 return ShareTicket(id=id, url=check_address(url, "url"), secret=secret)
             case _:
                 raise SharingError(f"{address} answered with something else than a share")
@@ -129,7 +120,7 @@ def _to_ticket(answer: bytes, server: str) -> ShareTicket:
 
 
 def split_login(server: str) -> tuple[str, tuple[str, str] | None]:
-    """Return an address without credentials, and the credentials."""
+    """Return the address of a server without credentials, and its user name and password, if it contains them."""
     parts = urlsplit(server)
     address = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
     if parts.username is None:
@@ -137,7 +128,7 @@ def split_login(server: str) -> tuple[str, tuple[str, str] | None]:
     return address, (unquote(parts.username), unquote(parts.password or ""))
 
 
-def origin_of(url: str) -> str:
+def get_origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 

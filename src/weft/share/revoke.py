@@ -22,7 +22,7 @@ class ShareRevoker(Struct, frozen=True, kw_only=True):
     remote: ShareClient
 
     async def revoke(self, record: ShareRecord, *, forget: bool = False) -> None:
-        """Revoke a share. It is no longer shown when this returns; with `forget` the share server is not asked."""
+        """Revoke a share. It is no longer shown when this returns. With `forget`, do not ask the share server."""
         if record.target == "remote" and not forget:
             await self._remove(record)
         await ShareRecords(self.store).drop(record)
@@ -32,16 +32,18 @@ class ShareRevoker(Struct, frozen=True, kw_only=True):
             await self._unmark(record)
 
     async def revoke_session(self, session: Session) -> None:
-        """Revoke the share of a session that is about to be removed. On failure it must stay: the secret would be
-        lost."""
-        record = await ShareRecords(self.store).find_of(session.id)
+        """Revoke the share of a session that is about to be removed.
+
+        If this raises `SharingError`, keep the session: its removal would lose the secret that revokes the share.
+        """
+        record = await ShareRecords(self.store).find_for_session(session.id)
         if record is not None:
             await self.revoke(record)
 
     async def sweep(self, now: int) -> None:
         """Revoke expired shares. One that cannot be revoked now is tried again the next time."""
         for record in await ShareRecords(self.store).list_all():
-            if record.is_over(now):
+            if record.is_expired(now):
                 with suppress(SharingError):
                     await self.revoke(record)
 

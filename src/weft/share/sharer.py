@@ -22,20 +22,20 @@ from weft.model.share import DEFAULT_SHARE_TERMS, Share, SharePreview, ShareTerm
 from weft.share.contract import NO_TARGET_HINT, ShareContext, check_address, get_record, list_shares
 from weft.share.records import SECRET_BYTES, ShareRecord, ShareRecords, new_share_id
 from weft.share.revoke import ShareRevoker, unmark_session
-from weft.share.sync import CLOSING_SECONDS, ShareSync, open_share_sync
+from weft.share.sync import CLOSE_TIMEOUT_SECONDS, ShareSync, open_share_sync
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.share.host import ShareHost
 
 
 class Sharer:
-    """`Sharing` for one directory. Open one with `open_sharer`, so that nothing stays unsent."""
+    """Implements `Sharing` for one directory. Use `open_sharer`, so that nothing stays unsent."""
 
     def __init__(self, context: ShareContext, sync: ShareSync, tasks: asyncio.TaskGroup) -> None:
         self._context = context
         self._sync = sync
         self._tasks = tasks
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._background_tasks: set[asyncio.Task[None]] = set()
         self._records = ShareRecords(context.store)
         self._locks: defaultdict[SessionID, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._revoker = ShareRevoker(store=context.store, journal=context.journal, remote=context.remote)
@@ -52,14 +52,14 @@ class Sharer:
         info = await self._context.store.get_session(id)
         self._context.settings.check()
         async with self._locks[id]:
-            found = await self._records.find_of(id)
-            if found is not None and found.is_over(self._context.clock.now()):
-                await self._revoker.revoke(found)
-                found = None
-            if found is not None:
-                _check_same(found, terms)
-                return await self._mark(found)
-            return await self._mark(await self._create(info, terms))
+            record = await self._records.find_for_session(id)
+            if record is not None and record.is_expired(self._context.clock.now()):
+                await self._revoker.revoke(record)
+                record = None
+            if record is not None:
+                _check_terms(record, terms)
+                return await self._mark_shared(record)
+            return await self._mark_shared(await self._create(info, terms))
 
     async def preview_share(
         self, session: SessionID, terms: ShareTerms = DEFAULT_SHARE_TERMS
@@ -77,10 +77,10 @@ class Sharer:
         id = SessionID(check_id("session", session))
         info = await self._context.store.get_session(id)
         async with self._locks[id]:
-            found = await self._records.find_of(id)
-            if found is not None:
+            record = await self._records.find_for_session(id)
+            if record is not None:
                 self._sync.forget(id)
-                await self._revoker.revoke(found, forget=forget)
+                await self._revoker.revoke(record, forget=forget)
                 return await self._context.store.get_session(id)
             if info.share is not None:
                 return await unmark_session(self._context.journal, id)  # there is no record to revoke it with
@@ -110,32 +110,33 @@ class Sharer:
         """Revoke expired shares."""
         await self._revoker.sweep(self._context.clock.now())
 
-    async def sweep_quietly(self) -> None:
+    async def try_sweep(self) -> None:
+        """Revoke expired shares, and ignore failures."""
         with suppress(WeftError):  # reported when somebody lists the shares
             await self.sweep()
 
     def welcome(self, session: Session) -> None:
         """Share a new session in the background if the mode is `auto`. Creating it does not wait for that."""
         if self._context.settings.mode == "auto" and session.parent_id is None:
-            self.begin(self._share_quietly(session.id))
+            self.start_background(self._share_or_warn(session.id))
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def start_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something in the background; `close` waits for it for a while."""
-        self._under_way.add(task := self._tasks.create_task(work))
-        task.add_done_callback(self._under_way.discard)
+        self._background_tasks.add(task := self._tasks.create_task(work))
+        task.add_done_callback(self._background_tasks.discard)
 
     async def catch_up(self) -> None:
-        """Wait for shares under way, and send what other servers do not have yet."""
-        if self._under_way:
-            await asyncio.wait(self._under_way, timeout=CLOSING_SECONDS)
+        """Wait for background tasks, and send what other servers do not have yet."""
+        if self._background_tasks:
+            await asyncio.wait(self._background_tasks, timeout=CLOSE_TIMEOUT_SECONDS)
         await self._sync.catch_up()
 
     async def close(self) -> None:
         await self.catch_up()
-        for task in self._under_way:
+        for task in self._background_tasks:
             task.cancel()
 
-    async def _share_quietly(self, session: SessionID) -> None:
+    async def _share_or_warn(self, session: SessionID) -> None:
         try:
             await self.share(session)
         except NotFoundError:
@@ -200,7 +201,7 @@ class Sharer:
             raise
         return record
 
-    async def _mark(self, record: ShareRecord) -> Session:
+    async def _mark_shared(self, record: ShareRecord) -> Session:
         info = await self._context.store.get_session(record.session_id)
         if info.share is not None and info.share.url == record.url:
             return info
@@ -208,12 +209,12 @@ class Sharer:
         return await self._context.journal.edit(record.session_id, lambda it: replace(it, share=share))
 
 
-def _check_same(record: ShareRecord, terms: ShareTerms) -> None:
+def _check_terms(record: ShareRecord, terms: ShareTerms) -> None:
     """Raise `ConflictError` if the session is already shared on other terms than requested."""
     current_target = record.target if record.target == "server" else record.server
     differences = [
-        word
-        for word, differs in (
+        description
+        for description, differs in (
             ("elsewhere", bool(terms.to) and terms.to.rstrip("/") != current_target),
             ("for another time", terms.expires is not None and terms.expires != record.expires),
             ("with secrets as they stand", terms.redact and not record.redact),
@@ -236,7 +237,7 @@ async def open_sharer(context: ShareContext, bus: Bus) -> AsyncIterator[Sharer]:
     """Open a `Sharer` that keeps its shares up to date in the background."""
     async with open_share_sync(context, bus) as sync, open_tasks() as tasks:
         sharer = Sharer(context, sync, tasks)
-        sharer.begin(sharer.sweep_quietly())
+        sharer.start_background(sharer.try_sweep())
         try:
             yield sharer
         finally:

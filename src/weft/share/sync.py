@@ -19,19 +19,19 @@ from weft.share.revoke import ShareRevoker
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.share.delivery import ShareDelivery
 
-SYNC_SECONDS = 1.0
-CLOSING_SECONDS = 8.0
+SYNC_DELAY_SECONDS = 1.0
+CLOSE_TIMEOUT_SECONDS = 8.0
 
 
 class ShareSync:
-    """Sends changes a second after they happen. What could not be sent goes with the next change, or at the end."""
+    """Sends changes a second after they happen. What fails is sent again with the next change, or at the end."""
 
     def __init__(self, context: ShareContext, bus: Bus) -> None:
         self._context = context
         self._bus = bus
         self._listener = bus.listen(None)
         self._deliveries: dict[SessionID, ShareDelivery] = {}
-        self._behind: set[SessionID] = set()
+        self._unsent: set[SessionID] = set()
 
     async def send(self, record: ShareRecord) -> None:
         """Send everything that the other server does not have yet. Raise `SharingError` on failure."""
@@ -40,57 +40,57 @@ class ShareSync:
     def forget(self, session: SessionID) -> None:
         """Stop sending a session."""
         self._deliveries.pop(session, None)
-        self._behind.discard(session)
+        self._unsent.discard(session)
 
     async def follow(self) -> None:
         """Follow the events and send changes until cancelled."""
         await self._load_shares()
         while True:
-            self._note(await self._take())
-            if self._behind:
-                await self._context.clock.sleep(SYNC_SECONDS)
+            self._note_changes(await self._receive())
+            if self._unsent:
+                await self._context.clock.sleep(SYNC_DELAY_SECONDS)
                 await self.flush()
 
     async def flush(self) -> None:
-        """Send the sessions that are behind."""
-        for session in list(self._behind):
+        """Send the sessions that have unsent changes."""
+        for session in list(self._unsent):
             delivery = self._deliveries.get(session)
-            self._behind.discard(session)
+            self._unsent.discard(session)
             if delivery is not None:
-                await self._try(delivery)
+                await self._try_send(delivery)
 
     async def catch_up(self) -> None:
-        """Send what happened and was not sent yet. OpenCode loses this at the end, and with it all of a short run."""
-        if self._is_behind():
+        """Send everything that was not sent yet. OpenCode loses it at the end of a process, and so all of a short run."""
+        if self._has_unread_events():
             await self._load_shares()
-        # Checked again: `follow` may have taken the events meanwhile, and then no more may come.
-        if self._is_behind():
-            self._note(await self._take())
+        # Check again: `follow` may have received the events meanwhile, and waiting for more may never end.
+        if self._has_unread_events():
+            self._note_changes(await self._receive())
         try:
-            async with asyncio.timeout(CLOSING_SECONDS):
+            async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                 await self.flush()
         except TimeoutError:
             return  # it is sent the next time
 
-    def _is_behind(self) -> bool:
+    def _has_unread_events(self) -> bool:
         return self._bus.cursor > self._listener.cursor
 
-    async def _take(self) -> list[Event]:
+    async def _receive(self) -> list[Event]:
         try:
             events = [each.event for each in await self._listener.take()]
         except CursorLostError:
             self._listener = self._bus.listen(None)
-            self._behind |= self._deliveries.keys()
+            self._unsent |= self._deliveries.keys()
             return []
         if any(isinstance(event, SessionUpdated | SessionRested) for event in events):
             await self._load_shares()  # another process may have shared it meanwhile
         return events
 
-    def _note(self, events: Iterable[Event]) -> None:
+    def _note_changes(self, events: Iterable[Event]) -> None:
         for event in events:
             session = session_of(event)
             if session in self._deliveries and not isinstance(event, SessionWarned):
-                self._behind.add(session)
+                self._unsent.add(session)
 
     async def _load_shares(self) -> None:
         now = self._context.clock.now()
@@ -98,7 +98,7 @@ class ShareSync:
             records = await ShareRecords(self._context.store).list_all()
         except WeftError:
             return  # unreadable records must not end a run; listing the shares reports the error
-        remote = [record for record in records if record.target == "remote" and not record.is_over(now)]
+        remote = [record for record in records if record.target == "remote" and not record.is_expired(now)]
         shared = {record.session_id: record for record in remote}
         for session in self._deliveries.keys() - shared.keys():
             self.forget(session)
@@ -113,7 +113,7 @@ class ShareSync:
             delivery = self._deliveries[record.session_id] = ShareDelivery(self._context, record)
         return delivery
 
-    async def _try(self, delivery: ShareDelivery) -> None:
+    async def _try_send(self, delivery: ShareDelivery) -> None:
         record = delivery.record
         try:
             await self.send(record)
@@ -127,14 +127,14 @@ class ShareSync:
         record = delivery.record
         if isinstance(error, GoneError):
             with suppress(StoreError):
-                await self._drop(record)
+                await self._drop_gone(record)
             return
-        self._behind.add(record.session_id)
+        self._unsent.add(record.session_id)
         if not delivery.warned:
             delivery.warned = True
             await self._warn(record.session_id, f"what is shown at {record.url} is behind: {error}")
 
-    async def _drop(self, record: ShareRecord) -> None:
+    async def _drop_gone(self, record: ShareRecord) -> None:
         context = self._context
         revoker = ShareRevoker(store=context.store, journal=context.journal, remote=context.remote)
         await revoker.revoke(record, forget=True)
@@ -150,10 +150,10 @@ async def open_share_sync(context: ShareContext, bus: Bus) -> AsyncIterator[Shar
     """Keep shares up to date while the block runs, and send what is left at the end."""
     sync = ShareSync(context, bus)
     async with open_tasks() as tasks:
-        following = tasks.create_task(sync.follow())
+        follower = tasks.create_task(sync.follow())
         try:
             yield sync
         finally:
-            following.cancel()
-            await asyncio.wait([following])
+            follower.cancel()
+            await asyncio.wait([follower])
             await sync.catch_up()

@@ -1,4 +1,4 @@
-"""The view of a session that others get: without anything about this machine (pure)."""
+"""Make the view of a session that others get, without anything about this machine (pure)."""
 
 from typing import TypeVar
 
@@ -34,11 +34,12 @@ F = TypeVar("F", bound=AnyFailure | None)
 
 
 def to_shared_view(export: SessionExport, *, attachments: bool = True) -> SessionExport:
-    """Return the session without what was reverted, is unfinished, or is private."""
+    """Return the session without everything that was reverted, is unfinished, or is private."""
     messages = (
-        _message(message, attachments=attachments) for message in _drop_reverted(export.messages, export.info)
+        _strip_message(message, attachments=attachments)
+        for message in _drop_reverted(export.messages, export.info)
     )
-    return SessionExport(info=_session(export.info), messages=tuple(messages), diff=export.diff)
+    return SessionExport(info=_strip_session(export.info), messages=tuple(messages), diff=export.diff)
 
 
 def is_busy(export: SessionExport) -> bool:
@@ -59,7 +60,7 @@ def count_binary_files(export: SessionExport) -> int:
     return sum(1 for file in files if file.url and not file.mime.startswith("text/"))
 
 
-def _session(info: Session) -> Session:
+def _strip_session(info: Session) -> Session:
     return Session(
         id=info.id,
         slug=info.slug,
@@ -94,13 +95,15 @@ def _drop_reverted(messages: tuple[MessageWithParts, ...], info: Session) -> lis
     return remaining
 
 
-def _message(message: MessageWithParts, *, attachments: bool) -> MessageWithParts:
-    over = not isinstance(message.info, AssistantMessage) or message.info.time.completed is not None
-    parts = (_part(part, over=over, attachments=attachments) for part in message.parts)
-    return MessageWithParts(info=_info(message.info), parts=tuple(part for part in parts if part is not None))
+def _strip_message(message: MessageWithParts, *, attachments: bool) -> MessageWithParts:
+    is_finished = not isinstance(message.info, AssistantMessage) or message.info.time.completed is not None
+    parts = (_strip_part(part, is_finished=is_finished, attachments=attachments) for part in message.parts)
+    return MessageWithParts(
+        info=_strip_info(message.info), parts=tuple(part for part in parts if part is not None)
+    )
 
 
-def _info(info: AnyMessage) -> AnyMessage:
+def _strip_info(info: AnyMessage) -> AnyMessage:
     match info:
         case UserMessage():
             summary = info.summary
@@ -114,11 +117,11 @@ def _info(info: AnyMessage) -> AnyMessage:
             )
         case AssistantMessage():
             path = info.path
-            shown = path and MessagePath(cwd=_get_last_name(path.cwd), root=_get_last_name(path.root))
-            return replace(info, path=shown, error=_failure(info.error), extra_=UNSET)
+            short_path = path and MessagePath(cwd=_get_last_name(path.cwd), root=_get_last_name(path.root))
+            return replace(info, path=short_path, error=_strip_failure(info.error), extra_=UNSET)
 
 
-def _failure(failure: F) -> F:
+def _strip_failure(failure: F) -> F:
     """Return a failure without the headers and body of the API's answer."""
     if not isinstance(failure, ApiFailure):
         return failure
@@ -127,20 +130,20 @@ def _failure(failure: F) -> F:
     )
 
 
-def _part(part: AnyPart, *, over: bool, attachments: bool) -> AnyPart | None:
+def _strip_part(part: AnyPart, *, is_finished: bool, attachments: bool) -> AnyPart | None:
     """Return a part as others see it, None if they do not."""
     match part:
         case TextPart():
-            if part.synthetic or not (over or _is_whole(part)):
+            if part.synthetic or not (is_finished or _is_complete(part)):
                 return None
             return replace(part, metadata=None, extra_=UNSET)
         case ReasoningPart():
-            whole = over or part.time.end is not None
-            return replace(part, metadata=None, extra_=UNSET) if whole else None
+            is_complete = is_finished or part.time.end is not None
+            return replace(part, metadata=None, extra_=UNSET) if is_complete else None
         case FilePart():
-            return _file(part, attachments=attachments)
+            return _strip_file(part, attachments=attachments)
         case ToolPart():
-            return _call(part, attachments=attachments)
+            return _strip_call(part, attachments=attachments)
         case StepStartPart():
             return replace(part, snapshot=None, extra_=UNSET)
         case StepFinishPart():
@@ -148,24 +151,24 @@ def _part(part: AnyPart, *, over: bool, attachments: bool) -> AnyPart | None:
         case AgentPart():
             return replace(part, source=None, extra_=UNSET)
         case RetryPart():
-            return replace(part, error=_failure(part.error), extra_=UNSET)
+            return replace(part, error=_strip_failure(part.error), extra_=UNSET)
         case SubtaskPart() | CompactionPart():
             return replace(part, extra_=UNSET)
         case PatchPart() | SnapshotPart() | UnknownPart():
             return None
 
 
-def _is_whole(part: TextPart) -> bool:
+def _is_complete(part: TextPart) -> bool:
     return part.time is None or part.time.end is not None
 
 
-def _file(part: FilePart, *, attachments: bool) -> FilePart:
+def _strip_file(part: FilePart, *, attachments: bool) -> FilePart:
     """Return a file's name and, if `attachments` are shared, its content. Its place on this machine is left out."""
     url = part.url if attachments and part.url.startswith("data:") else ""
     return replace(part, url=url, source=None, extra_=UNSET)
 
 
-def _call(part: ToolPart, *, attachments: bool) -> ToolPart | None:
+def _strip_call(part: ToolPart, *, attachments: bool) -> ToolPart | None:
     match part.state:
         case PendingState():
             return None  # the model is still writing it
@@ -173,10 +176,10 @@ def _call(part: ToolPart, *, attachments: bool) -> ToolPart | None:
             # Its output so far is in the metadata, and incomplete.
             state = replace(running, metadata=None, extra_=UNSET)
             return replace(part, state=state, metadata=None, extra_=UNSET)
-        case CompletedState() as done:
-            files = tuple(_file(file, attachments=attachments) for file in done.attachments or ())
-            done = replace(done, attachments=files or None, extra_=UNSET)
-            return replace(part, state=done, metadata=None, extra_=UNSET)
+        case CompletedState() as completed:
+            files = tuple(_strip_file(file, attachments=attachments) for file in completed.attachments or ())
+            completed = replace(completed, attachments=files or None, extra_=UNSET)
+            return replace(part, state=completed, metadata=None, extra_=UNSET)
         case ErrorState() as failed:
             return replace(part, state=replace(failed, extra_=UNSET), metadata=None, extra_=UNSET)
 

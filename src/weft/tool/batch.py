@@ -6,14 +6,14 @@ from typing import Final
 from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.inputs import MAX_CALLS, BatchCall, BatchInput
 
-TOO_MANY: Final = f"Maximum of {MAX_CALLS} tools allowed in batch"
-NESTED: Final = "A batch cannot be called from a batch. Put its calls into this one."
+TOO_MANY_CALLS: Final = f"Maximum of {MAX_CALLS} tools allowed in batch"
+NESTED_BATCH: Final = "A batch cannot be called from a batch. Put its calls into this one."
 
 
-async def batch(wanted: BatchInput, ctx: ToolContext) -> ToolResult:
-    calls = wanted.tool_calls
+async def batch(arguments: BatchInput, ctx: ToolContext) -> ToolResult:
+    calls = arguments.tool_calls
     outcomes = await asyncio.gather(
-        *(_call(call, ctx, too_many=number > MAX_CALLS) for number, call in enumerate(calls, 1))
+        *(_call_tool(call, ctx, too_many=number > MAX_CALLS) for number, call in enumerate(calls, 1))
     )
     succeeded = sum(outcomes)
     failed = len(calls) - succeeded
@@ -37,6 +37,6 @@ async def batch(wanted: BatchInput, ctx: ToolContext) -> ToolResult:
     )
 
 
-async def _call(call: BatchCall, ctx: ToolContext, *, too_many: bool) -> bool:
-    error = TOO_MANY if too_many else NESTED if call.tool == "batch" else ""
+async def _call_tool(call: BatchCall, ctx: ToolContext, *, too_many: bool) -> bool:
+    error = TOO_MANY_CALLS if too_many else NESTED_BATCH if call.tool == "batch" else ""
     return await ctx.call(call.tool, call.parameters, error=error)

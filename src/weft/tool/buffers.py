@@ -25,13 +25,13 @@ class SessionFiles:
         self._editor = editor
 
     async def find_text(self, path: str) -> TextFile | None:
-        """Return a whole text file with the person's unsaved changes, or None if there is no such file."""
+        """Return a text file with the person's unsaved changes, or None if there is no such file."""
         return await self.find_unsaved(path) or await files.find_text(path)
 
     async def find_stamp(self, path: str) -> Stamp | None:
         """Return the stamp of a file with the person's unsaved changes, or None if there is no such file."""
-        found = await self.find_unsaved(path)
-        return found.stamp if found is not None else await files.find_stamp(path)
+        unsaved = await self.find_unsaved(path)
+        return unsaved.stamp if unsaved is not None else await files.find_stamp(path)
 
     async def find_unsaved(self, path: str) -> TextFile | None:
         """Return the text that the person has typed but not saved, or None if the editor has the same text as the disk."""
@@ -50,7 +50,7 @@ class SessionFiles:
         if disk is None:
             return TextFile(content=buffer, stamp=Stamp(modified=0, size=-1, unsaved=digest))
         stamp = Stamp(modified=disk.stamp.modified, size=disk.stamp.size, unsaved=digest)
-        return TextFile(content=_in_form_of(disk.content, buffer), stamp=stamp)
+        return TextFile(content=_convert_to_disk_form(disk.content, buffer), stamp=stamp)
 
     async def save(self, path: str, content: str) -> None:
         """Save the person's unsaved text before a tool changes the file, so that undo brings their text back.
@@ -63,23 +63,23 @@ class SessionFiles:
                 f"{path} has changes in the editor that are not saved, and the editor could not save them. "
                 "Ask the person to save the file."
             )
-        await self._see_on_disk(path, content)
+        await self._ensure_on_disk(path, content)
 
     async def write_text(self, path: str, content: str) -> Stamp:
-        """Replace the text of a file, through the editor if it takes part, and on disk in any case."""
+        """Replace the text of a file in the editor, if there is one, and on disk. Return the new stamp."""
         if self._editor is not None and _is_plain(content):
             await asyncio.to_thread(with_tool_errors(lambda: check_replaceable(path)))
             await self._editor.write(self._session, path, content)
-        return await self._see_on_disk(path, content)
+        return await self._ensure_on_disk(path, content)
 
-    async def show(self, path: str, known: str) -> None:
-        """Send the text on disk to the editor if it differs from `known`, the text it was given."""
+    async def refresh_editor(self, path: str, sent: str) -> None:
+        """Send the text on disk to the editor if it differs from `sent`, the last text that the editor received."""
         current = await files.find_text(path) if self._editor is not None else None
-        if self._editor is not None and current and current.content != known and _is_plain(current.content):
+        if self._editor is not None and current and current.content != sent and _is_plain(current.content):
             await self._editor.write(self._session, path, current.content)
 
-    async def _see_on_disk(self, path: str, content: str) -> Stamp:
-        """Write the text to disk unless the editor already did. It may not have saved it, or saved it in another form."""
+    async def _ensure_on_disk(self, path: str, content: str) -> Stamp:
+        """Write the text to disk unless the editor has saved exactly this text, and return the stamp of the file."""
         if self._editor is not None:
             disk = await files.find_text(path)
             if disk is not None and disk.content == content:
@@ -102,8 +102,8 @@ def _is_same(disk: str, buffer: str) -> bool:
     return one == other
 
 
-def _in_form_of(disk: str, buffer: str) -> str:
-    """Return the held text with the line endings and the byte order mark of the file on disk."""
+def _convert_to_disk_form(disk: str, buffer: str) -> str:
+    """Return the editor's text with the line endings and the byte order mark of the file on disk."""
     body = buffer.removeprefix(_BOM).replace("\r\n", "\n")
     if disk.count("\r\n") == disk.count("\n") > 0:
         body = body.replace("\n", "\r\n")

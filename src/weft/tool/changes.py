@@ -21,13 +21,13 @@ Undo = Callable[[], object]
 class TextChange(Struct, frozen=True, kw_only=True):
     """The text of a file before and after a change, by real path. None means that there is no file.
 
-    A new file takes its mode from the file at `like`, if given.
+    A new file takes its mode from the file at `mode_source`, if given.
     """
 
     path: str
     before: str | None
     after: str | None
-    like: str | None = None
+    mode_source: str | None = None
 
 
 async def apply_changes(changes: Sequence[TextChange]) -> None:
@@ -40,21 +40,21 @@ async def apply_changes(changes: Sequence[TextChange]) -> None:
 
 
 def _apply_changes(changes: Sequence[TextChange]) -> None:
-    modes = {change.path: _mode_of(change.like) for change in changes if change.like}
+    modes = {change.path: _mode_of(change.mode_source) for change in changes if change.mode_source}
     applied: list[tuple[TextChange, Undo]] = []
-    set_aside: list[str] = []
+    hidden_paths: list[str] = []
     try:
         for change in changes:
-            applied.append((change, _apply_change(change, modes.get(change.path), set_aside)))  # noqa: PERF401  the list is needed when a change fails
+            applied.append((change, _apply_change(change, modes.get(change.path), hidden_paths)))  # noqa: PERF401  the list is needed when a change fails
     except (OSError, ToolError) as error:
         unrestored = [change.path for change, undo in reversed(applied) if not _try_undo(undo)]
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        raise ToolError(f"{reason} {_describe_leftovers(unrestored)}") from error
-    for path in set_aside:
+        raise ToolError(f"{reason} {_describe_unrestored(unrestored)}") from error
+    for path in hidden_paths:
         os.unlink(path)
 
 
-def _describe_leftovers(unrestored: list[str]) -> str:
+def _describe_unrestored(unrestored: list[str]) -> str:
     if not unrestored:
         return "Nothing was changed: the files that had been written were restored."
     return f"These files could not be restored and remain changed: {', '.join(unrestored)}."
@@ -66,16 +66,19 @@ def _mode_of(path: str | None) -> int | None:
     return None
 
 
-def _apply_change(change: TextChange, mode: int | None, set_aside: list[str]) -> Undo:
-    """Apply one change and return a function that undoes it."""
+def _apply_change(change: TextChange, mode: int | None, hidden_paths: list[str]) -> Undo:
+    """Apply one change and return a function that undoes it.
+
+    A deleted file is only renamed, and its new path is added to `hidden_paths`, so that it can be restored.
+    """
     path, before, after = change.path, change.before, change.after
     if after is None:
-        hidden = os.path.join(os.path.dirname(path), f".{secrets.token_hex(6)}.tmp")
-        os.rename(path, hidden)
-        set_aside.append(hidden)
-        return lambda: os.rename(hidden, path)
+        hidden_path = os.path.join(os.path.dirname(path), f".{secrets.token_hex(6)}.tmp")
+        os.rename(path, hidden_path)
+        hidden_paths.append(hidden_path)
+        return lambda: os.rename(hidden_path, path)
     if before is None:
-        missing = _list_missing(os.path.dirname(path))
+        missing = _list_missing_directories(os.path.dirname(path))
         try:
             replace_text(path, after, mode=mode)
         except BaseException:
@@ -86,13 +89,13 @@ def _apply_change(change: TextChange, mode: int | None, set_aside: list[str]) ->
     return lambda: replace_text(path, before)
 
 
-def _list_missing(directory: str) -> list[str]:
+def _list_missing_directories(directory: str) -> list[str]:
     """Return the directories that have to be created, deepest first."""
-    found = []
+    missing = []
     while not os.path.lexists(directory):
-        found.append(directory)
+        missing.append(directory)
         directory = os.path.dirname(directory)
-    return found
+    return missing
 
 
 def _remove_file(path: str, directories: list[str]) -> None:
@@ -128,6 +131,8 @@ class _LineChange(NamedTuple):
 
 
 class Diff(Struct, frozen=True, kw_only=True):
+    """A unified diff, and how many lines it adds and deletes."""
+
     text: str
     additions: int
     deletions: int
@@ -165,34 +170,40 @@ def _group_hunks(old: list[str], new: list[str]) -> list[list[_LineChange]]:
 
 
 def _count_common(left: Sequence[str], right: Sequence[str]) -> int:
+    """Return how many lines at the start are equal."""
     for index, (one, other) in enumerate(zip(left, right, strict=False)):
         if one != other:
             return index
     return min(len(left), len(right))
 
 
-def _compare_lines(old: list[str], new: list[str], shift: int) -> Iterator[_LineChange]:
+def _compare_lines(old: list[str], new: list[str], offset: int) -> Iterator[_LineChange]:
+    """Yield the differences. `offset` is added to all line numbers."""
     if len(old) * len(new) > MAX_COMPARISONS:
-        yield _LineChange(range(shift, shift + len(old)), range(shift, shift + len(new)))
+        yield _LineChange(range(offset, offset + len(old)), range(offset, offset + len(new)))
         return
-    for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    for tag, old_start, old_end, new_start, new_end in SequenceMatcher(
+        None, old, new, autojunk=False
+    ).get_opcodes():
         if tag != "equal":
-            yield _LineChange(range(a + shift, b + shift), range(c + shift, d + shift))
+            yield _LineChange(
+                range(old_start + offset, old_end + offset), range(new_start + offset, new_end + offset)
+            )
 
 
 def _format_hunk(hunk: list[_LineChange], old: list[str], new: list[str]) -> Iterator[str]:
     before = min(CONTEXT_LINES, hunk[0].old.start)
     after = min(CONTEXT_LINES, len(old) - hunk[-1].old.stop)
-    a, b = hunk[0].old.start - before, hunk[-1].old.stop + after
-    c, d = hunk[0].new.start - before, hunk[-1].new.stop + after
-    yield f"@@ -{a + (b > a)},{b - a} +{c + (d > c)},{d - c} @@"
-    at = a
+    old_start, old_end = hunk[0].old.start - before, hunk[-1].old.stop + after
+    new_start, new_end = hunk[0].new.start - before, hunk[-1].new.stop + after
+    yield f"@@ -{old_start + (old_end > old_start)},{old_end - old_start} +{new_start + (new_end > new_start)},{new_end - new_start} @@"
+    position = old_start
     for change in hunk:
-        yield from _mark_lines(" ", old[at : change.old.start])
+        yield from _mark_lines(" ", old[position : change.old.start])
         yield from _mark_lines("-", old[change.old.start : change.old.stop])
         yield from _mark_lines("+", new[change.new.start : change.new.stop])
-        at = change.old.stop
-    yield from _mark_lines(" ", old[at:b])
+        position = change.old.stop
+    yield from _mark_lines(" ", old[position:old_end])
 
 
 def _mark_lines(mark: str, lines: list[str]) -> Iterator[str]:

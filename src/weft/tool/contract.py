@@ -1,4 +1,4 @@
-"""The tool contract: what a tool is, what it is given to work with, and what it returns."""
+"""The tool contract: the tool itself, the context of a call, and the result."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
 class WatchChanges(Protocol):
     """Record what files were like before a change, so that the change can be undone.
 
-    Used as `async with ctx.watch(*files)` around the change. Without names, every file may change. Do not hold it while
-    a person is asked something: what they change meanwhile is their own work and must not be undone with the tool's.
+    Use it as `async with ctx.watch(*files)` around the change. Without arguments, any file may change. Do not hold it
+    while a question waits for the person: their own changes in the meantime must not be undone with the tool's.
     """
 
     def __call__(self, *files: str) -> AbstractAsyncContextManager[None]: ...
@@ -66,12 +66,12 @@ class AskQuestions(Protocol):
 class Handover(Protocol):
     """Hand a session over from one agent to another, with the plan they work on."""
 
-    async def find_plan(self) -> str:
+    async def get_plan(self) -> str:
         """Return the path of the plan file."""
         ...
 
-    async def hand_to(self, agent: str, words: str) -> None:
-        """Let this agent continue the session, starting with these words."""
+    async def hand_over(self, agent: str, words: str) -> None:
+        """Let this agent continue the session, with these words as its prompt."""
         ...
 
 
@@ -84,10 +84,10 @@ async def refuse_questions(questions: Sequence[Question], *, agent: str, call: C
 class NoHandover:
     """Refuse every handover. For callers that have only one agent."""
 
-    async def find_plan(self) -> str:
+    async def get_plan(self) -> str:
         raise ToolError("There is no plan here.")
 
-    async def hand_to(self, agent: str, words: str) -> None:
+    async def hand_over(self, agent: str, words: str) -> None:
         raise ToolError(f"The session cannot be handed over to {agent} here: {words}")
 
 
@@ -152,14 +152,14 @@ class ReadGuard:
         """Remember the stamp of a file that the session has just read or written."""
         self._stamps[path] = stamp
 
-    def check(self, path: str, found: Stamp) -> None:
-        """Raise `ToolError` unless the file is unchanged since the session last read it."""
-        known = self._stamps.get(path)
-        if self._off or known == found:
+    def check(self, path: str, current: Stamp) -> None:
+        """Raise `ToolError` unless `current` is the stamp that the session last remembered for the file."""
+        last_read = self._stamps.get(path)
+        if self._off or last_read == current:
             return
-        if known is None:
+        if last_read is None:
             raise ToolError(f"You must read file {path} before overwriting it. Use the Read tool first")
-        if found.unsaved:
+        if current.unsaved:
             raise ToolError(
                 f"File {path} has been changed in the editor since it was last read, and is not saved. "
                 "Read it again before changing it."
@@ -167,7 +167,7 @@ class ReadGuard:
         # OpenCode only refuses a file that is newer than the last read. An older one (checked out again, or moved into
         # place) is a different file as well.
         raise ToolError(
-            f"File {path} has changed since it was last read (modified {_time(known)} then, {_time(found)} now). "
+            f"File {path} has changed since it was last read (modified {_format_time(last_read)} then, {_format_time(current)} now). "
             "Read it again before changing it."
         )
 
@@ -182,7 +182,7 @@ class ReadGuard:
         return lock
 
 
-def _time(stamp: Stamp) -> str:
+def _format_time(stamp: Stamp) -> str:
     return datetime.fromtimestamp(stamp.modified / 1e9, UTC).isoformat(timespec="milliseconds")
 
 
@@ -222,7 +222,7 @@ class ToolResources(Struct, frozen=True, kw_only=True):
     terminals: EditorTerminals | None = None
     language_servers: LanguageServers = NoLanguageServers()
     network: NetworkAccess = NetworkAccess()
-    inquire: AskQuestions = refuse_questions
+    ask_questions: AskQuestions = refuse_questions
     handover: Handover = NoHandover()
     jobs: Jobs = NoJobs()
     sandbox: Sandbox = NO_SANDBOX
@@ -264,10 +264,7 @@ class AskPermission(Protocol):
 
 
 class Permits(Protocol):
-    """Return True if the rules allow this without a question.
-
-    Nobody is asked, and earlier "always" replies do not count.
-    """
+    """Return True if the rules allow this without a question. Earlier "always" replies do not count."""
 
     def __call__(self, permission: str, pattern: str) -> bool: ...
 
@@ -355,7 +352,7 @@ class Audience(Struct, frozen=True, kw_only=True):
     """The model and agent that tools are offered to.
 
     `api_id` is the provider's own name for the model. `allowed` returns True if no rule denies a permission for a
-    pattern. `agents` are all agents there are.
+    pattern. `agents` are all configured agents.
     """
 
     provider_id: str
@@ -367,18 +364,17 @@ class Audience(Struct, frozen=True, kw_only=True):
 class Tool(Struct, Generic[Input], frozen=True, kw_only=True):
     """A tool: a struct of its arguments, a function that does the work, and a description for the model.
 
-    `tell`, if set, returns the description for an audience, or None if the tool is not offered to it. A tool that
-    `announces` declares the files it changes with `ctx.watch`; for any other tool, every change made while it runs
-    counts as its own. A tool with a `schema` of its own takes `RawArguments`: the arguments reach it as the model wrote
-    them.
+    `describe`, if set, replaces `about`: it returns the description for an audience, or None if the tool is not offered
+    to it. With `declares_changes`, the tool names the files that it changes with `ctx.watch`; without, every change made
+    while it runs counts as its own. With a `schema`, it takes `RawArguments`: the arguments as the model wrote them.
     """
 
     name: str
     about: str
     takes: type[Input]
     run: Callable[[Input, ToolContext], Awaitable[ToolResult]]
-    tell: Callable[[Audience], str | None] | None = None
-    announces: bool = False
+    describe: Callable[[Audience], str | None] | None = None
+    declares_changes: bool = False
     schema: dict[str, Any] | None = None
 
 
@@ -386,7 +382,7 @@ AnyTool = Tool[Any]
 
 
 class RawArguments(Struct, frozen=True):
-    """The arguments as the model wrote them. Whoever provided the schema must check them."""
+    """The arguments as the model wrote them. The provider of the schema must check them."""
 
     arguments: dict[str, Any]
 
@@ -394,25 +390,25 @@ class RawArguments(Struct, frozen=True):
 def schema_of(tool: AnyTool) -> dict[str, Any]:
     """Return the JSON schema of a tool's arguments, as the model sees it. Every call returns the same object."""
     takes: type[Struct] = tool.takes
-    return _schema_of(takes) if tool.schema is None else tool.schema
+    return _build_schema(takes) if tool.schema is None else tool.schema
 
 
 @cache
-def _schema_of(takes: type[Struct]) -> dict[str, Any]:
+def _build_schema(takes: type[Struct]) -> dict[str, Any]:
     (root,), components = msgspec.json.schema_components([takes], ref_template="#/$defs/{name}")
-    own = components.pop(root["$ref"].rpartition("/")[2])
-    return {**own, "additionalProperties": False} | ({"$defs": components} if components else {})
+    root_schema = components.pop(root["$ref"].rpartition("/")[2])
+    return {**root_schema, "additionalProperties": False} | ({"$defs": components} if components else {})
 
 
-def to_input(tool: Tool[Input], given: dict[str, Any]) -> Input:
+def to_input(tool: Tool[Input], arguments: dict[str, Any]) -> Input:
     """Convert the model's arguments to the tool's input. Raise a `ToolError` that the model can act on."""
-    given = given if tool.schema is None else {"arguments": given}
+    arguments = arguments if tool.schema is None else {"arguments": arguments}
     try:
-        return msgspec.convert(given, tool.takes)
+        return msgspec.convert(arguments, tool.takes)
     except msgspec.ValidationError as error:
         # Some models quote every value. Accept the values that have only one meaning.
         with suppress(msgspec.ValidationError):
-            return msgspec.convert(given, tool.takes, strict=False)
+            return msgspec.convert(arguments, tool.takes, strict=False)
         raise ToolError(
             f"The {tool.name} tool was called with invalid arguments: {error}.\n"
             "Please rewrite the input so it satisfies the expected schema."

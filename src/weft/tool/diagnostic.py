@@ -1,13 +1,13 @@
-"""Diagnostics of language servers, the contract for asking those servers, and how models see their errors."""
+"""Diagnostics of language servers: their types, the contract for these servers, and texts for models."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 from msgspec import Struct
 
-ERROR: Final = 1
-MAX_SHOWN: Final = 20
+ERROR_SEVERITY: Final = 1
+MAX_DIAGNOSTICS: Final = 20  # of one file
 MAX_OTHER_FILES: Final = 5
 
 _SEVERITY_NAMES: Final = {1: "ERROR", 2: "WARN", 3: "INFO", 4: "HINT"}
@@ -30,7 +30,7 @@ class Diagnostic(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     range: DiagnosticRange
     message: str
-    severity: int = ERROR
+    severity: int = ERROR_SEVERITY
     code: Any = None
     source: str | None = None
 
@@ -85,61 +85,62 @@ def to_path(uri: Any) -> str | None:
         return None
 
 
-def format_errors(path: str, found: Diagnostics, *, where: str = "this file") -> str:
+def format_errors(path: str, diagnostics: Diagnostics, *, where: str = "this file") -> str:
     """Return a block with the errors of one file for a tool's output, or "" if there are none."""
-    errors = _select_errors(path, found)
+    errors = _select_errors(path, diagnostics)
     return f"\n\nLSP errors detected in {where}, please fix:\n{_format_block(path, errors)}" if errors else ""
 
 
-def format_other_errors(path: str, found: Diagnostics) -> str:
+def format_other_errors(path: str, diagnostics: Diagnostics) -> str:
     """Return blocks with the errors of other files, which the change may have broken."""
-    others = [other for other in found if other != path and _select_errors(other, found)][:MAX_OTHER_FILES]
+    others = [other for other in diagnostics if other != path and _select_errors(other, diagnostics)][
+        :MAX_OTHER_FILES
+    ]
     return "".join(
-        f"\n\nLSP errors detected in other files:\n{_format_block(other, _select_errors(other, found))}"
+        f"\n\nLSP errors detected in other files:\n{_format_block(other, _select_errors(other, diagnostics))}"
         for other in others
     )
 
 
-def to_metadata(found: Diagnostics, *paths: str) -> dict[str, Any]:
+def to_metadata(diagnostics: Diagnostics, *paths: str) -> dict[str, Any]:
     """Return diagnostics for clients: of the changed files first, then of others, each bounded as for models.
 
     OpenCode stores all known diagnostics of all files with every edit.
     """
-    return dict(_select_shown(found, paths))
+    changed = [path for path in paths if path in diagnostics]
+    others = [path for path in diagnostics if path not in paths and _select_errors(path, diagnostics)]
+    return {
+        path: [_to_plain(diagnostic) for diagnostic in diagnostics[path][:MAX_DIAGNOSTICS]]
+        for path in (*changed, *others[:MAX_OTHER_FILES])
+    }
 
 
-def _select_shown(found: Diagnostics, paths: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    others = [path for path in found if path not in paths and _select_errors(path, found)][:MAX_OTHER_FILES]
-    for path in (*(each for each in paths if each in found), *others):
-        yield path, [_to_plain(each) for each in found[path][:MAX_SHOWN]]
-
-
-def _select_errors(path: str, found: Diagnostics) -> list[Diagnostic]:
-    return [each for each in found.get(path, ()) if each.severity == ERROR]
+def _select_errors(path: str, diagnostics: Diagnostics) -> list[Diagnostic]:
+    return [diagnostic for diagnostic in diagnostics.get(path, ()) if diagnostic.severity == ERROR_SEVERITY]
 
 
 def _format_block(path: str, errors: list[Diagnostic]) -> str:
-    lines = [format_diagnostic(each) for each in errors[:MAX_SHOWN]]
-    if len(errors) > MAX_SHOWN:
-        lines.append(f"... and {len(errors) - MAX_SHOWN} more")
+    lines = [format_diagnostic(error) for error in errors[:MAX_DIAGNOSTICS]]
+    if len(errors) > MAX_DIAGNOSTICS:
+        lines.append(f"... and {len(errors) - MAX_DIAGNOSTICS} more")
     return "\n".join([f'<diagnostics file="{path}">', *lines, "</diagnostics>"])
 
 
-def format_diagnostic(each: Diagnostic) -> str:
+def format_diagnostic(diagnostic: Diagnostic) -> str:
     """Format a diagnostic on one line. Line and character count from 1, as people count."""
-    start = each.range.start
-    name = _SEVERITY_NAMES.get(each.severity, "ERROR")
-    return f"{name} [{start.line + 1}:{start.character + 1}] {each.message}"
+    start = diagnostic.range.start
+    name = _SEVERITY_NAMES.get(diagnostic.severity, "ERROR")
+    return f"{name} [{start.line + 1}:{start.character + 1}] {diagnostic.message}"
 
 
-def _to_plain(each: Diagnostic) -> dict[str, Any]:
-    start, end = each.range.start, each.range.end
+def _to_plain(diagnostic: Diagnostic) -> dict[str, Any]:
+    start, end = diagnostic.range.start, diagnostic.range.end
     plain = {
         "range": {
             "start": {"line": start.line, "character": start.character},
             "end": {"line": end.line, "character": end.character},
         },
-        "severity": each.severity,
-        "message": each.message,
+        "severity": diagnostic.severity,
+        "message": diagnostic.message,
     }
-    return plain | ({"source": each.source} if each.source else {})
+    return plain | ({"source": diagnostic.source} if diagnostic.source else {})

@@ -20,30 +20,30 @@ Matcher = Callable[[str, str], Iterator[str]]
 
 MIN_ANCHORED_LINES: Final = 3
 MIN_SIMILARITY: Final = 0.5
-MIN_EQUAL_LINES: Final = 0.5
-# Comparing letter by letter takes time quadratic in the length. The first letters of a long line tell enough.
+MIN_EQUAL_LINE_SHARE: Final = 0.5
+# Computing the distance takes time quadratic in the length. The start of a long line tells enough.
 MAX_COMPARED_CHARACTERS: Final = 400
 
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "\n": "\n"}
 
 
-def replace_match(content: str, old: str, new: str, *, every: bool = False) -> str:
-    """Replace `old` by `new` once, or with `every` everywhere.
+def replace_match(content: str, old: str, new: str, *, replace_all: bool = False) -> str:
+    """Replace `old` by `new` once, or with `replace_all` everywhere.
 
-    Try the matchers from strict to loose. Raise `ToolError` if nothing matches, or if several places match and `every`
-    is not set.
+    Try the matchers from strict to loose. Raise `ToolError` if nothing matches, or if several places match and
+    `replace_all` is not set.
     """
-    found = False
+    matched = False
     for matcher in MATCHERS:
-        for part in matcher(content, old):
-            if not part or part not in content:
+        for match in matcher(content, old):
+            if not match or match not in content:
                 continue
-            found = True
-            if every:
-                return content.replace(part, new)
-            if content.count(part) == 1 and content.find(part) == content.rfind(part):
-                return content.replace(part, new, 1)
-    if not found:
+            matched = True
+            if replace_all:
+                return content.replace(match, new)
+            if content.count(match) == 1 and content.find(match) == content.rfind(match):
+                return content.replace(match, new, 1)
+    if not matched:
         raise ToolError(
             "oldString not found in content. Read the file again and quote the text as it stands there."
         )
@@ -60,24 +60,24 @@ def match_exact(content: str, old: str) -> Iterator[str]:
 
 def match_trimmed_lines(content: str, old: str) -> Iterator[str]:
     """Match lines that are equal except for leading and trailing whitespace."""
-    lines, wanted = content.split("\n"), [line.strip() for line in _quoted_lines(old)]
+    lines, old_lines = content.split("\n"), [line.strip() for line in _split_lines(old)]
     trimmed = [line.strip() for line in lines]
-    for start in _find_starts(trimmed, wanted):
-        yield "\n".join(lines[start : start + len(wanted)])
+    for start in _find_starts(trimmed, old_lines):
+        yield "\n".join(lines[start : start + len(old_lines)])
 
 
 def match_anchored_block(content: str, old: str) -> Iterator[str]:
     """Match a block with the same first and last line and a similar middle."""
-    wanted = _quoted_lines(old)
-    if len(wanted) < MIN_ANCHORED_LINES:
+    old_lines = _split_lines(old)
+    if len(old_lines) < MIN_ANCHORED_LINES:
         return
     lines = content.split("\n")
-    blocks = [lines[start : end + 1] for start, end in _find_anchored(lines, wanted)]
+    blocks = [lines[start : end + 1] for start, end in _find_anchored(lines, old_lines)]
     # OpenCode accepts a single candidate whatever is between the anchors. Among several, it accepts one whose common
     # lines are 30% similar. So it may replace a whole function by another one that starts and ends alike. Here, more
-    # than half of the letters in between must agree in every case.
-    best = max(blocks, key=lambda block: _measure_similarity(block, wanted), default=None)
-    if best is not None and _measure_similarity(best, wanted) > MIN_SIMILARITY:
+    # than half of the characters in between must agree in every case.
+    best = max(blocks, key=lambda block: _measure_similarity(block, old_lines), default=None)
+    if best is not None and _measure_similarity(best, old_lines) > MIN_SIMILARITY:
         yield "\n".join(best)
 
 
@@ -86,25 +86,30 @@ def match_whitespace(content: str, old: str) -> Iterator[str]:
     words = old.split()
     if not words:
         return
-    lines, wanted = content.split("\n"), " ".join(words)
-    inside = re.compile(r"\s+".join(re.escape(word) for word in words))
+    lines, normalized = content.split("\n"), " ".join(words)
+    regex = re.compile(r"\s+".join(re.escape(word) for word in words))
     for line in lines:
-        if " ".join(line.split()) == wanted:
+        if " ".join(line.split()) == normalized:
             yield line
-        elif match := inside.search(line):
+        elif match := regex.search(line):
             yield match.group()
-    if len(count := _quoted_lines(old)) > 1:
-        yield from (block for block in _windows(lines, len(count)) if " ".join(block.split()) == wanted)
+    if len(old_lines := _split_lines(old)) > 1:
+        yield from (
+            block for block in _list_windows(lines, len(old_lines)) if " ".join(block.split()) == normalized
+        )
 
 
 def match_indentation(content: str, old: str) -> Iterator[str]:
     """Match the same block at another indentation."""
-    wanted = _dedent(_quoted_lines(old))
+    old_lines = _dedent(_split_lines(old))
     lines = content.split("\n")
-    stripped, first = [line.strip() for line in lines], [line.strip() for line in wanted]
-    for start in _find_starts(stripped, first):
-        block = lines[start : start + len(wanted)]
-        if _dedent(block) == wanted:
+    stripped_lines, stripped_old_lines = (
+        [line.strip() for line in lines],
+        [line.strip() for line in old_lines],
+    )
+    for start in _find_starts(stripped_lines, stripped_old_lines):
+        block = lines[start : start + len(old_lines)]
+        if _dedent(block) == old_lines:
             yield "\n".join(block)
 
 
@@ -115,7 +120,7 @@ def match_escaped(content: str, old: str) -> Iterator[str]:
         yield unescaped
     if "\\" not in content:
         return
-    for block in _windows(content.split("\n"), unescaped.count("\n") + 1):
+    for block in _list_windows(content.split("\n"), unescaped.count("\n") + 1):
         if _unescape(block) == unescaped:
             yield block
 
@@ -128,24 +133,24 @@ def match_trimmed(content: str, old: str) -> Iterator[str]:
     if core in content:
         yield core
     yield from (
-        block for block in _windows(content.split("\n"), old.count("\n") + 1) if block.strip() == core
+        block for block in _list_windows(content.split("\n"), old.count("\n") + 1) if block.strip() == core
     )
 
 
 def match_context(content: str, old: str) -> Iterator[str]:
-    """Match a block with the same first and last line, as many lines between, and half of those equal."""
-    wanted = _quoted_lines(old)
-    if len(wanted) < MIN_ANCHORED_LINES:
+    """Match a block of the same length with the same first and last line, and half of the lines in between."""
+    old_lines = _split_lines(old)
+    if len(old_lines) < MIN_ANCHORED_LINES:
         return
     lines = content.split("\n")
-    for start, end in _find_anchored(lines, wanted):
+    for start, end in _find_anchored(lines, old_lines):
         block = lines[start : end + 1]
-        if len(block) == len(wanted) and _is_half_equal(block[1:-1], wanted[1:-1]):
+        if len(block) == len(old_lines) and _has_enough_equal_lines(block[1:-1], old_lines[1:-1]):
             yield "\n".join(block)
 
 
 def match_every_exact(content: str, old: str) -> Iterator[str]:
-    """Yield every exact occurrence, so that `every` can replace them and several are told from none."""
+    """Yield every exact occurrence, so that `replace_match` can tell several matches from none."""
     if old:
         yield from (old for _ in range(content.count(old)))
 
@@ -163,36 +168,38 @@ MATCHERS: Final[tuple[Matcher, ...]] = (
 )
 
 
-def _quoted_lines(old: str) -> list[str]:
+def _split_lines(old: str) -> list[str]:
+    """Split into lines. A final newline does not start another line."""
     lines = old.split("\n")
     return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
 
 
-def _find_starts(lines: list[str], wanted: list[str]) -> Iterator[int]:
-    for start in range(len(lines) - len(wanted) + 1):
-        if lines[start] == wanted[0] and lines[start : start + len(wanted)] == wanted:
+def _find_starts(lines: list[str], old_lines: list[str]) -> Iterator[int]:
+    for start in range(len(lines) - len(old_lines) + 1):
+        if lines[start] == old_lines[0] and lines[start : start + len(old_lines)] == old_lines:
             yield start
 
 
-def _windows(lines: list[str], count: int) -> Iterator[str]:
+def _list_windows(lines: list[str], count: int) -> Iterator[str]:
+    """Yield every block of `count` consecutive lines."""
     for start in range(len(lines) - count + 1):
         yield "\n".join(lines[start : start + count])
 
 
-def _find_anchored(lines: list[str], wanted: list[str]) -> Iterator[tuple[int, int]]:
+def _find_anchored(lines: list[str], old_lines: list[str]) -> Iterator[tuple[int, int]]:
     """Yield each place of the first line together with the nearest place of the last line, at least one line apart."""
-    first, last = wanted[0].strip(), wanted[-1].strip()
+    first, last = old_lines[0].strip(), old_lines[-1].strip()
     trimmed = [line.strip() for line in lines]
     ends = [index for index, line in enumerate(trimmed) if line == last]
     for start, line in enumerate(trimmed):
-        after = bisect_left(ends, start + 2)
-        if line == first and after < len(ends):
-            yield start, ends[after]
+        index_of_end = bisect_left(ends, start + 2)
+        if line == first and index_of_end < len(ends):
+            yield start, ends[index_of_end]
 
 
-def _measure_similarity(block: list[str], wanted: list[str]) -> float:
+def _measure_similarity(block: list[str], old_lines: list[str]) -> float:
     """Return how similar the middle lines are, from 0 to 1. A surplus line counts as 0; no middle lines count as 1."""
-    middle = zip_longest(block[1:-1], wanted[1:-1], fillvalue="")
+    middle = zip_longest(block[1:-1], old_lines[1:-1], fillvalue="")
     pairs = [(one.strip(), other.strip()) for one, other in middle if one.strip() or other.strip()]
     if not pairs:
         return 1.0
@@ -205,7 +212,7 @@ def _measure_similarity(block: list[str], wanted: list[str]) -> float:
 
 
 def _levenshtein_distance(a: str, b: str) -> int:
-    """Return the Levenshtein distance: how many letters to add, remove or change."""
+    """Return the Levenshtein distance: how many characters to add, remove or change."""
     a, b = a[:MAX_COMPARED_CHARACTERS], b[:MAX_COMPARED_CHARACTERS]
     row = list(range(len(b) + 1))
     for i, left in enumerate(a, 1):
@@ -215,9 +222,9 @@ def _levenshtein_distance(a: str, b: str) -> int:
     return row[-1]
 
 
-def _is_half_equal(block: list[str], wanted: list[str]) -> bool:
-    pairs = [(a.strip(), b.strip()) for a, b in zip(block, wanted, strict=True) if a.strip() or b.strip()]
-    return not pairs or sum(a == b for a, b in pairs) / len(pairs) >= MIN_EQUAL_LINES
+def _has_enough_equal_lines(block: list[str], old_lines: list[str]) -> bool:
+    pairs = [(a.strip(), b.strip()) for a, b in zip(block, old_lines, strict=True) if a.strip() or b.strip()]
+    return not pairs or sum(a == b for a, b in pairs) / len(pairs) >= MIN_EQUAL_LINE_SHARE
 
 
 def _dedent(lines: list[str]) -> list[str]:
@@ -231,7 +238,7 @@ def _unescape(text: str) -> str:
 
 
 # Above this size, clients get the diff without the two whole texts.
-MAX_SHOWN_CHARACTERS: Final = 512 * 1024
+MAX_WHOLE_CHARACTERS: Final = 512 * 1024
 
 _BOM: Final = "\ufeff"
 
@@ -249,59 +256,66 @@ class Replacement(Protocol):
     def replace_all(self) -> bool: ...
 
 
-async def edit(wanted: EditInput, ctx: ToolContext) -> ToolResult:
-    check_differs(wanted)
+async def edit(arguments: EditInput, ctx: ToolContext) -> ToolResult:
+    check_differs(arguments)
     return await edit_file(
-        wanted.file_path, lambda text: apply_replacement(text, wanted), ctx, makes=not wanted.old_string
+        arguments.file_path,
+        lambda text: apply_replacement(text, arguments),
+        ctx,
+        may_create=not arguments.old_string,
     )
 
 
-def check_differs(wanted: Replacement) -> None:
-    if wanted.old_string == wanted.new_string:
+def check_differs(replacement: Replacement) -> None:
+    if replacement.old_string == replacement.new_string:
         raise ToolError("oldString and newString are the same: there is nothing to change.")
 
 
-async def edit_file(path: str, change: Callable[[str], str], ctx: ToolContext, *, makes: bool) -> ToolResult:
-    """Change a file that the session has read, after asking for permission. With `makes`, the file may not exist yet."""
+async def edit_file(
+    path: str, change: Callable[[str], str], ctx: ToolContext, *, may_create: bool
+) -> ToolResult:
+    """Ask for permission and change a file that the session has read. With `may_create`, the file need not exist."""
     place = await resolve_path(path, ctx)
-    before = await _read_current(place, ctx, makes=makes)
+    before = await _read_current(place, ctx, may_create=may_create)
     after = await asyncio.to_thread(change, before)
     await ask_to_edit(place, before, after, ctx)
-    # OpenCode locks the file while a person is asked. We read it again afterwards: changes by this session are kept,
+    # OpenCode locks the file while the question is open. We read it again afterwards: changes by this session are kept,
     # and the guard refuses changes by anybody else.
     async with ctx.resources.guard.lock(place.real):
-        before = await _read_current(place, ctx, makes=makes)
+        before = await _read_current(place, ctx, may_create=may_create)
         await write_file(place, await asyncio.to_thread(change, before), ctx)
     current = await find_text(place.real)
-    found = await ctx.resources.language_servers.diagnose(place.path)
-    metadata = await asyncio.to_thread(_metadata, place, before, current.content if current else "")
+    diagnostics = await ctx.resources.language_servers.diagnose(place.path)
+    metadata = await asyncio.to_thread(_build_metadata, place, before, current.content if current else "")
     return ToolResult(
         title=format_title(place, ctx),
-        output="Edit applied successfully." + format_errors(place.path, found),
-        metadata={"diagnostics": to_metadata(found, place.path), **metadata},
+        output="Edit applied successfully." + format_errors(place.path, diagnostics),
+        metadata={"diagnostics": to_metadata(diagnostics, place.path), **metadata},
     )
 
 
-async def _read_current(place: ToolPath, ctx: ToolContext, *, makes: bool) -> str:
+async def _read_current(place: ToolPath, ctx: ToolContext, *, may_create: bool) -> str:
     """Return the text of a file. Raise `ToolError` unless the session has read its current state."""
-    found = await ctx.resources.files.find_text(place.real)
-    if found is None:
-        if not makes:
+    file = await ctx.resources.files.find_text(place.real)
+    if file is None:
+        if not may_create:
             raise ToolError(f"File {place.path} not found")
         return ""
     # OpenCode does not check when oldString is empty, and so overwrites files that nobody has read.
-    ctx.resources.guard.check(place.real, found.stamp)
-    return found.content
+    ctx.resources.guard.check(place.real, file.stamp)
+    return file.content
 
 
-def apply_replacement(content: str, wanted: Replacement) -> str:
+def apply_replacement(content: str, replacement: Replacement) -> str:
     """Return the content with the replacement made."""
-    if not wanted.old_string:
-        return wanted.new_string
-    old, new = (text.replace("\r\n", "\n") for text in (wanted.old_string, wanted.new_string))
+    if not replacement.old_string:
+        return replacement.new_string
+    old, new = (text.replace("\r\n", "\n") for text in (replacement.old_string, replacement.new_string))
     if not _has_windows_endings(content):
-        old, new = wanted.old_string, wanted.new_string
-    return preserve_format(content, lambda body: replace_match(body, old, new, every=wanted.replace_all))
+        old, new = replacement.old_string, replacement.new_string
+    return preserve_format(
+        content, lambda body: replace_match(body, old, new, replace_all=replacement.replace_all)
+    )
 
 
 def preserve_format(content: str, change: Callable[[str], str]) -> str:
@@ -317,17 +331,17 @@ def _has_windows_endings(content: str) -> bool:
     return content.count("\r\n") == content.count("\n") > 0
 
 
-def _metadata(place: ToolPath, before: str, after: str) -> dict[str, Any]:
-    shown = make_diff(place.path, before, after)
-    whole = len(before) + len(after) <= MAX_SHOWN_CHARACTERS
+def _build_metadata(place: ToolPath, before: str, after: str) -> dict[str, Any]:
+    diff = make_diff(place.path, before, after)
+    whole = len(before) + len(after) <= MAX_WHOLE_CHARACTERS
     filediff = {
         "file": place.path,
         "before": replace_surrogates(before) if whole else "",
         "after": replace_surrogates(after) if whole else "",
-        "additions": shown.additions,
-        "deletions": shown.deletions,
+        "additions": diff.additions,
+        "deletions": diff.deletions,
     }
-    return {"diff": replace_surrogates(shown.text), "filediff": filediff}
+    return {"diff": replace_surrogates(diff.text), "filediff": filediff}
 
 
 def replace_surrogates(text: str) -> str:
@@ -335,22 +349,22 @@ def replace_surrogates(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-async def multiedit(wanted: MultiEditInput, ctx: ToolContext) -> ToolResult:
+async def multiedit(arguments: MultiEditInput, ctx: ToolContext) -> ToolResult:
     # OpenCode calls `edit` once for each edit, so a failing edit leaves the earlier ones applied.
     return await edit_file(
-        wanted.file_path,
-        lambda text: apply_edits(text, wanted.edits),
+        arguments.file_path,
+        lambda text: apply_edits(text, arguments.edits),
         ctx,
-        makes=not wanted.edits[0].old_string,
+        may_create=not arguments.edits[0].old_string,
     )
 
 
 def apply_edits(text: str, edits: Sequence[SingleEdit]) -> str:
     """Apply all edits in order. Raise a `ToolError` that names the edit which failed."""
-    for number, each in enumerate(edits, 1):
+    for number, single_edit in enumerate(edits, 1):
         try:
-            check_differs(each)
-            text = apply_replacement(text, each)
+            check_differs(single_edit)
+            text = apply_replacement(text, single_edit)
         except ToolError as error:
             raise ToolError(f"Edit {number} of {len(edits)}: {error} Nothing was changed.") from error
     return text

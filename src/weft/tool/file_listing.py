@@ -17,10 +17,10 @@ from weft.host.processes import CapturedOutput, ProcessCommand, capture_output
 from weft.tool.contract import ToolContext
 
 MAX_LISTED_BYTES: Final = 64 << 20
-SEARCH_SECONDS: Final = 60.0
+SEARCH_TIMEOUT_SECONDS: Final = 60.0
 TRUNCATED_NOTE: Final = "(Results are truncated. Consider using a more specific path or pattern.)"
 
-_VERSION_CONTROL: Final = frozenset({".git", ".hg", ".svn", ".jj"})
+_VERSION_CONTROL_DIRECTORIES: Final = frozenset({".git", ".hg", ".svn", ".jj"})
 
 
 class ListedFile(Struct, frozen=True, kw_only=True):
@@ -33,25 +33,26 @@ class ListedFile(Struct, frozen=True, kw_only=True):
 async def list_files(directory: str, ctx: ToolContext) -> list[ListedFile]:
     """Return all plain files, newest first. Links are not followed, because they may lead out of the directory."""
     names = await list_names(directory, ctx)
-    return await asyncio.to_thread(_sort_newest_first, directory, names)
+    return await asyncio.to_thread(_stat_newest_first, directory, names)
 
 
 async def list_names(directory: str, ctx: ToolContext) -> list[str]:
     """Return the paths of all files, found by ripgrep, by git in a repository, or by walking the tree."""
     if ripgrep := find_ripgrep(ctx):
         argv = (ripgrep, "--files", "--hidden", "--no-messages", "--null", "--glob=!.git")
-        return _split((await run_search(directory, argv, MAX_LISTED_BYTES, ctx)).output)
+        return _split_names((await run_search(directory, argv, MAX_LISTED_BYTES, ctx)).output)
     return await _list_by_git(directory, ctx) or await asyncio.to_thread(lambda: list(_walk(directory)))
 
 
 def find_ripgrep(ctx: ToolContext) -> str | None:
+    """Return the path of ripgrep, or None if it is not installed."""
     return shutil.which("rg", path=ctx.resources.environment.get("PATH"))
 
 
 async def run_search(directory: str, argv: tuple[str, ...], limit: int, ctx: ToolContext) -> CapturedOutput:
     """Run a search program in a directory and return its output. Raise `ToolError` if it cannot be started."""
     command = ProcessCommand(
-        argv=argv, directory=directory, environment=ctx.resources.environment, timeout=SEARCH_SECONDS
+        argv=argv, directory=directory, environment=ctx.resources.environment, timeout=SEARCH_TIMEOUT_SECONDS
     )
     try:
         return await capture_output(command, limit=limit)
@@ -60,55 +61,59 @@ async def run_search(directory: str, argv: tuple[str, ...], limit: int, ctx: Too
 
 
 async def _list_by_git(directory: str, ctx: ToolContext) -> list[str]:
-    """Return what git lists.
+    """Return the tracked and untracked files that git does not ignore.
 
     The list is empty outside of a repository. It is also empty for an ignored directory, so that the caller walks it:
     someone who searches it explicitly wants its files.
     """
-    # HARMLESS overrides settings by which the repository itself could name a program to run, such as a file system
+    # SAFE_OPTIONS override settings by which the repository itself could name a program to run, such as a file system
     # monitor.
     argv = ("git", *SAFE_OPTIONS, "ls-files", "-coz", "--exclude-standard", "--deduplicate")
-    listed = await run_search(directory, argv, MAX_LISTED_BYTES, ctx)
-    if listed.code != 0:
+    captured = await run_search(directory, argv, MAX_LISTED_BYTES, ctx)
+    if captured.code != 0:
         return []
-    plain, inner = await asyncio.to_thread(_separate_directories, directory, _split(listed.output))
-    for name in inner:
-        plain += [f"{name}/{each}" for each in await list_names(os.path.join(directory, name), ctx)]
-    return plain
+    files, repositories = await asyncio.to_thread(
+        _separate_directories, directory, _split_names(captured.output)
+    )
+    for repository in repositories:
+        files += [
+            f"{repository}/{name}" for name in await list_names(os.path.join(directory, repository), ctx)
+        ]
+    return files
 
 
 def _separate_directories(directory: str, names: list[str]) -> tuple[list[str], list[str]]:
     """Separate plain files from directories, which are other repositories inside this one."""
-    plain: list[str] = []
-    inner: list[str] = []
+    files: list[str] = []
+    repositories: list[str] = []
     for name in names:
         path = os.path.join(directory, name)
         is_directory = name.endswith("/") or (os.path.isdir(path) and not os.path.islink(path))
-        (inner if is_directory else plain).append(name.rstrip("/"))
-    return plain, inner
+        (repositories if is_directory else files).append(name.rstrip("/"))
+    return files, repositories
 
 
-def _split(raw: bytes) -> list[str]:
+def _split_names(raw: bytes) -> list[str]:
     return [os.fsdecode(name).removeprefix("./") for name in raw.split(b"\0") if name]
 
 
 def _walk(directory: str) -> Iterator[str]:
     for parent, directories, names in os.walk(directory):
-        directories[:] = [each for each in directories if each not in _VERSION_CONTROL]
-        below = os.path.relpath(parent, directory)
-        yield from (name if below == "." else f"{below}/{name}" for name in names)
+        directories[:] = [each for each in directories if each not in _VERSION_CONTROL_DIRECTORIES]
+        relative_parent = os.path.relpath(parent, directory)
+        yield from (name if relative_parent == "." else f"{relative_parent}/{name}" for name in names)
 
 
-def _sort_newest_first(directory: str, names: Iterable[str]) -> list[ListedFile]:
-    found = []
+def _stat_newest_first(directory: str, names: Iterable[str]) -> list[ListedFile]:
+    files = []
     for name in names:
         try:
             status = os.lstat(os.path.join(directory, name))
         except OSError:
             continue  # it was removed since git recorded it
         if stat.S_ISREG(status.st_mode):
-            found.append(ListedFile(name=name, modified=status.st_mtime_ns))
-    return sorted(found, key=lambda file: (-file.modified, file.name))
+            files.append(ListedFile(name=name, modified=status.st_mtime_ns))
+    return sorted(files, key=lambda file: (-file.modified, file.name))
 
 
 def matches_glob(name: str, glob: str) -> bool:
@@ -124,7 +129,7 @@ def matches_glob(name: str, glob: str) -> bool:
 @lru_cache(maxsize=256)
 def _compile_glob(glob: str) -> re.Pattern[str]:
     try:
-        return re.compile(_to_regex(glob), re.DOTALL)
+        return re.compile(_convert_to_regex(glob), re.DOTALL)
     except re.error:
         return re.compile(re.escape(glob))
 
@@ -133,7 +138,7 @@ _GLOB_TOKENS: Final = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|\[[!^]?\]?[^\]]*\]|\\
 _GLOB_REGEX: Final = {"**/": "(?:.*/)?", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
-def _to_regex(glob: str) -> str:
+def _convert_to_regex(glob: str) -> str:
     pieces, depth = [], 0
     for token in _GLOB_TOKENS.findall(glob):
         if token in _GLOB_REGEX:

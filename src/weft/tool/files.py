@@ -1,4 +1,4 @@
-"""Open and replace the files that a tool was permitted to touch, and check that they are still those files.
+"""Open and replace files by their real path, and refuse a file that was moved since its path was resolved.
 
 The async functions do their work in a thread.
 """
@@ -20,14 +20,10 @@ from weft.errors import ToolError
 T = TypeVar("T")
 
 MAX_TEXT_BYTES: Final = 16 << 20
-_MOVED: Final = "was moved while it was being opened. Try again."
 
 
 class Stamp(Struct, frozen=True, kw_only=True):
-    """What identifies the state of a file.
-
-    That is its modification time (ns), its size, and a digest of the text that an editor has not saved.
-    """
+    """The state of a file: its modification time (ns), its size, and a digest of text that an editor has not saved."""
 
     modified: int
     size: int
@@ -69,7 +65,7 @@ def _check_plain(fd: int, path: str) -> None:
 
 def _check_not_moved(fd: int, path: str) -> None:
     if _find_real_path(fd, path) != path:
-        raise ToolError(f"{path} {_MOVED}")
+        raise ToolError(f"{path} was moved while it was being opened. Try again.")
 
 
 def _find_real_path(fd: int, path: str) -> str:
@@ -83,8 +79,8 @@ def _find_real_path(fd: int, path: str) -> str:
 
 
 def stamp_of(file: BinaryIO) -> Stamp:
-    found = os.fstat(file.fileno())
-    return Stamp(modified=found.st_mtime_ns, size=found.st_size)
+    status = os.fstat(file.fileno())
+    return Stamp(modified=status.st_mtime_ns, size=status.st_size)
 
 
 async def find_stamp(path: str) -> Stamp | None:
@@ -92,12 +88,12 @@ async def find_stamp(path: str) -> Stamp | None:
 
     def read_stamp() -> Stamp | None:
         try:
-            found = os.stat(path, follow_symlinks=False)
+            status = os.stat(path, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise ToolError(f"{path} is not a plain file.")
-        return Stamp(modified=found.st_mtime_ns, size=found.st_size)
+        return Stamp(modified=status.st_mtime_ns, size=status.st_size)
 
     return await asyncio.to_thread(with_tool_errors(read_stamp))
 
@@ -143,7 +139,7 @@ def _replace(path: str, raw: bytes, mode: int | None) -> Stamp:
     parent_fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _check_not_moved(parent_fd, parent)
-        existing_mode = _mode_of(name, parent_fd)
+        existing_mode = _get_writable_mode(name, parent_fd)
         mode = mode if existing_mode is None else existing_mode
         # OpenCode writes into the file itself, so a full disk or a crash leaves it empty.
         temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
@@ -169,21 +165,22 @@ def check_replaceable(path: str) -> None:
         return  # the directory is created with the file
     try:
         _check_not_moved(parent_fd, parent)
-        _mode_of(name, parent_fd)
+        _get_writable_mode(name, parent_fd)
     finally:
         os.close(parent_fd)
 
 
-def _mode_of(name: str, parent_fd: int) -> int | None:
+def _get_writable_mode(name: str, parent_fd: int) -> int | None:
+    """Return the mode of a file, or None if there is none. Raise `ToolError` if it is read-only or not plain."""
     try:
-        found = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
+        status = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise ToolError(f"{name} is not a plain file.")
     if not os.access(name, os.W_OK, dir_fd=parent_fd):
         raise ToolError(f"{name} is read-only.")
-    return stat.S_IMODE(found.st_mode)
+    return stat.S_IMODE(status.st_mode)
 
 
 def _write_synced(fd: int, raw: bytes, mode: int | None) -> Stamp:

@@ -22,9 +22,10 @@ from weft.tool.paths import ToolPath, resolve_path
 MAX_MATCHES: Final = 100
 MAX_LINE_LENGTH: Final = 2000
 MAX_BYTES: Final = 51200
-MAX_FOUND_BYTES: Final = 16 << 20
-INACCESSIBLE: Final = 2
-MAX_WITHHELD: Final = 20
+MAX_SEARCH_OUTPUT_BYTES: Final = 16 << 20
+# The exit code of ripgrep and of the script if a file could not be read.
+INACCESSIBLE_CODE: Final = 2
+MAX_WITHHELD_NAMES: Final = 20
 SKIPPED_NOTE: Final = "(Some paths were inaccessible and skipped)"
 
 _SCAN_SCRIPT: Final = os.path.join(os.path.dirname(__file__), "scan.py")
@@ -39,73 +40,77 @@ class GrepMatch(Struct, frozen=True, kw_only=True):
 class GrepResult(Struct, frozen=True, kw_only=True):
     """The matches, those in the newest file first.
 
-    `cut` means that there may be more, `skipped` that some files could not be read. `withheld` are files with matches
-    that are not shown, because reading these files requires a question.
+    `truncated` means that there may be more matches, `skipped` that some files could not be read. `withheld` are files
+    whose matches are not shown, because reading these files requires a question.
     """
 
     matches: list[GrepMatch]
-    cut: bool = False
+    truncated: bool = False
     skipped: bool = False
     withheld: tuple[str, ...] = ()
 
 
-async def grep(wanted: GrepInput, ctx: ToolContext) -> ToolResult:
-    metadata = {"pattern": wanted.pattern, "path": wanted.path, "include": wanted.include}
-    await ctx.ask("grep", wanted.pattern, always=("*",), metadata=metadata)
-    place = await resolve_path(wanted.path or ctx.directory, ctx, "directory")
+async def grep(arguments: GrepInput, ctx: ToolContext) -> ToolResult:
+    metadata = {"pattern": arguments.pattern, "path": arguments.path, "include": arguments.include}
+    await ctx.ask("grep", arguments.pattern, always=("*",), metadata=metadata)
+    place = await resolve_path(arguments.path or ctx.directory, ctx, "directory")
     if not (place.is_file or place.is_directory):
         raise ToolError(f"There is no file or directory {place.path} to search.")
     if place.is_file:
         paths = tuple(dict.fromkeys((place.path, place.real)))
         await ctx.ask("read", *paths, always=("*",), metadata={})
-        found = await _search_by_script(place, [os.path.basename(place.path)], wanted.pattern, ctx)
+        result = await _search_by_script(place, [os.path.basename(place.path)], arguments.pattern, ctx)
     elif ripgrep := find_ripgrep(ctx):
-        found = await _search_by_ripgrep(ripgrep, place, wanted, ctx)
+        result = await _search_by_ripgrep(ripgrep, place, arguments, ctx)
     else:
         files = await list_files(place.real, ctx)
-        names = [file.name for file in files if not wanted.include or matches_glob(file.name, wanted.include)]
-        found = await _search_by_script(place, names, wanted.pattern, ctx)
-    return _format_result(wanted.pattern, found if place.is_file else _withhold_unreadable(found, place, ctx))
+        names = [
+            file.name for file in files if not arguments.include or matches_glob(file.name, arguments.include)
+        ]
+        result = await _search_by_script(place, names, arguments.pattern, ctx)
+    return _format_result(
+        arguments.pattern, result if place.is_file else _withhold_unreadable(result, place, ctx)
+    )
 
 
-def _withhold_unreadable(found: GrepResult, place: ToolPath, ctx: ToolContext) -> GrepResult:
+def _withhold_unreadable(result: GrepResult, place: ToolPath, ctx: ToolContext) -> GrepResult:
     """Remove the matches in files that may not be read without a question. OpenCode shows them."""
 
     def permits(path: str) -> bool:
         real = os.path.join(place.real, os.path.relpath(path, place.path))
-        return all(ctx.permits("read", each) for each in dict.fromkeys((path, real)))
+        return all(ctx.permits("read", name) for name in dict.fromkeys((path, real)))
 
-    withheld = {path for path in {match.path for match in found.matches} if not permits(path)}
-    readable = [match for match in found.matches if match.path not in withheld]
-    return replace(found, matches=readable, withheld=tuple(sorted(withheld)))
+    withheld = {path for path in {match.path for match in result.matches} if not permits(path)}
+    readable = [match for match in result.matches if match.path not in withheld]
+    return replace(result, matches=readable, withheld=tuple(sorted(withheld)))
 
 
 async def _search_by_ripgrep(
-    ripgrep: str, place: ToolPath, wanted: GrepInput, ctx: ToolContext
+    ripgrep: str, place: ToolPath, arguments: GrepInput, ctx: ToolContext
 ) -> GrepResult:
-    # A NUL ends each name. OpenCode separates by a bar, which may occur in names.
+    # With `--null`, a NUL ends each name. OpenCode separates by a bar, which may occur in names.
     options = ["-nH", "--hidden", "--no-messages", "--null", "--no-heading", "--color=never", "--glob=!.git"]
-    if wanted.include and "/" not in wanted.include:
+    if arguments.include and "/" not in arguments.include:
         # A type and not a glob: a glob would bring back ignored files.
-        options += [f"--type-add=weft:{wanted.include}", "--type=weft"]
+        options += [f"--type-add=weft:{arguments.include}", "--type=weft"]
     options += [f"--max-count={MAX_MATCHES + 1}"]
-    argv = (ripgrep, *options, "--regexp", wanted.pattern, "--", ".")
-    captured = await run_search(place.real, argv, MAX_FOUND_BYTES, ctx)
+    argv = (ripgrep, *options, "--regexp", arguments.pattern, "--", ".")
+    captured = await run_search(place.real, argv, MAX_SEARCH_OUTPUT_BYTES, ctx)
     if (
         captured.code is not None
-        and captured.code >= INACCESSIBLE
+        and captured.code >= INACCESSIBLE_CODE
         and not captured.output
         and captured.errors.strip()
     ):
         raise ToolError(f"ripgrep failed: {captured.errors.strip()}")
-    include, root = wanted.include or "**", place.path.rstrip("/") + "/"
-    chosen = [
-        each
-        for each in _parse_matches(captured.output, place)
-        if matches_glob(each.path.removeprefix(root), include)
+    include, root = arguments.include or "**", place.path.rstrip("/") + "/"
+    matches_unsorted = [
+        match
+        for match in _parse_matches(captured.output, place)
+        if matches_glob(match.path.removeprefix(root), include)
     ]
-    matches = await asyncio.to_thread(_sort_newest_first, chosen)
-    return GrepResult(matches=matches, cut=captured.cut, skipped=captured.code == INACCESSIBLE)
+    matches = await asyncio.to_thread(_sort_newest_first, matches_unsorted)
+    return GrepResult(matches=matches, truncated=captured.cut, skipped=captured.code == INACCESSIBLE_CODE)
 
 
 async def _search_by_script(place: ToolPath, names: list[str], pattern: str, ctx: ToolContext) -> GrepResult:
@@ -114,25 +119,25 @@ async def _search_by_script(place: ToolPath, names: list[str], pattern: str, ctx
         re.compile(pattern)
     except re.error as error:
         raise ToolError(f"The pattern is not a regular expression: {error}") from error
-    root = place if place.is_directory else _parent(place)
-    listed = b"\0".join(os.fsencode(name) for name in names)
-    async with open_temporary("weft-grep-", listed) as path:
+    root = place if place.is_directory else _get_parent(place)
+    name_list = b"\0".join(os.fsencode(name) for name in names)
+    async with open_temporary("weft-grep-", name_list) as path:
         argv = (sys.executable, "-I", "-S", _SCAN_SCRIPT, str(MAX_MATCHES + 1), pattern, path)
-        captured = await run_search(root.real, argv, MAX_FOUND_BYTES, ctx)
-    return _read_scan(captured, root)
+        captured = await run_search(root.real, argv, MAX_SEARCH_OUTPUT_BYTES, ctx)
+    return _parse_scan_output(captured, root)
 
 
-def _parent(place: ToolPath) -> ToolPath:
+def _get_parent(place: ToolPath) -> ToolPath:
     return ToolPath(path=os.path.dirname(place.path), real=os.path.dirname(place.real), is_directory=True)
 
 
-def _read_scan(captured: CapturedOutput, root: ToolPath) -> GrepResult:
+def _parse_scan_output(captured: CapturedOutput, root: ToolPath) -> GrepResult:
     if captured.cut:
         raise ToolError("The search took too long and was ended. Use a simpler pattern, or a smaller path.")
-    if captured.code not in (0, INACCESSIBLE):
+    if captured.code not in (0, INACCESSIBLE_CODE):
         raise ToolError(f"The search failed: {captured.errors.strip()}")
     return GrepResult(
-        matches=list(_parse_matches(captured.output, root)), skipped=captured.code == INACCESSIBLE
+        matches=list(_parse_matches(captured.output, root)), skipped=captured.code == INACCESSIBLE_CODE
     )
 
 
@@ -156,14 +161,14 @@ def _sort_newest_first(matches: list[GrepMatch]) -> list[GrepMatch]:
     return sorted(matches, key=lambda match: (-times.get(match.path, 0), match.path, match.line))
 
 
-def _format_result(pattern: str, found: GrepResult) -> ToolResult:
+def _format_result(pattern: str, result: GrepResult) -> ToolResult:
     shown, lines, used = 0, [""], 0
-    for shown, match in enumerate(found.matches[:MAX_MATCHES]):
-        first = not shown or found.matches[shown - 1].path != match.path
+    for shown, match in enumerate(result.matches[:MAX_MATCHES]):
+        is_new_file = not shown or result.matches[shown - 1].path != match.path
         text = match.text if len(match.text) <= MAX_LINE_LENGTH else match.text[:MAX_LINE_LENGTH] + "..."
         block = [
-            *([""] if shown and first else []),
-            *([f"{match.path}:"] if first else []),
+            *([""] if shown and is_new_file else []),
+            *([f"{match.path}:"] if is_new_file else []),
             f"  Line {match.line}: {text}",
         ]
         used += sum(len(line.encode(errors="replace")) + 1 for line in block)
@@ -171,13 +176,13 @@ def _format_result(pattern: str, found: GrepResult) -> ToolResult:
             break
         lines += block
     else:
-        shown = min(len(found.matches), MAX_MATCHES)
-    truncated = found.cut or shown < len(found.matches)
-    lines[0] = f"Found {shown} matches" if found.matches else "No files found"
+        shown = min(len(result.matches), MAX_MATCHES)
+    truncated = result.truncated or shown < len(result.matches)
+    lines[0] = f"Found {shown} matches" if result.matches else "No files found"
     lines += ["", TRUNCATED_NOTE] if truncated else []
-    lines += ["", SKIPPED_NOTE] if found.skipped and found.matches else []
-    if found.withheld:
-        names = ", ".join(found.withheld[:MAX_WITHHELD])
+    lines += ["", SKIPPED_NOTE] if result.skipped and result.matches else []
+    if result.withheld:
+        names = ", ".join(result.withheld[:MAX_WITHHELD_NAMES])
         lines += ["", f"(There are matches that may only be seen with the read tool, in: {names})"]
     return ToolResult(
         title=pattern, output="\n".join(lines), metadata={"matches": shown, "truncated": truncated}

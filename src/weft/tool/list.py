@@ -21,13 +21,13 @@ venv env
 _IGNORED_AT_TOP: Final = _IGNORED_ANYWHERE | frozenset(_IGNORED_AT_TOP_NAMES.split())
 
 
-async def list_directory(wanted: ListInput, ctx: ToolContext) -> ToolResult:
-    place = await resolve_path(wanted.path or ctx.directory, ctx, "directory")
+async def list_directory(arguments: ListInput, ctx: ToolContext) -> ToolResult:
+    place = await resolve_path(arguments.path or ctx.directory, ctx, "directory")
     patterns = tuple(dict.fromkeys((place.path, place.real)))
     await ctx.ask("list", *patterns, always=("*",), metadata={"path": place.path})
     if not place.is_directory:
         raise ToolError(f"There is no directory {place.path}.")
-    names = [name for name in await list_names(place.real, ctx) if not is_ignored(name, wanted.ignore)]
+    names = [name for name in await list_names(place.real, ctx) if not is_ignored(name, arguments.ignore)]
     shown = sorted(names)[:MAX_FILES]
     return ToolResult(
         title=format_title(place, ctx),
@@ -37,24 +37,25 @@ async def list_directory(wanted: ListInput, ctx: ToolContext) -> ToolResult:
 
 
 def is_ignored(name: str, globs: tuple[str, ...]) -> bool:
+    """Return True if a file is below a generated directory, or if it or one of its directories matches a glob."""
     parents = name.split("/")[:-1]
     if parents and (parents[0] in _IGNORED_AT_TOP or not _IGNORED_ANYWHERE.isdisjoint(parents)):
         return True
     directories = ["/".join(parents[: depth + 1]) for depth in range(len(parents))]
-    return any(matches_glob(each, glob) for glob in globs for each in [name, *directories])
+    return any(matches_glob(path, glob) for glob in globs for path in [name, *directories])
 
 
 def format_tree(names: list[str], depth: int = 1) -> Iterator[str]:
     """Yield the lines of a tree: two blanks per level, directories before files."""
-    below: dict[str, list[str]] = {}
+    subdirectories: dict[str, list[str]] = {}
     files = []
     for name in names:
-        head, slash, rest = name.partition("/")
+        first, slash, rest = name.partition("/")
         if slash:
-            below.setdefault(head, []).append(rest)
+            subdirectories.setdefault(first, []).append(rest)
         else:
-            files.append(head)
-    for directory in sorted(below):
+            files.append(first)
+    for directory in sorted(subdirectories):
         yield f"{'  ' * depth}{directory}/"
-        yield from format_tree(below[directory], depth + 1)
+        yield from format_tree(subdirectories[directory], depth + 1)
     yield from (f"{'  ' * depth}{file}" for file in sorted(files))

@@ -1,4 +1,4 @@
-"""Which network addresses a tool may reach without a question: public ones only."""
+"""Resolve host names, tell public from private addresses, and find the proxy of the environment."""
 
 import asyncio
 import socket
@@ -20,19 +20,19 @@ Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
 async def resolve(host: str, port: int) -> tuple[str, ...]:
     """Return the addresses of a host name. Raise `ToolError` if there are none."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        results = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise ToolError(f"There is no address for {host}: {error}") from error
-    return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in results))
 
 
 def is_public(address: str) -> bool:
     """Return True for a public address, and False for a private or invalid one."""
     try:
-        found = ip_address(address.partition("%")[0])
+        parsed = ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    return _unwrap_ipv4(found).is_global and not found.is_multicast
+    return _unwrap_ipv4(parsed).is_global and not parsed.is_multicast
 
 
 def _unwrap_ipv4(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
@@ -55,7 +55,9 @@ def find_proxy(url: str, environment: Mapping[str, str]) -> str | None:
     """Return the proxy that the environment configures for a URL, or None."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if any(_is_exempt(host, each.strip()) for each in _get_either_case(environment, "no_proxy").split(",")):
+    if any(
+        _is_exempt(host, pattern.strip()) for pattern in _get_either_case(environment, "no_proxy").split(",")
+    ):
         return None
     return (
         _get_either_case(environment, f"{parts.scheme}_proxy")
@@ -65,8 +67,8 @@ def find_proxy(url: str, environment: Mapping[str, str]) -> str | None:
 
 
 def _is_exempt(host: str, pattern: str) -> bool:
-    bare = pattern.partition(":")[0].lstrip(".")
-    return pattern == "*" or (bool(bare) and (host == bare or host.endswith(f".{bare}")))
+    domain = pattern.partition(":")[0].lstrip(".")
+    return pattern == "*" or (bool(domain) and (host == domain or host.endswith(f".{domain}")))
 
 
 def _get_either_case(environment: Mapping[str, str], name: str) -> str:

@@ -13,10 +13,10 @@ from weft.errors import ToolError
 from weft.tool.changes import TextChange, apply_changes, make_diff
 from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.diagnostic import Diagnostics, format_errors, to_metadata
-from weft.tool.edit import MAX_SHOWN_CHARACTERS, preserve_format, replace_surrogates
+from weft.tool.edit import MAX_WHOLE_CHARACTERS, preserve_format, replace_surrogates
 from weft.tool.files import TextFile, find_stamp, find_text
 from weft.tool.inputs import PatchInput
-from weft.tool.paths import ToolPath, format_title, list_edit_patterns, list_lasting_patterns, resolve_path
+from weft.tool.paths import ToolPath, format_title, list_always_patterns, list_edit_patterns, resolve_path
 from weft.tool.write import save_unsaved
 
 _PUNCTUATION: Final = str.maketrans(
@@ -48,48 +48,52 @@ LINE_FORMS: Final[tuple[Callable[[str], str], ...]] = (
 )
 
 
-def find_lines(lines: Sequence[str], wanted: Sequence[str], start: int, *, last: bool = False) -> int | None:
-    """Return the first place from `start` on where the lines are, or None. With `last`, prefer the end of the file."""
+def find_lines(
+    lines: Sequence[str], searched: Sequence[str], start: int, *, at_end: bool = False
+) -> int | None:
+    """Return the first index from `start` on where the lines occur, or None. With `at_end`, prefer the end of the file."""
     for form in LINE_FORMS:
-        found = _find_lines([form(line) for line in lines], [form(line) for line in wanted], start, last=last)
+        found = _find_lines(
+            [form(line) for line in lines], [form(line) for line in searched], start, at_end=at_end
+        )
         if found is not None:
             return found
     return None
 
 
-def _find_lines(lines: list[str], wanted: list[str], start: int, *, last: bool) -> int | None:
-    final = len(lines) - len(wanted)
-    if last and final >= start and lines[final:] == wanted:
-        return final
-    for at in range(start, final + 1):
-        if lines[at] == wanted[0] and lines[at : at + len(wanted)] == wanted:
-            return at
+def _find_lines(lines: list[str], searched: list[str], start: int, *, at_end: bool) -> int | None:
+    last_start = len(lines) - len(searched)
+    if at_end and last_start >= start and lines[last_start:] == searched:
+        return last_start
+    for index in range(start, last_start + 1):
+        if lines[index] == searched[0] and lines[index : index + len(searched)] == searched:
+            return index
     return None
 
 
-BEGIN: Final = "*** Begin Patch"
-END: Final = "*** End Patch"
-END_OF_FILE: Final = "*** End of File"
-ADD: Final = "*** Add File:"
-DELETE: Final = "*** Delete File:"
-UPDATE: Final = "*** Update File:"
-MOVE: Final = "*** Move to:"
+BEGIN_MARKER: Final = "*** Begin Patch"
+END_MARKER: Final = "*** End Patch"
+END_OF_FILE_MARKER: Final = "*** End of File"
+ADD_HEADER: Final = "*** Add File:"
+DELETE_HEADER: Final = "*** Delete File:"
+UPDATE_HEADER: Final = "*** Update File:"
+MOVE_HEADER: Final = "*** Move to:"
 
 _HEREDOC: Final = re.compile(r"\s*(?:cat\s+)?<<-?\s*(['\"]?)(\w+)\1[ \t]*\n(.*)\n\2\s*", re.DOTALL)
 # A hunk header as `diff -u` writes it: line numbers, and after them the context that we search for.
-_NUMBERED: Final = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)?(?: @@ ?(.*))?")
+_NUMBERED_HEADER: Final = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)?(?: @@ ?(.*))?")
 
 
 class PatchChunk(Struct, frozen=True, kw_only=True):
     """Lines and their replacement.
 
-    `above` is a context line to find first, and `last` means that the lines end the file.
+    They are searched below the line `context`, if it is set. `at_end` means that they are the last lines of the file.
     """
 
-    above: str = ""
+    context: str = ""
     old: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
-    last: bool = False
+    at_end: bool = False
 
 
 class AddFile(Struct, frozen=True, kw_only=True):
@@ -113,12 +117,14 @@ PatchSection = AddFile | DeleteFile | UpdateFile
 def parse_patch(text: str) -> tuple[PatchSection, ...]:
     """Parse a patch into sections. Raise a `ToolError` that names the line which cannot be understood."""
     lines = _unwrap_heredoc(text).replace("\r\n", "\n").split("\n")
-    starts = [number for number, line in enumerate(lines) if line.strip() == BEGIN]
+    starts = [number for number, line in enumerate(lines) if line.strip() == BEGIN_MARKER]
     # Take the last end marker: an earlier one may be a quoted line of a file.
-    ends = [number for number, line in enumerate(lines) if line.strip() == END]
+    ends = [number for number, line in enumerate(lines) if line.strip() == END_MARKER]
     if not starts or not ends or ends[-1] < starts[0]:
-        raise ToolError(f"the patch must begin with a line {BEGIN!r} and end with a line {END!r}")
-    return tuple(_PatchReader(lines, starts[0] + 1, ends[-1]).sections())
+        raise ToolError(
+            f"the patch must begin with a line {BEGIN_MARKER!r} and end with a line {END_MARKER!r}"
+        )
+    return tuple(_PatchReader(lines, starts[0] + 1, ends[-1]).read_sections())
 
 
 def _unwrap_heredoc(text: str) -> str:
@@ -132,84 +138,90 @@ class _PatchReader:
 
     def __init__(self, lines: list[str], start: int, end: int) -> None:
         self._lines = lines
-        self._at = start
+        self._position = start
         self._end = end
 
-    def sections(self) -> Iterator[PatchSection]:
-        while self._at < self._end:
+    def read_sections(self) -> Iterator[PatchSection]:
+        while self._position < self._end:
             line = self._next()
-            if path := _read_path(ADD, line):
-                yield AddFile(path=path, content="".join(f"{each}\n" for each in self._added(path)))
-            elif path := _read_path(DELETE, line):
+            if path := _read_path(ADD_HEADER, line):
+                yield AddFile(
+                    path=path, content="".join(f"{each}\n" for each in self._read_added_lines(path))
+                )
+            elif path := _read_path(DELETE_HEADER, line):
                 yield DeleteFile(path=path)
-            elif path := _read_path(UPDATE, line):
-                target = _read_path(MOVE, self._peek())
-                self._at += bool(target)
-                yield self._update(path, target)
-            elif line.strip() not in ("", BEGIN, END):  # several patches in a row count as one
-                raise self._wrong(f"expected {ADD!r}, {DELETE!r} or {UPDATE!r} and a path")
+            elif path := _read_path(UPDATE_HEADER, line):
+                target = _read_path(MOVE_HEADER, self._peek())
+                self._position += bool(target)
+                yield self._read_update(path, target)
+            elif line.strip() not in ("", BEGIN_MARKER, END_MARKER):  # several patches in a row count as one
+                raise self._make_error(
+                    f"expected {ADD_HEADER!r}, {DELETE_HEADER!r} or {UPDATE_HEADER!r} and a path"
+                )
 
-    def _update(self, path: str, target: str | None) -> UpdateFile:
-        chunks = tuple(self._chunks(path))
+    def _read_update(self, path: str, target: str | None) -> UpdateFile:
+        chunks = tuple(self._read_chunks(path))
         if not chunks and target is None:
-            raise self._wrong(f"the section does not say what to change in {path}")
+            raise self._make_error(f"the section does not say what to change in {path}")
         return UpdateFile(path=path, chunks=chunks, target=target)
 
     def _next(self) -> str:
-        self._at += 1
-        return self._lines[self._at - 1]
+        self._position += 1
+        return self._lines[self._position - 1]
 
     def _peek(self) -> str:
-        return self._lines[self._at] if self._at < self._end else END
+        return self._lines[self._position] if self._position < self._end else END_MARKER
 
-    def _wrong(self, reason: str) -> ToolError:
-        line = self._lines[self._at - 1]
-        return ToolError(f"line {self._at} of the patch, {line[:80]!r}: {reason}")
+    def _make_error(self, reason: str) -> ToolError:
+        line = self._lines[self._position - 1]
+        return ToolError(f"line {self._position} of the patch, {line[:80]!r}: {reason}")
 
-    def _is_section(self) -> bool:
-        return self._peek().startswith("*** ") and self._peek().strip() != END_OF_FILE
+    def _is_at_section(self) -> bool:
+        return self._peek().startswith("*** ") and self._peek().strip() != END_OF_FILE_MARKER
 
-    def _added(self, path: str) -> Iterator[str]:
-        while not self._is_section() and self._at < self._end:
-            over = self._is_blank_to_the_end()
+    def _read_added_lines(self, path: str) -> Iterator[str]:
+        while not self._is_at_section() and self._position < self._end:
+            is_padding = self._is_blank_to_section_end()
             line = self._next()
             if line.strip() and not line.startswith("+"):
-                raise self._wrong(f"every line of the new file {path} must begin with +")
-            if not over:
+                raise self._make_error(f"every line of the new file {path} must begin with +")
+            if not is_padding:
                 yield line.removeprefix("+")
 
-    def _chunks(self, path: str) -> Iterator[PatchChunk]:
-        while not self._is_section() and self._at < self._end:
-            if self._is_blank_to_the_end():
-                self._at += 1
+    def _read_chunks(self, path: str) -> Iterator[PatchChunk]:
+        while not self._is_at_section() and self._position < self._end:
+            if self._is_blank_to_section_end():
+                self._position += 1
                 continue
-            above = _read_context(self._next()) if self._peek().startswith("@@") else ""
-            yield self._chunk(above, path)
+            context = _read_context(self._next()) if self._peek().startswith("@@") else ""
+            yield self._read_chunk(context, path)
 
-    def _is_blank_to_the_end(self, *, since: int = 0) -> bool:
+    def _is_blank_to_section_end(self, *, since: int = 0) -> bool:
         """Return True if only blank lines follow in this section, from here or from `since` lines before."""
-        at = self._at - since
-        while at < self._end and not self._lines[at].strip():
-            at += 1
-        return at > self._at - since and (at == self._end or self._lines[at].startswith("*** "))
+        index = self._position - since
+        while index < self._end and not self._lines[index].strip():
+            index += 1
+        return index > self._position - since and (
+            index == self._end or self._lines[index].startswith("*** ")
+        )
 
-    def _chunk(self, above: str, path: str) -> PatchChunk:
+    def _read_chunk(self, context: str, path: str) -> PatchChunk:
         old: list[str] = []
         new: list[str] = []
-        while self._at < self._end and not self._is_section() and not self._peek().startswith("@@"):
+        while self._position < self._end and not self._is_at_section() and not self._peek().startswith("@@"):
             line = self._next()
-            if not line.strip() and self._is_blank_to_the_end(since=1):
+            if not line.strip() and self._is_blank_to_section_end(since=1):
                 continue
-            if line.strip() == END_OF_FILE:
-                return PatchChunk(above=above, old=tuple(old), new=tuple(new), last=True)
+            if line.strip() == END_OF_FILE_MARKER:
+                return PatchChunk(context=context, old=tuple(old), new=tuple(new), at_end=True)
             # OpenCode skips lines it does not know, and so applies a different change than the model meant.
             if line and line[0] not in " -+":
-                raise self._wrong(f"a line of a change to {path} must begin with a blank, - or +")
+                raise self._make_error(f"a line of a change to {path} must begin with a blank, - or +")
             if line[:1] != "+":
                 old.append(line[1:])
             if line[:1] != "-":
                 new.append(line[1:])
-        return PatchChunk(above=above, old=tuple(old), new=tuple(new))
+        return PatchChunk(context=context, old=tuple(old), new=tuple(new))
 
 
 def _read_path(head: str, line: str) -> str | None:
@@ -220,7 +232,7 @@ def _read_path(head: str, line: str) -> str | None:
 def _read_context(line: str) -> str:
     """Return the context line of a hunk header."""
     quoted = line[2:].strip()
-    numbered = _NUMBERED.fullmatch(quoted)
+    numbered = _NUMBERED_HEADER.fullmatch(quoted)
     return (numbered[1] or "").strip() if numbered else quoted
 
 
@@ -230,14 +242,14 @@ def apply_chunks(content: str, chunks: Sequence[PatchChunk], path: str) -> str:
     if not lines[-1]:
         lines.pop()
     changes: list[_LineReplacement] = []
-    at = 0
+    position = 0
     for chunk in chunks:
-        at = _find_context(chunk, lines, at, path)
-        change = _locate_chunk(chunk, lines, at, path)
+        position = _find_context(chunk, lines, position, path)
+        change = _locate_chunk(chunk, lines, position, path)
         changes.append(change)
-        at = max(at, change.start + change.removed) if chunk.old else at
+        position = max(position, change.start + change.removed) if chunk.old else position
     # Apply from the end on, so that line numbers above stay valid.
-    ordered = sorted(changes, key=lambda each: (each.start, each.ends))
+    ordered = sorted(changes, key=lambda change: (change.start, change.at_end))
     for change in reversed(ordered):
         lines[change.start : change.start + change.removed] = change.added
     return "".join(f"{line}\n" for line in lines)
@@ -246,35 +258,35 @@ def apply_chunks(content: str, chunks: Sequence[PatchChunk], path: str) -> str:
 class _LineReplacement(NamedTuple):
     """From line `start` on, `removed` lines are replaced by the lines `added`.
 
-    One that `ends` the file is applied below all others.
+    One that is `at_end` is applied below all others.
     """
 
     start: int
     removed: int
     added: tuple[str, ...]
-    ends: bool = False
+    at_end: bool = False
 
 
-def _find_context(chunk: PatchChunk, lines: list[str], at: int, path: str) -> int:
-    if not chunk.above:
-        return at
-    found = find_lines(lines, (chunk.above,), at)
+def _find_context(chunk: PatchChunk, lines: list[str], start: int, path: str) -> int:
+    if not chunk.context:
+        return start
+    found = find_lines(lines, (chunk.context,), start)
     if found is None:
-        raise ToolError(f"Failed to find context '{chunk.above}' in {path}")
+        raise ToolError(f"Failed to find context '{chunk.context}' in {path}")
     return found + 1
 
 
-def _locate_chunk(chunk: PatchChunk, lines: list[str], at: int, path: str) -> _LineReplacement:
+def _locate_chunk(chunk: PatchChunk, lines: list[str], start: int, path: str) -> _LineReplacement:
     if not chunk.old:
         # OpenCode appends an insertion without old lines to the end of the file, even if it follows `@@ class A`.
-        below = bool(chunk.above) and not chunk.last
-        return _LineReplacement(at if below else len(lines), 0, chunk.new, ends=not below)
-    found = find_lines(lines, chunk.old, at, last=chunk.last)
+        below = bool(chunk.context) and not chunk.at_end
+        return _LineReplacement(start if below else len(lines), 0, chunk.new, at_end=not below)
+    found = find_lines(lines, chunk.old, start, at_end=chunk.at_end)
     if found is not None:
         return _LineReplacement(found, len(chunk.old), chunk.new)
     # A trailing empty line in the quoted lines may be the one before the next change.
     if not chunk.old[-1] and len(chunk.old) > 1:
-        found = find_lines(lines, chunk.old[:-1], at, last=chunk.last)
+        found = find_lines(lines, chunk.old[:-1], start, at_end=chunk.at_end)
         if found is not None:
             new = chunk.new[:-1] if chunk.new and not chunk.new[-1] else chunk.new
             return _LineReplacement(found, len(chunk.old) - 1, new)
@@ -284,7 +296,7 @@ def _locate_chunk(chunk: PatchChunk, lines: list[str], at: int, path: str) -> _L
 
 UNVERIFIED_PREFIX: Final = "apply_patch verification failed: "
 EMPTY_PATCH: Final = "patch rejected: empty patch"
-MARKS: Final = {"add": "A", "delete": "D", "update": "M", "move": "M"}
+STATUS_LETTERS: Final = {"add": "A", "delete": "D", "update": "M", "move": "M"}
 
 
 class PatchedFile(Struct, frozen=True, kw_only=True):
@@ -306,27 +318,27 @@ Places = Mapping[str, ToolPath]
 Texts = Mapping[str, TextFile | None]
 
 
-async def apply_patch(wanted: PatchInput, ctx: ToolContext) -> ToolResult:
-    sections = _parse_sections(wanted.patch_text)
+async def apply_patch(arguments: PatchInput, ctx: ToolContext) -> ToolResult:
+    sections = _parse_sections(arguments.patch_text)
     places = {path: await resolve_path(path, ctx) for path in dict.fromkeys(_list_paths(sections))}
     _check_links(sections, places)
-    changes = await _verify(sections, places, await _read_current(places, ctx))
-    await _ask(changes, ctx)
+    changes = await _verify_changes(sections, places, await _read_current(places, ctx))
+    await _ask_permission(changes, ctx)
     async with AsyncExitStack() as locks:
         for real in sorted({place.real for place in places.values()}):
             await locks.enter_async_context(ctx.resources.guard.lock(real))
         # The question may take an hour. Changes by this session are kept, and the guard refuses changes by anybody
         # else.
         texts = await _read_current(places, ctx)
-        changes = await _verify(sections, places, texts)
+        changes = await _verify_changes(sections, places, texts)
         for place in places.values():
             await save_unsaved(place, ctx)
         async with ctx.watch(*(place.real for place in places.values())):
             await apply_changes(list(_to_text_changes(changes, texts)))
             changes = [await _format_written(change, ctx) for change in changes]
     remaining = [change.final_path.path for change in changes if change.kind != "delete"]
-    found = await ctx.resources.language_servers.diagnose(*remaining)
-    return await asyncio.to_thread(_to_result, changes, found, ctx)
+    diagnostics = await ctx.resources.language_servers.diagnose(*remaining)
+    return await asyncio.to_thread(_to_result, changes, diagnostics, ctx)
 
 
 def _parse_sections(text: str) -> tuple[PatchSection, ...]:
@@ -363,14 +375,16 @@ async def _read_current(places: Places, ctx: ToolContext) -> dict[str, TextFile 
     """Return the texts of all files by real path. Raise `ToolError` unless the session has read their current state."""
     texts = {}
     for place in places.values():
-        texts[place.real] = found = await ctx.resources.files.find_text(place.real)
-        if found is not None:
+        texts[place.real] = file = await ctx.resources.files.find_text(place.real)
+        if file is not None:
             # OpenCode lets a patch overwrite and delete files that nobody has read.
-            ctx.resources.guard.check(place.real, found.stamp)
+            ctx.resources.guard.check(place.real, file.stamp)
     return texts
 
 
-async def _verify(sections: Sequence[PatchSection], places: Places, texts: Texts) -> list[PatchedFile]:
+async def _verify_changes(
+    sections: Sequence[PatchSection], places: Places, texts: Texts
+) -> list[PatchedFile]:
     try:
         return await asyncio.to_thread(lambda: list(_compute_changes(sections, places, texts)))
     except ToolError as error:
@@ -379,18 +393,18 @@ async def _verify(sections: Sequence[PatchSection], places: Places, texts: Texts
 
 def _compute_changes(sections: Sequence[PatchSection], places: Places, texts: Texts) -> Iterator[PatchedFile]:
     """Yield the change of each section, based on the sections before it."""
-    view = {real: text.content if text else None for real, text in texts.items()}
+    contents = {real: text.content if text else None for real, text in texts.items()}
     for section in sections:
         place = places[section.path]
-        before = view[place.real]
+        before = contents[place.real]
         if before is None and not isinstance(section, AddFile):
             raise ToolError(
                 f"there is no file {place.path} to {'delete' if isinstance(section, DeleteFile) else 'update'}"
             )
         change = _compute_change(section, places, before or "")
-        view[place.real] = None
+        contents[place.real] = None
         if change.kind != "delete":
-            view[change.final_path.real] = change.after
+            contents[change.final_path.real] = change.after
         yield change
 
 
@@ -407,35 +421,35 @@ def _compute_change(section: PatchSection, places: Places, before: str) -> Patch
                 if chunks
                 else before
             )
-            to = places[target] if target is not None else place
-            moves = to.real != place.real
+            target_place = places[target] if target is not None else place
+            is_move = target_place.real != place.real
             return PatchedFile(
-                kind="move" if moves else "update",
+                kind="move" if is_move else "update",
                 place=place,
                 before=before,
                 after=after,
-                target=to if moves else None,
+                target=target_place if is_move else None,
             )
 
 
 def _to_text_changes(changes: Sequence[PatchedFile], texts: Texts) -> Iterator[TextChange]:
     """Yield the resulting change of each file, writes before deletions."""
     after: dict[str, str | None] = {}
-    like: dict[str, str] = {}
+    mode_sources: dict[str, str] = {}
     for change in changes:
         after[change.place.real] = None
         if change.kind != "delete":
             after[change.final_path.real] = change.after
         if change.target is not None:
-            like[change.target.real] = change.place.real
+            mode_sources[change.target.real] = change.place.real
     for real in sorted(after, key=lambda each: after[each] is None):
-        found = texts[real]
-        before = found.content if found else None
+        file = texts[real]
+        before = file.content if file else None
         if before != after[real]:
-            yield TextChange(path=real, before=before, after=after[real], like=like.get(real))
+            yield TextChange(path=real, before=before, after=after[real], mode_source=mode_sources.get(real))
 
 
-async def _ask(changes: Sequence[PatchedFile], ctx: ToolContext) -> None:
+async def _ask_permission(changes: Sequence[PatchedFile], ctx: ToolContext) -> None:
     # OpenCode checks only the sources against the rules, so a file may be moved to where writing is denied.
     places = [place for change in changes for place in (change.place, change.final_path)]
     patterns = tuple(dict.fromkeys(pattern for place in places for pattern in list_edit_patterns(place, ctx)))
@@ -445,7 +459,7 @@ async def _ask(changes: Sequence[PatchedFile], ctx: ToolContext) -> None:
         "diff": "".join(f"{file['diff']}\n" for file in files),
         "files": files,
     }
-    await ctx.ask("edit", *patterns, always=list_lasting_patterns(patterns), metadata=metadata)
+    await ctx.ask("edit", *patterns, always=list_always_patterns(patterns), metadata=metadata)
 
 
 async def _format_written(change: PatchedFile, ctx: ToolContext) -> PatchedFile:
@@ -457,42 +471,42 @@ async def _format_written(change: PatchedFile, ctx: ToolContext) -> PatchedFile:
         return change  # a later section deleted it again
     ctx.resources.guard.remember(place.real, stamp)
     await ctx.resources.after_edit(place.path)
-    final_path = await find_text(place.real)
-    if final_path is None:
+    formatted = await find_text(place.real)
+    if formatted is None:
         return change
-    ctx.resources.guard.remember(place.real, final_path.stamp)
-    await ctx.resources.files.show(place.real, change.before)
-    return replace(change, after=final_path.content)
+    ctx.resources.guard.remember(place.real, formatted.stamp)
+    await ctx.resources.files.refresh_editor(place.real, change.before)
+    return replace(change, after=formatted.content)
 
 
-def _to_result(changes: Sequence[PatchedFile], found: Diagnostics, ctx: ToolContext) -> ToolResult:
+def _to_result(changes: Sequence[PatchedFile], diagnostics: Diagnostics, ctx: ToolContext) -> ToolResult:
     files = [_to_metadata(change, ctx) for change in changes]
-    lines = [f"{MARKS[change.kind]} {format_title(change.final_path, ctx)}" for change in changes]
+    lines = [f"{STATUS_LETTERS[change.kind]} {format_title(change.final_path, ctx)}" for change in changes]
     summary = "\n".join(["Success. Updated the following files:", *lines])
     remaining = list(dict.fromkeys(change.final_path for change in changes if change.kind != "delete"))
     output = summary + "".join(
-        format_errors(place.path, found, where=format_title(place, ctx)) for place in remaining
+        format_errors(place.path, diagnostics, where=format_title(place, ctx)) for place in remaining
     )
     metadata = {
         "diff": "".join(f"{file['diff']}\n" for file in files),
         "files": files,
-        "diagnostics": to_metadata(found, *(place.path for place in remaining)),
+        "diagnostics": to_metadata(diagnostics, *(place.path for place in remaining)),
     }
     return ToolResult(title=summary, output=output, metadata=metadata)
 
 
 def _to_metadata(change: PatchedFile, ctx: ToolContext) -> dict[str, Any]:
     """Return a change as clients show it."""
-    shown = make_diff(change.place.path, change.before, change.after)
-    whole = len(change.before) + len(change.after) <= MAX_SHOWN_CHARACTERS
+    diff = make_diff(change.place.path, change.before, change.after)
+    whole = len(change.before) + len(change.after) <= MAX_WHOLE_CHARACTERS
     metadata = {
         "filePath": change.place.path,
         "relativePath": format_title(change.final_path, ctx),
         "type": change.kind,
-        "diff": replace_surrogates(shown.text),
+        "diff": replace_surrogates(diff.text),
         "before": replace_surrogates(change.before) if whole else "",
         "after": replace_surrogates(change.after) if whole else "",
-        "additions": shown.additions,
-        "deletions": shown.deletions,
+        "additions": diff.additions,
+        "deletions": diff.deletions,
     }
     return metadata | ({"movePath": change.target.path} if change.target is not None else {})

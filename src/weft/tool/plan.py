@@ -10,10 +10,10 @@ from weft.tool.inputs import PlanEnterInput, PlanExitInput
 YES, NO = "Yes", "No"
 
 
-async def plan_enter(wanted: PlanEnterInput, ctx: ToolContext) -> ToolResult:
-    del wanted
-    path = await _find_plan(ctx)
-    wish = Question(
+async def plan_enter(arguments: PlanEnterInput, ctx: ToolContext) -> ToolResult:
+    del arguments
+    path = await _get_plan_path(ctx)
+    question = Question(
         question=f"Shall I plan this first, without changing anything, and write the plan to {path}?",
         header="Plan Mode",
         options=(
@@ -22,8 +22,8 @@ async def plan_enter(wanted: PlanEnterInput, ctx: ToolContext) -> ToolResult:
         ),
         custom=False,
     )
-    await _ask_consent(wish, ctx)
-    await ctx.resources.handover.hand_to(
+    await _ask_consent(question, ctx)
+    await ctx.resources.handover.hand_over(
         "plan", "User has requested to enter plan mode. Switch to plan mode and begin planning."
     )
     return ToolResult(
@@ -32,10 +32,10 @@ async def plan_enter(wanted: PlanEnterInput, ctx: ToolContext) -> ToolResult:
     )
 
 
-async def plan_exit(wanted: PlanExitInput, ctx: ToolContext) -> ToolResult:
-    del wanted
-    path = await _find_plan(ctx)
-    wish = Question(
+async def plan_exit(arguments: PlanExitInput, ctx: ToolContext) -> ToolResult:
+    del arguments
+    path = await _get_plan_path(ctx)
+    question = Question(
         question=f"The plan is in {path}. Shall I carry it out now?",
         header="Build Agent",
         options=(
@@ -44,8 +44,8 @@ async def plan_exit(wanted: PlanExitInput, ctx: ToolContext) -> ToolResult:
         ),
         custom=False,
     )
-    await _ask_consent(wish, ctx)
-    await ctx.resources.handover.hand_to(
+    await _ask_consent(question, ctx)
+    await ctx.resources.handover.hand_over(
         "build", f"The plan at {path} has been approved, you can now edit files. Execute the plan"
     )
     return ToolResult(
@@ -53,23 +53,19 @@ async def plan_exit(wanted: PlanExitInput, ctx: ToolContext) -> ToolResult:
     )
 
 
-async def _find_plan(ctx: ToolContext) -> str:
+async def _get_plan_path(ctx: ToolContext) -> str:
     """Return the path of the plan, relative to the worktree."""
-    return _to_relative(await ctx.resources.handover.find_plan(), ctx.worktree)
+    return relpath(await ctx.resources.handover.get_plan(), ctx.worktree)  # noqa: ASYNC240  it reads no disk
 
 
-def _to_relative(path: str, worktree: str) -> str:
-    return relpath(path, worktree)
-
-
-async def _ask_consent(wish: Question, ctx: ToolContext) -> None:
+async def _ask_consent(question: Question, ctx: ToolContext) -> None:
     """Return if the person agrees.
 
     Raise `DismissedError` if they do not. This ends the run, and they decide what happens next.
     """
     call = CallRef(message_id=ctx.message_id, call_id=ctx.call_id)
     try:
-        [answer] = await ctx.resources.inquire((wish,), agent=ctx.agent, call=call)
+        [answer] = await ctx.resources.ask_questions((question,), agent=ctx.agent, call=call)
     except NobodyError as error:
         raise ToolError("Nobody is there to agree to the change. Continue as the current agent.") from error
     if answer != (YES,):

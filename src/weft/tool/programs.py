@@ -12,8 +12,7 @@ from weft.sandbox.policy import NO_SANDBOX, Sandbox
 class ProgramContext(Struct, frozen=True, kw_only=True):
     """Where and how assisting programs run.
 
-    Programs that the project brings along are only used if it is `trusted`. If the `sandbox` has a refusal, no program
-    is used.
+    Programs in the project itself are only used if it is `trusted`. If the `sandbox` has a refusal, no program is used.
     """
 
     directory: str
@@ -37,19 +36,19 @@ def list_parents(start: str, top: str) -> Iterator[str]:
 
 
 def has_any(directory: str, names: Iterable[str]) -> bool:
-    """Return True if a directory contains one of these names."""
+    """Return True if a directory contains a file or directory with one of these names."""
     return any(os.path.exists(os.path.join(directory, name)) for name in names)
 
 
 def find_program(name: str, directories: Iterable[str], context: ProgramContext) -> str | None:
-    """Return the path of a program, or None. Directories `near` count only in trusted projects and come before PATH."""
+    """Return the path of a program, or None. In trusted projects, search `directories` before PATH."""
     if context.sandbox.refusal:
         return None
     if os.sep in name:  # configured as a path
         path = os.path.join(context.directory, os.path.expanduser(name))
         return path if os.access(path, os.X_OK) else None
     project_paths = [os.path.join(directory, name) for directory in directories] if context.trusted else []
-    found = shutil.which(name, path=context.environment.get("PATH", ""))
+    installed = shutil.which(name, path=context.environment.get("PATH", ""))
     # A relative entry in PATH would lead into the project.
-    paths = [*project_paths, *([found] if found and os.path.isabs(found) else ())]
+    paths = [*project_paths, *([installed] if installed and os.path.isabs(installed) else ())]
     return next((path for path in paths if os.access(path, os.X_OK)), None)

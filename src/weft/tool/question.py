@@ -5,29 +5,29 @@ from weft.model.permission import CallRef, Option, Question
 from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.inputs import QuestionInput, QuestionItem
 
-UNATTENDED = (
-    "Nobody is there to answer: this run is unattended. Decide by yourself what is most likely wanted and can be undone, "
+UNATTENDED_OUTPUT = (
+    "Nobody is there to answer: this run is unattended. Decide by yourself what is most likely arguments and can be undone, "
     "say in your answer what you decided and why, and do not ask again."
 )
 
 
-async def question(wanted: QuestionInput, ctx: ToolContext) -> ToolResult:
-    asked = tuple(_to_question(item) for item in wanted.questions)
-    title = f"Asked {len(asked)} question{'s' * (len(asked) != 1)}"
+async def question(arguments: QuestionInput, ctx: ToolContext) -> ToolResult:
+    questions = tuple(_to_question(item) for item in arguments.questions)
+    title = f"Asked {len(questions)} question{'s' * (len(questions) != 1)}"
     call = CallRef(message_id=ctx.message_id, call_id=ctx.call_id)
     try:
-        answers = await ctx.resources.inquire(asked, agent=ctx.agent, call=call)
+        answers = await ctx.resources.ask_questions(questions, agent=ctx.agent, call=call)
     except NobodyError:
         # OpenCode waits forever if a run has no terminal and nobody can answer.
-        return ToolResult(title=title, output=UNATTENDED, metadata={"answers": []})
-    said = ", ".join(
-        f'"{each.question}"="{", ".join(given) or "Unanswered"}"'
-        for each, given in zip(asked, answers, strict=True)
+        return ToolResult(title=title, output=UNATTENDED_OUTPUT, metadata={"answers": []})
+    pairs = ", ".join(
+        f'"{item.question}"="{", ".join(answer) or "Unanswered"}"'
+        for item, answer in zip(questions, answers, strict=True)
     )
     output = (
-        f"User has answered your questions: {said}. You can now continue with the user's answers in mind."
+        f"User has answered your questions: {pairs}. You can now continue with the user's answers in mind."
     )
-    return ToolResult(title=title, output=output, metadata={"answers": [list(given) for given in answers]})
+    return ToolResult(title=title, output=output, metadata={"answers": [list(answer) for answer in answers]})
 
 
 def _to_question(item: QuestionItem) -> Question:

@@ -5,14 +5,14 @@ from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.inputs import RecallInput
 
 
-async def recall(wanted: RecallInput, ctx: ToolContext) -> ToolResult:
-    if not wanted.query.strip():
+async def recall(arguments: RecallInput, ctx: ToolContext) -> ToolResult:
+    if not arguments.query.strip():
         raise ToolError("The query is empty. Name at least one word to look for.")
     await ctx.ask("recall", "*", always=("*",))
-    found = await ctx.resources.recall(wanted.query, limit=wanted.limit)
-    output = "\n\n".join(f"[{place.by}, {place.message_id}]\n{place.excerpt}" for place in found)
+    matches = await ctx.resources.recall(arguments.query, limit=arguments.limit)
+    output = "\n\n".join(f"[{match.by}, {match.message_id}]\n{match.excerpt}" for match in matches)
     return ToolResult(
-        title=wanted.query,
+        title=arguments.query,
         output=output or "No message that was summarized contains all of these words.",
-        metadata={"count": len(found)},
+        metadata={"count": len(matches)},
     )

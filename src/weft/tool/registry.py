@@ -1,4 +1,4 @@
-"""The list of tools, which of them exist in a configuration, and the tool that answers invalid calls."""
+"""All tools, the selection for a configuration, and the tool that answers invalid calls."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -41,14 +41,14 @@ class InvalidInput(Struct, frozen=True, kw_only=True):
     error: Annotated[str, Meta(description="What was wrong with the call.")]
 
 
-async def invalid(wanted: InvalidInput, ctx: ToolContext) -> ToolResult:
+async def invalid(arguments: InvalidInput, ctx: ToolContext) -> ToolResult:
     del ctx
-    output = f"The arguments provided to the tool are invalid: {wanted.error}"
+    output = f"The arguments provided to the tool are invalid: {arguments.error}"
     return ToolResult(title="Invalid Tool", output=output)
 
 
 INVALID = Tool(
-    name="invalid", about=read_description("invalid"), takes=InvalidInput, run=invalid, announces=True
+    name="invalid", about=read_description("invalid"), takes=InvalidInput, run=invalid, declares_changes=True
 )
 
 
@@ -57,8 +57,8 @@ def declare(
     takes: type[Struct],
     function: str,
     *,
-    tell: Callable[[Audience], str | None] | None = None,
-    announces: bool = True,
+    describe: Callable[[Audience], str | None] | None = None,
+    declares_changes: bool = True,
 ) -> AnyTool:
     """Return a built-in tool. `function` names what does the work, as `module:name` in this package.
 
@@ -70,7 +70,14 @@ def declare(
         result: ToolResult = await getattr(import_module(f"weft.tool.{module}"), attribute)(wanted, ctx)
         return result
 
-    return Tool(name=name, about=read_description(name), takes=takes, run=run, tell=tell, announces=announces)
+    return Tool(
+        name=name,
+        about=read_description(name),
+        takes=takes,
+        run=run,
+        describe=describe,
+        declares_changes=declares_changes,
+    )
 
 
 def prefers_patches(api_id: str) -> bool:
@@ -108,19 +115,19 @@ BASH = declare("bash", BashInput, "shell.bash:bash")
 READ = declare("read", ReadInput, "read:read")
 GLOB = declare("glob", GlobInput, "glob:glob")
 GREP = declare("grep", GrepInput, "grep:grep")
-EDIT = declare("edit", EditInput, "edit:edit", tell=describe_edit)
-WRITE = declare("write", WriteInput, "write:write", tell=describe_write)
-TASK = declare("task", TaskInput, "task:task", tell=describe_task)
+EDIT = declare("edit", EditInput, "edit:edit", describe=describe_edit)
+WRITE = declare("write", WriteInput, "write:write", describe=describe_write)
+TASK = declare("task", TaskInput, "task:task", describe=describe_task)
 WEBFETCH = declare("webfetch", WebFetchInput, "webfetch:webfetch")
 TODOWRITE = declare("todowrite", TodoWriteInput, "todo:todowrite")
 TODOREAD = declare("todoread", TodoReadInput, "todo:todoread")
-APPLY_PATCH = declare("apply_patch", PatchInput, "patch:apply_patch", tell=describe_apply_patch)
+APPLY_PATCH = declare("apply_patch", PatchInput, "patch:apply_patch", describe=describe_apply_patch)
 LSP = declare("lsp", LspInput, "lsp.tool:lsp")
 BATCH = declare("batch", BatchInput, "batch:batch")
 LIST = declare("list", ListInput, "list:list_directory")
 MULTIEDIT = declare("multiedit", MultiEditInput, "edit:multiedit")
 RECALL = declare("recall", RecallInput, "recall:recall")
-JOBS = declare("jobs", JobsInput, "shell.jobs:jobs", announces=False)
+JOBS = declare("jobs", JobsInput, "shell.jobs:jobs", declares_changes=False)
 PLAN_EXIT = declare("plan_exit", PlanExitInput, "plan:plan_exit")
 PLAN_ENTER = declare("plan_enter", PlanEnterInput, "plan:plan_enter")
 
@@ -153,7 +160,7 @@ TOOLS: Final[tuple[AnyTool, ...]] = (
 # These exist only if plans are kept in files.
 PLAN_TOOLS: Final[tuple[AnyTool, ...]] = (PLAN_EXIT, PLAN_ENTER)
 
-# Models are not told about these: `invalid` answers broken calls, `list` attaches directories to prompts, and
+# These are not listed to models: `invalid` answers broken calls, `list` attaches directories to prompts, and
 # `multiedit` is there for models that were trained on it.
 HIDDEN_TOOLS: Final = frozenset({"invalid", "list", "multiedit"})
 
@@ -165,22 +172,23 @@ AFTER_BACKGROUND_JOB: Final = frozenset({"jobs"})
 class ToolSetup(Struct, frozen=True, kw_only=True):
     """What is configured for tools: skills, a search service, and which experimental tools are on."""
 
-    shelf: SkillSource | None = None
+    skills: SkillSource | None = None
     search: str | None = None
     lsp: bool = False
     batch: bool = False
     planning: bool = False
 
 
-def list_tools(equipment: ToolSetup) -> tuple[AnyTool, ...]:
+def list_tools(setup: ToolSetup) -> tuple[AnyTool, ...]:
     """Return the tools that exist in this configuration."""
-    off = {name for name, on in (("lsp", equipment.lsp), ("batch", equipment.batch)) if not on}
-    configured: dict[str, AnyTool] = {tool.name: tool for tool in make_search_tools(equipment.search)}
-    if equipment.shelf is not None:
-        configured["skill"] = make_skill_tool(equipment.shelf)
-    tools = (*TOOLS, *PLAN_TOOLS) if equipment.planning else TOOLS
-    return tuple(configured.get(tool.name, tool) for tool in tools if tool.name not in off)
+    disabled = {name for name, enabled in (("lsp", setup.lsp), ("batch", setup.batch)) if not enabled}
+    configured: dict[str, AnyTool] = {tool.name: tool for tool in make_search_tools(setup.search)}
+    if setup.skills is not None:
+        configured["skill"] = make_skill_tool(setup.skills)
+    tools = (*TOOLS, *PLAN_TOOLS) if setup.planning else TOOLS
+    return tuple(configured.get(tool.name, tool) for tool in tools if tool.name not in disabled)
 
 
 def find_tool(name: str) -> AnyTool | None:
+    """Return the tool of this name, configured or not, or None."""
     return next((tool for tool in TOOLS if tool.name == name), None)

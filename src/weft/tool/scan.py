@@ -15,11 +15,11 @@ MAX_FILE_BYTES = 256 << 20
 
 def scan(limit: int, pattern: str, names: list[bytes]) -> int:
     """Print up to `limit` matches. Return 2 if a file could not be read, else 0."""
-    wanted = re.compile(pattern)
+    regex = re.compile(pattern)
     code = 0
     for name in names:
         try:
-            limit = _scan_file(name, wanted, limit)
+            limit = _scan_file(name, regex, limit)
         except OSError:
             code = 2
         if limit <= 0:
@@ -27,7 +27,8 @@ def scan(limit: int, pattern: str, names: list[bytes]) -> int:
     return code
 
 
-def _scan_file(name: bytes, wanted: "re.Pattern[str]", limit: int) -> int:
+def _scan_file(name: bytes, regex: "re.Pattern[str]", limit: int) -> int:
+    """Print up to `limit` matches in one file, and return how many more may be printed."""
     out = sys.stdout.buffer
     with open(name, "rb") as file:
         if b"\0" in file.read(SNIFF_BYTES) or os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
@@ -35,7 +36,7 @@ def _scan_file(name: bytes, wanted: "re.Pattern[str]", limit: int) -> int:
         file.seek(0)
         for number, raw in enumerate(file, 1):
             line = raw.rstrip(b"\r\n").decode(errors="replace")
-            if wanted.search(line):
+            if regex.search(line):
                 out.write(b"%s\0%d:%s\n" % (name, number, line[:MAX_LINE_LENGTH].encode()))
                 limit -= 1
                 if limit <= 0:
@@ -44,6 +45,6 @@ def _scan_file(name: bytes, wanted: "re.Pattern[str]", limit: int) -> int:
 
 
 if __name__ == "__main__":
-    with open(sys.argv[3], "rb") as listed:
-        found = [name for name in listed.read().split(b"\0") if name]
-    sys.exit(scan(int(sys.argv[1]), sys.argv[2], found))
+    with open(sys.argv[3], "rb") as list_file:
+        file_names = [name for name in list_file.read().split(b"\0") if name]
+    sys.exit(scan(int(sys.argv[1]), sys.argv[2], file_names))

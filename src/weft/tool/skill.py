@@ -1,4 +1,4 @@
-"""The `skill` tool: load a skill, which is a text with instructions for one kind of task."""
+"""The `skill` tool: load a skill, a text with instructions for one kind of task."""
 
 import asyncio
 import os
@@ -24,48 +24,48 @@ class SkillSource(Struct, frozen=True, kw_only=True):
     read: Callable[[Skill], str]
 
 
-async def load_skill(shelf: SkillSource, wanted: SkillInput, ctx: ToolContext) -> ToolResult:
-    found = {each.name: each for each in await asyncio.to_thread(shelf.find)}
-    if wanted.name not in found:
+async def load_skill(source: SkillSource, arguments: SkillInput, ctx: ToolContext) -> ToolResult:
+    skills = {each.name: each for each in await asyncio.to_thread(source.find)}
+    if arguments.name not in skills:
         # OpenCode prints numbers here instead of names.
-        known = ", ".join(found) or "none"
-        raise ToolError(f'Skill "{wanted.name}" not found. Available skills: {known}')
-    chosen = found[wanted.name]
-    await ctx.ask("skill", chosen.name, always=(chosen.name,))
+        names = ", ".join(skills) or "none"
+        raise ToolError(f'Skill "{arguments.name}" not found. Available skills: {names}')
+    skill = skills[arguments.name]
+    await ctx.ask("skill", skill.name, always=(skill.name,))
     try:
-        body = await asyncio.to_thread(shelf.read, chosen)
+        body = await asyncio.to_thread(source.read, skill)
     except ConfigError as error:
         raise ToolError(str(error)) from error
-    directory = os.path.dirname(chosen.location)
+    directory = os.path.dirname(skill.location)
     return ToolResult(
-        title=f"Loaded skill: {chosen.name}",
-        output=f"## Skill: {chosen.name}\n\n**Base directory**: {directory}\n\n{body.strip()}",
-        metadata={"name": chosen.name, "dir": directory},
+        title=f"Loaded skill: {skill.name}",
+        output=f"## Skill: {skill.name}\n\n**Base directory**: {directory}\n\n{body.strip()}",
+        metadata={"name": skill.name, "dir": directory},
     )
 
 
-def describe_skills(shelf: SkillSource, audience: Audience) -> str | None:
+def describe_skills(source: SkillSource, audience: Audience) -> str | None:
     """Return the tool's description with the skills that the agent may load, or None if there are none.
 
     OpenCode offers the tool in any case, with a note that there are no skills.
     """
-    allowed = [each for each in shelf.find() if audience.allowed("skill", each.name)]
+    allowed = [skill for skill in source.find() if audience.allowed("skill", skill.name)]
     if not allowed:
         return None
     return "\n".join(
-        [read_description("skill"), "", *(f"- {each.name}: {each.description}" for each in allowed)]
+        [read_description("skill"), "", *(f"- {skill.name}: {skill.description}" for skill in allowed)]
     )
 
 
-def make_skill_tool(shelf: SkillSource) -> Tool[SkillInput]:
-    """Return the tool for these skills."""
+def make_skill_tool(source: SkillSource) -> Tool[SkillInput]:
+    """Return a `skill` tool that loads skills from a source."""
     return Tool(
         name="skill",
         about=read_description("skill"),
         takes=SkillInput,
-        run=partial(load_skill, shelf),
-        tell=partial(describe_skills, shelf),
-        announces=True,
+        run=partial(load_skill, source),
+        describe=partial(describe_skills, source),
+        declares_changes=True,
     )
 
 

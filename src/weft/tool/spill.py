@@ -1,4 +1,4 @@
-"""Files with the whole output of tools, for outputs that are too long for the model."""
+"""Store the whole output of tools in files, for outputs that are too long for the model."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from typing import Final
 from weft.errors import ToolError
 from weft.model.ids import Mint
 
-KEPT_MS: Final = 7 * 24 * 60 * 60 * 1000
+MAX_OUTPUT_AGE_MS: Final = 7 * 24 * 60 * 60 * 1000
 
 
 class Spill:
@@ -39,20 +39,20 @@ class Spill:
 
     async def sweep(self, now: int) -> int:
         """Remove outputs that are older than a week, and return how many. Skip files that cannot be removed."""
-        return await asyncio.to_thread(self._sweep, now - KEPT_MS)
+        return await asyncio.to_thread(self._sweep, now - MAX_OUTPUT_AGE_MS)
 
-    def _sweep(self, before: int) -> int:
+    def _sweep(self, cutoff: int) -> int:
         # OpenCode reads the age from the id, which wraps around every 795 days. The modification time does not.
         try:
-            found = list(os.scandir(self.directory))
+            entries = list(os.scandir(self.directory))
         except OSError:
             return 0
         removed = 0
-        for entry in found:
+        for entry in entries:
             with suppress(OSError):
                 if (
                     entry.name.startswith("tool_")
-                    and entry.stat(follow_symlinks=False).st_mtime * 1000 < before
+                    and entry.stat(follow_symlinks=False).st_mtime * 1000 < cutoff
                 ):
                     os.unlink(entry.path)
                     removed += 1
@@ -60,4 +60,5 @@ class Spill:
 
 
 def open_private(path: str, flags: int) -> int:
+    """Open a file that only its owner can read. For the `opener` argument of `open`."""
     return os.open(path, flags, 0o600)

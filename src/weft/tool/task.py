@@ -11,33 +11,33 @@ from weft.tool.inputs import TaskInput
 from weft.tool.truncate import truncate_result
 
 
-async def task(wanted: TaskInput, ctx: ToolContext) -> ToolResult:
-    agent = ctx.agents.get(wanted.subagent_type)
+async def task(arguments: TaskInput, ctx: ToolContext) -> ToolResult:
+    agent = ctx.agents.get(arguments.subagent_type)
     # OpenCode accepts any agent by name, so a planning agent can have its plan carried out by `build`.
     if agent is None or agent.mode == "primary":
-        raise unknown_agent_error(wanted.subagent_type, ctx.agents)
-    metadata = {"description": wanted.description, "subagent_type": wanted.subagent_type}
-    await ctx.ask("task", wanted.subagent_type, always=("*",), metadata=metadata)
-    return await run_child_task(wanted, ctx)
+        raise make_unknown_agent_error(arguments.subagent_type, ctx.agents)
+    metadata = {"description": arguments.description, "subagent_type": arguments.subagent_type}
+    await ctx.ask("task", arguments.subagent_type, always=("*",), metadata=metadata)
+    return await run_child_task(arguments, ctx)
 
 
-async def run_child_task(wanted: TaskInput, ctx: ToolContext) -> ToolResult:
+async def run_child_task(arguments: TaskInput, ctx: ToolContext) -> ToolResult:
     """Run the task with any agent, without asking for permission. For tasks that a person started directly."""
     child_task = ChildTask(
-        description=wanted.description,
-        prompt=wanted.prompt,
-        agent=wanted.subagent_type,
-        session_id=(wanted.session_id or "").strip() or None,
+        description=arguments.description,
+        prompt=arguments.prompt,
+        agent=arguments.subagent_type,
+        session_id=(arguments.session_id or "").strip() or None,
     )
     child = await ctx.spawn(child_task)
-    result = ToolResult(title=wanted.description, output=child.text, metadata=child.metadata)
+    result = ToolResult(title=arguments.description, output=child.text, metadata=child.metadata)
     # Truncate here, so that the model always sees the metadata below the answer.
     truncated = await truncate_result(result, ctx.resources.spill)
     tail = f"<task_metadata>\nsession_id: {child.session_id}\n</task_metadata>"
     return replace(truncated, output=f"{truncated.output}\n\n{tail}")
 
 
-def unknown_agent_error(name: str, agents: Mapping[str, Agent]) -> ToolError:
+def make_unknown_agent_error(name: str, agents: Mapping[str, Agent]) -> ToolError:
     """Return the error for an agent that does not exist or cannot be used for tasks."""
-    there = ", ".join(list_offered(agents)) or "none"
-    return ToolError(f"Unknown agent type: {name} is not a valid agent type. There are: {there}.")
+    names = ", ".join(list_offered(agents)) or "none"
+    return ToolError(f"Unknown agent type: {name} is not a valid agent type. There are: {names}.")

@@ -22,37 +22,39 @@ class TruncatedText(Struct, frozen=True, kw_only=True):
     """The text that fits, and how much was removed: in lines or in bytes, depending on the limit that was reached."""
 
     preview: str
-    left: int = 0
+    removed: int = 0
     unit: Literal["lines", "bytes"] = "lines"
 
 
 def truncate(
     text: str, *, lines: int = MAX_LINES, size: int = MAX_BYTES, tail: bool = False
 ) -> TruncatedText:
-    """Keep as many whole lines from the start (with `tail`, from the end) as fit both limits."""
-    total = len(text.encode(errors="replace"))
-    every = text.split("\n")
-    if len(every) <= lines and total <= size:
+    """Keep as many whole lines from the start (with `tail`, from the end) as fit into `lines` lines and `size` bytes."""
+    total_bytes = len(text.encode(errors="replace"))
+    all_lines = text.split("\n")
+    if len(all_lines) <= lines and total_bytes <= size:
         return TruncatedText(preview=text)
-    taken: list[str] = []
-    used = 0
-    for line in reversed(every) if tail else every:
-        more = len(line.encode(errors="replace")) + bool(taken)
-        if len(taken) == lines or used + more > size:
+    kept: list[str] = []
+    kept_bytes = 0
+    for line in reversed(all_lines) if tail else all_lines:
+        line_bytes = len(line.encode(errors="replace")) + bool(kept)
+        if len(kept) == lines or kept_bytes + line_bytes > size:
             break
-        taken.append(line)
-        used += more
+        kept.append(line)
+        kept_bytes += line_bytes
     if tail:
-        taken.reverse()
-    by_size = len(taken) < lines
-    left = total - used if by_size else len(every) - len(taken)
-    return TruncatedText(preview="\n".join(taken), left=left, unit="bytes" if by_size else "lines")
+        kept.reverse()
+    is_size_limited = len(kept) < lines
+    removed = total_bytes - kept_bytes if is_size_limited else len(all_lines) - len(kept)
+    return TruncatedText(
+        preview="\n".join(kept), removed=removed, unit="bytes" if is_size_limited else "lines"
+    )
 
 
-def format_truncation_note(left: int, unit: str, path: str, *, delegate: bool = False) -> str:
+def format_truncation_note(removed: int, unit: str, path: str, *, delegate: bool = False) -> str:
     """Return the note that replaces the removed output. `delegate` suggests a subagent."""
-    saved = f"The tool call succeeded but the output was truncated. Full output saved to: {path}"
-    return f"...{left} {unit} truncated...\n\n{saved}\n{_DELEGATE_HINT if delegate else _SEARCH_HINT}"
+    notice = f"The tool call succeeded but the output was truncated. Full output saved to: {path}"
+    return f"...{removed} {unit} truncated...\n\n{notice}\n{_DELEGATE_HINT if delegate else _SEARCH_HINT}"
 
 
 async def truncate_result(result: ToolResult, spill: Spill, *, delegate: bool = False) -> ToolResult:
@@ -62,9 +64,9 @@ async def truncate_result(result: ToolResult, spill: Spill, *, delegate: bool = 
     """
     if "truncated" in result.metadata:
         return result
-    short = truncate(result.output)
-    if not short.left:
+    truncated = truncate(result.output)
+    if not truncated.removed:
         return replace(result, metadata={**result.metadata, "truncated": False})
     path = await spill.store(result.output)
-    output = f"{short.preview}\n\n{format_truncation_note(short.left, short.unit, path, delegate=delegate)}"
+    output = f"{truncated.preview}\n\n{format_truncation_note(truncated.removed, truncated.unit, path, delegate=delegate)}"
     return replace(result, output=output, metadata={**result.metadata, "truncated": True, "outputPath": path})

@@ -14,11 +14,11 @@ from weft.tool.contract import AnyTool, Audience, Tool, ToolContext, ToolResult,
 from weft.tool.network import find_proxy
 from weft.version import VERSION
 
-SERVICE: Final = "https://mcp.exa.ai/mcp"
+SERVICE_URL: Final = "https://mcp.exa.ai/mcp"
 # Models of this provider get the search tools without any configuration.
 INCLUDED_PROVIDER: Final = "opencode"
-WEB_SECONDS: Final = 25.0
-CODE_SECONDS: Final = 30.0
+WEB_TIMEOUT_SECONDS: Final = 25.0
+CODE_TIMEOUT_SECONDS: Final = 30.0
 MAX_RESPONSE_BYTES: Final = 5 * 1024 * 1024
 DEFAULT_RESULTS: Final = 8
 DEFAULT_TOKENS: Final = 5000
@@ -26,7 +26,7 @@ MIN_TOKENS: Final = 1000
 MAX_TOKENS: Final = 50_000
 
 _NO_RESULTS: Final = "No search results found. Please try a different query."
-_NO_CODE: Final = (
+_NO_CODE_RESULTS: Final = (
     "No code snippets or documentation found. Name the library or the idea more exactly, or check how the name of "
     "the framework is spelled."
 )
@@ -62,50 +62,55 @@ class CodeSearchInput(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = DEFAULT_TOKENS
 
 
-async def websearch(url: str, wanted: WebSearchInput, ctx: ToolContext) -> ToolResult:
-    given = {
-        "query": wanted.query,
-        "type": wanted.type,
-        "numResults": wanted.num_results,
-        "livecrawl": wanted.livecrawl,
+async def websearch(url: str, arguments: WebSearchInput, ctx: ToolContext) -> ToolResult:
+    parameters = {
+        "query": arguments.query,
+        "type": arguments.type,
+        "numResults": arguments.num_results,
+        "livecrawl": arguments.livecrawl,
     }
-    if wanted.context_max_characters is not None:
-        given["contextMaxCharacters"] = wanted.context_max_characters
-    await ctx.ask("websearch", wanted.query, always=("*",), metadata=dict(given))
-    found = await _call_service(
-        url, ctx, tool="web_search_exa", arguments=given, seconds=WEB_SECONDS, label="Search"
+    if arguments.context_max_characters is not None:
+        parameters["contextMaxCharacters"] = arguments.context_max_characters
+    await ctx.ask("websearch", arguments.query, always=("*",), metadata=dict(parameters))
+    text = await _call_service(
+        url, ctx, tool="web_search_exa", arguments=parameters, seconds=WEB_TIMEOUT_SECONDS, label="Search"
     )
-    return ToolResult(title=f"Web search: {wanted.query}", output=found or _NO_RESULTS)
+    return ToolResult(title=f"Web search: {arguments.query}", output=text or _NO_RESULTS)
 
 
-async def codesearch(url: str, wanted: CodeSearchInput, ctx: ToolContext) -> ToolResult:
-    given = {"query": wanted.query, "tokensNum": wanted.tokens_num}
-    await ctx.ask("codesearch", wanted.query, always=("*",), metadata=dict(given))
-    found = await _call_service(
-        url, ctx, tool="get_code_context_exa", arguments=given, seconds=CODE_SECONDS, label="Code search"
+async def codesearch(url: str, arguments: CodeSearchInput, ctx: ToolContext) -> ToolResult:
+    parameters = {"query": arguments.query, "tokensNum": arguments.tokens_num}
+    await ctx.ask("codesearch", arguments.query, always=("*",), metadata=dict(parameters))
+    text = await _call_service(
+        url,
+        ctx,
+        tool="get_code_context_exa",
+        arguments=parameters,
+        seconds=CODE_TIMEOUT_SECONDS,
+        label="Code search",
     )
-    return ToolResult(title=f"Code search: {wanted.query}", output=found or _NO_CODE)
+    return ToolResult(title=f"Code search: {arguments.query}", output=text or _NO_CODE_RESULTS)
 
 
 def make_search_tools(url: str | None = None) -> tuple[AnyTool, AnyTool]:
     """Return both tools. Without a `url` of a service, they are only offered to models of the included provider."""
-    for_some = None if url else _describe_if_included
+    describe = None if url else _describe_if_included
     return (
         Tool(
             name="websearch",
             about=read_description("websearch"),
             takes=WebSearchInput,
-            run=partial(websearch, url or SERVICE),
-            tell=for_some and partial(for_some, read_description("websearch")),
-            announces=True,
+            run=partial(websearch, url or SERVICE_URL),
+            describe=describe and partial(describe, read_description("websearch")),
+            declares_changes=True,
         ),
         Tool(
             name="codesearch",
             about=read_description("codesearch"),
             takes=CodeSearchInput,
-            run=partial(codesearch, url or SERVICE),
-            tell=for_some and partial(for_some, read_description("codesearch")),
-            announces=True,
+            run=partial(codesearch, url or SERVICE_URL),
+            describe=describe and partial(describe, read_description("codesearch")),
+            declares_changes=True,
         ),
     )
 

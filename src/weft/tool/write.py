@@ -1,4 +1,4 @@
-"""The `write` tool: write a file. The other editing tools use its functions, too."""
+"""The `write` tool: write a file. The other editing tools share its functions."""
 
 import asyncio
 
@@ -7,44 +7,46 @@ from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.diagnostic import format_errors, format_other_errors, to_metadata
 from weft.tool.files import Stamp, find_stamp
 from weft.tool.inputs import WriteInput
-from weft.tool.paths import ToolPath, format_title, list_edit_patterns, list_lasting_patterns, resolve_path
+from weft.tool.paths import ToolPath, format_title, list_always_patterns, list_edit_patterns, resolve_path
 
 
-async def write(wanted: WriteInput, ctx: ToolContext) -> ToolResult:
-    place = await resolve_path(wanted.file_path, ctx)
-    before = await ctx.resources.files.find_text(place.real)
-    if before is not None:
-        ctx.resources.guard.check(place.real, before.stamp)
-    old = before.content if before else ""
-    await ask_to_edit(place, old, wanted.content, ctx)
+async def write(arguments: WriteInput, ctx: ToolContext) -> ToolResult:
+    place = await resolve_path(arguments.file_path, ctx)
+    file = await ctx.resources.files.find_text(place.real)
+    if file is not None:
+        ctx.resources.guard.check(place.real, file.stamp)
+    before = file.content if file else ""
+    await ask_to_edit(place, before, arguments.content, ctx)
     async with ctx.resources.guard.lock(place.real):
-        await check_unchanged(place, ctx, new=before is None)
-        await write_file(place, wanted.content, ctx)
-    found = await ctx.resources.language_servers.diagnose(place.path)
+        await check_unchanged(place, ctx, new=file is None)
+        await write_file(place, arguments.content, ctx)
+    diagnostics = await ctx.resources.language_servers.diagnose(place.path)
     output = (
-        "Wrote file successfully." + format_errors(place.path, found) + format_other_errors(place.path, found)
+        "Wrote file successfully."
+        + format_errors(place.path, diagnostics)
+        + format_other_errors(place.path, diagnostics)
     )
     metadata = {
-        "diagnostics": to_metadata(found, place.path),
+        "diagnostics": to_metadata(diagnostics, place.path),
         "filepath": place.path,
-        "exists": before is not None,
+        "exists": file is not None,
     }
     return ToolResult(title=format_title(place, ctx), output=output, metadata=metadata)
 
 
 async def ask_to_edit(place: ToolPath, before: str, after: str, ctx: ToolContext) -> None:
     """Ask for permission to edit a file, showing the diff."""
-    shown = await asyncio.to_thread(make_diff, place.path, before, after)
-    metadata = {"filepath": place.path, "diff": shown.text.encode(errors="replace").decode()}
+    diff = await asyncio.to_thread(make_diff, place.path, before, after)
+    metadata = {"filepath": place.path, "diff": diff.text.encode(errors="replace").decode()}
     patterns = list_edit_patterns(place, ctx)
-    await ctx.ask("edit", *patterns, always=list_lasting_patterns(patterns), metadata=metadata)
+    await ctx.ask("edit", *patterns, always=list_always_patterns(patterns), metadata=metadata)
 
 
 async def check_unchanged(place: ToolPath, ctx: ToolContext, *, new: bool) -> None:
-    """Raise `ToolError` if somebody changed or created the file while the person was asked, which may take an hour."""
-    found = await ctx.resources.files.find_stamp(place.real)
-    if found is not None or not new:
-        ctx.resources.guard.check(place.real, found or Stamp(modified=0, size=-1))
+    """Raise `ToolError` if somebody changed or created the file while the question was open, which may take an hour."""
+    stamp = await ctx.resources.files.find_stamp(place.real)
+    if stamp is not None or not new:
+        ctx.resources.guard.check(place.real, stamp or Stamp(modified=0, size=-1))
 
 
 async def write_file(place: ToolPath, content: str, ctx: ToolContext) -> None:
@@ -53,9 +55,9 @@ async def write_file(place: ToolPath, content: str, ctx: ToolContext) -> None:
     async with ctx.watch(place.real):
         ctx.resources.guard.remember(place.real, await ctx.resources.files.write_text(place.real, content))
         await ctx.resources.after_edit(place.path)
-    await ctx.resources.files.show(place.real, content)
-    if (tidied := await find_stamp(place.real)) is not None:
-        ctx.resources.guard.remember(place.real, tidied)
+    await ctx.resources.files.refresh_editor(place.real, content)
+    if (stamp := await find_stamp(place.real)) is not None:
+        ctx.resources.guard.remember(place.real, stamp)
 
 
 async def save_unsaved(place: ToolPath, ctx: ToolContext) -> None:

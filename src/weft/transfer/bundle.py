@@ -22,18 +22,18 @@ from weft.model.wire import Wire, always, encode, encode_pretty, from_plain, par
 from weft.transfer.document import check_export
 from weft.version import VERSION
 
-KIND = "weft-bundle"
-FORMAT = 1
-MANIFEST = "manifest.json"
-ATTACHMENT = "attachment:"
+BUNDLE_KIND = "weft-bundle"
+FORMAT_VERSION = 1
+MANIFEST_NAME = "manifest.json"
+ATTACHMENT_PREFIX = "attachment:"
 
-MANIFEST_LIMIT = 64 << 20
-FILE_LIMIT = 512 << 20
-TOTAL_LIMIT = 8 << 30
-FILES_LIMIT = 200_000
-# No genuine text compresses this well as a whole. A bundle that does is made to fill a disk or the memory.
-RATIO_LIMIT = 250
-RATIO_FROM = 64 << 20
+MAX_MANIFEST_BYTES = 64 << 20
+MAX_FILE_BYTES = 512 << 20
+MAX_TOTAL_BYTES = 8 << 30
+MAX_FILES = 200_000
+# No genuine bundle compresses better than this. One that does is made to fill a disk or the memory.
+MAX_COMPRESSION_RATIO = 250
+MIN_RATIO_CHECK_BYTES = 64 << 20
 
 SESSION_NAME = re.compile(r"sessions/ses_[0-9A-Za-z]{20,40}\.json")
 ATTACHMENT_NAME = re.compile(r"attachments/[0-9a-f]{64}")
@@ -68,27 +68,28 @@ class Manifest(Wire, frozen=True, kw_only=True):
 
 
 _DATA_URL = re.compile(r"data:([^,]*);base64,([A-Za-z0-9+/]*={0,2})")
-FIXED_TIME = (1980, 1, 1, 0, 0, 0)
+# A fixed time, so that the same sessions give the same bundle.
+ENTRY_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def write_bundle(file: IO[bytes], exports: Iterable[SessionExport], *, redacted: bool = False) -> Manifest:
     """Write sessions in the given order; parents must precede their children. Return the manifest."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         attachments: dict[str, BundledFile] = {}
-        sessions = [_put_session(archive, export, attachments) for export in exports]
+        sessions = [_write_session(archive, export, attachments) for export in exports]
         manifest = Manifest(
-            kind=KIND,
-            format=FORMAT,
+            kind=BUNDLE_KIND,
+            format=FORMAT_VERSION,
             version=VERSION,
             redacted=redacted,
             sessions=tuple(sessions),
             attachments=tuple(attachments.values()),
         )
-        _put(archive, MANIFEST, encode_pretty(manifest))
+        _write_entry(archive, MANIFEST_NAME, encode_pretty(manifest))
     return manifest
 
 
-def _put_session(
+def _write_session(
     archive: zipfile.ZipFile, export: SessionExport, attachments: dict[str, BundledFile]
 ) -> BundledSession:
     def extract(url: str) -> str:
@@ -97,16 +98,16 @@ def _put_session(
             return url
         name = f"attachments/{sha256(raw).hexdigest()}"
         if name not in attachments:
-            attachments[name] = _put(archive, name, raw)
+            attachments[name] = _write_entry(archive, name, raw)
         header = url.partition(",")[0].removeprefix("data:").removesuffix(";base64")
-        return f"{ATTACHMENT}{attachments[name].sha256},{header}"
+        return f"{ATTACHMENT_PREFIX}{attachments[name].sha256},{header}"
 
-    file = _put(archive, f"sessions/{export.info.id}.json", encode(map_urls(export, extract)))
+    file = _write_entry(archive, f"sessions/{export.info.id}.json", encode(map_urls(export, extract)))
     return BundledSession(id=export.info.id, title=export.info.title, file=file, counts=count_export(export))
 
 
-def _put(archive: zipfile.ZipFile, name: str, raw: bytes) -> BundledFile:
-    entry = zipfile.ZipInfo(name, FIXED_TIME)
+def _write_entry(archive: zipfile.ZipFile, name: str, raw: bytes) -> BundledFile:
+    entry = zipfile.ZipInfo(name, ENTRY_TIME)
     entry.compress_type = zipfile.ZIP_DEFLATED
     entry.external_attr = 0o600 << 16
     archive.writestr(entry, raw)
@@ -115,25 +116,25 @@ def _put(archive: zipfile.ZipFile, name: str, raw: bytes) -> BundledFile:
 
 def decode_data_url(url: str) -> bytes | None:
     """Decode a `data:` URL. Return None unless encoding the result gives exactly the same URL."""
-    found = _DATA_URL.fullmatch(url)
-    if found is None:
+    match = _DATA_URL.fullmatch(url)
+    if match is None:
         return None
     try:
-        raw = base64.b64decode(found[2], validate=True)
+        raw = base64.b64decode(match[2], validate=True)
     except binascii.Error:
         return None
-    return raw if base64.b64encode(raw).decode() == found[2] else None
+    return raw if base64.b64encode(raw).decode() == match[2] else None
 
 
-def map_urls(export: SessionExport, turn: Callable[[str], str]) -> SessionExport:
-    """Return the parcel with `turn` applied to the URL of every file."""
+def map_urls(export: SessionExport, convert: Callable[[str], str]) -> SessionExport:
+    """Return the session with `convert` applied to the URL of every file."""
 
     def map_part(part: AnyPart) -> AnyPart:
         match part:
             case FilePart(url=url):
-                return replace(part, url=turn(url))
+                return replace(part, url=convert(url))
             case ToolPart(state=CompletedState(attachments=tuple(files)) as state):
-                new: Any = tuple(replace(file, url=turn(file.url)) for file in files)
+                new: Any = tuple(replace(file, url=convert(file.url)) for file in files)
                 return replace(part, state=replace(state, attachments=new))
             case _:
                 return part
@@ -144,10 +145,10 @@ def map_urls(export: SessionExport, turn: Callable[[str], str]) -> SessionExport
     return replace(export, messages=messages)
 
 
-MAGIC = b"PK"
-BLOCK = 1 << 20
+ZIP_MAGIC = b"PK"
+BLOCK_BYTES = 1 << 20
 # Everything that `zipfile` raises for input that is not a zip file or uses unsupported features.
-BROKEN_ERRORS = (
+ZIP_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
@@ -160,7 +161,8 @@ BROKEN_ERRORS = (
 
 
 def is_bundle(head: bytes) -> bool:
-    return head.startswith(MAGIC)
+    """Return True if a file that starts with these bytes is a zip file, and so probably a bundle."""
+    return head.startswith(ZIP_MAGIC)
 
 
 class Bundle:
@@ -175,119 +177,123 @@ class Bundle:
             pass  # read everything once, so that nothing of a bad bundle is used
 
     def exports(self) -> Iterator[SessionExport]:
+        """Yield the sessions in the order of the manifest."""
         for session in self.manifest.sessions:
             yield self.read(session)
 
     def read(self, session: BundledSession) -> SessionExport:
+        """Return a session with its attachments. Raise `BundleError` if it does not match the manifest."""
         plain = parse(self._read(session.file), where=session.file.name)
         export = check_export(
             from_plain(plain, SessionExport, where=session.file.name), where=session.file.name
         )
         if export.info.id != session.id or count_export(export) != session.counts:
-            raise self._error(f"{session.file.name} does not match its manifest")
+            raise self._make_error(f"{session.file.name} does not match its manifest")
         return map_urls(export, self._embed)
 
     def _embed(self, url: str) -> str:
-        if not url.startswith(ATTACHMENT):
+        if not url.startswith(ATTACHMENT_PREFIX):
             return url
-        digest, _, header = url.removeprefix(ATTACHMENT).partition(",")
-        named = self._attachments.get(digest)
-        if named is None:
-            raise self._error(f"an attachment is missing: {digest[:80]!r}")
-        return f"data:{header};base64,{base64.b64encode(self._read(named)).decode()}"
+        digest, _, header = url.removeprefix(ATTACHMENT_PREFIX).partition(",")
+        file = self._attachments.get(digest)
+        if file is None:
+            raise self._make_error(f"an attachment is missing: {digest[:80]!r}")
+        return f"data:{header};base64,{base64.b64encode(self._read(file)).decode()}"
 
     # --- checking ---
 
     def _read_manifest(self) -> Manifest:
         names = self._list_names()
-        if MANIFEST not in names:
-            raise self._error("it has no manifest.json, so it is not a bundle of weft")
-        plain = parse(self._bytes(MANIFEST, MANIFEST_LIMIT), where=f"{self._path}: {MANIFEST}")
-        if not isinstance(plain, dict) or plain.get("kind") != KIND:
-            raise self._error("its manifest is not that of a bundle")
-        found = plain.get("format")
-        if not isinstance(found, int) or found < 1:
-            raise self._error(f"its format is {found!r}, which is not valid")
-        if found > FORMAT:
-            raise NewerFormatError(self._path, found, FORMAT)
-        manifest = from_plain(plain, Manifest, where=f"{self._path}: {MANIFEST}")
-        self._compare(manifest, names)
+        if MANIFEST_NAME not in names:
+            raise self._make_error("it has no manifest.json, so it is not a bundle of weft")
+        plain = parse(
+            self._read_bytes(MANIFEST_NAME, MAX_MANIFEST_BYTES), where=f"{self._path}: {MANIFEST_NAME}"
+        )
+        if not isinstance(plain, dict) or plain.get("kind") != BUNDLE_KIND:
+            raise self._make_error("its manifest is not that of a bundle")
+        version = plain.get("format")
+        if not isinstance(version, int) or version < 1:
+            raise self._make_error(f"its format is {version!r}, which is not valid")
+        if version > FORMAT_VERSION:
+            raise NewerFormatError(self._path, version, FORMAT_VERSION)
+        manifest = from_plain(plain, Manifest, where=f"{self._path}: {MANIFEST_NAME}")
+        self._check_manifest(manifest, names)
         return manifest
 
     def _list_names(self) -> set[str]:
         entries = self._archive.infolist()
-        if len(entries) > FILES_LIMIT:
-            raise self._error(f"it has {len(entries)} files, more than the {FILES_LIMIT} allowed")
+        if len(entries) > MAX_FILES:
+            raise self._make_error(f"it has {len(entries)} files, more than the {MAX_FILES} allowed")
         names: set[str] = set()
         for entry in entries:
             self._check_entry(entry)
             if entry.filename in names:
-                raise self._error(f"{entry.filename!r} is in it twice")
+                raise self._make_error(f"{entry.filename!r} is in it twice")
             names.add(entry.filename)
         self._check_total(sum(entry.file_size for entry in entries))
         return names
 
     def _check_entry(self, entry: zipfile.ZipInfo) -> None:
         name = entry.filename
-        known = name == MANIFEST or SESSION_NAME.fullmatch(name) or ATTACHMENT_NAME.fullmatch(name)
-        if not known:
+        is_expected = name == MANIFEST_NAME or SESSION_NAME.fullmatch(name) or ATTACHMENT_NAME.fullmatch(name)
+        if not is_expected:
             escapes = (
                 name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name
             )
             reason = "points outside the bundle" if escapes else "does not belong in a bundle"
-            raise self._error(f"{name[:200]!r} {reason}")
+            raise self._make_error(f"{name[:200]!r} {reason}")
         if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise self._error(f"{name} is encrypted or uses an unsupported compression")
-        if entry.file_size > FILE_LIMIT:
-            raise self._error(
-                f"{name} unpacks to {entry.file_size} bytes, more than the {FILE_LIMIT} allowed"
+            raise self._make_error(f"{name} is encrypted or uses an unsupported compression")
+        if entry.file_size > MAX_FILE_BYTES:
+            raise self._make_error(
+                f"{name} unpacks to {entry.file_size} bytes, more than the {MAX_FILE_BYTES} allowed"
             )
 
     def _check_total(self, size: int) -> None:
         packed = os.path.getsize(self._path)
-        if size > TOTAL_LIMIT or (size > RATIO_FROM and size > RATIO_LIMIT * packed):
-            raise self._error(f"it is {packed} bytes and unpacks to {size}, more than any session needs")
+        if size > MAX_TOTAL_BYTES or (size > MIN_RATIO_CHECK_BYTES and size > MAX_COMPRESSION_RATIO * packed):
+            raise self._make_error(f"it is {packed} bytes and unpacks to {size}, more than any session needs")
 
-    def _compare(self, manifest: Manifest, names: set[str]) -> None:
+    def _check_manifest(self, manifest: Manifest, names: set[str]) -> None:
         files = [*(session.file for session in manifest.sessions), *manifest.attachments]
         listed = [file.name for file in files]
         if len(set(listed)) != len(listed):
-            raise self._error("its manifest names a file twice")
-        if odd := sorted(names.symmetric_difference([*listed, MANIFEST])):
-            problem = "lists, but it is missing" if odd[0] in listed else "does not list"
-            raise self._error(f"{odd[0][:200]!r} is a file that its manifest {problem}")
+            raise self._make_error("its manifest names a file twice")
+        if unmatched := sorted(names.symmetric_difference([*listed, MANIFEST_NAME])):
+            problem = "lists, but it is missing" if unmatched[0] in listed else "does not list"
+            raise self._make_error(f"{unmatched[0][:200]!r} is a file that its manifest {problem}")
         for file in files:
             self._check_hash(file)
 
     def _check_hash(self, file: BundledFile) -> None:
-        hashed, size = sha256(), 0
-        for block in self._blocks(file.name, FILE_LIMIT):
-            hashed.update(block)
+        digest, size = sha256(), 0
+        for block in self._read_blocks(file.name, MAX_FILE_BYTES):
+            digest.update(block)
             size += len(block)
-        if size != file.size or hashed.hexdigest() != file.sha256:
-            raise self._error(f"{file.name} has changed since the bundle was written")
+        if size != file.size or digest.hexdigest() != file.sha256:
+            raise self._make_error(f"{file.name} has changed since the bundle was written")
 
     # --- reading ---
 
     def _read(self, file: BundledFile) -> bytes:
-        return self._bytes(file.name, file.size)
+        return self._read_bytes(file.name, file.size)
 
-    def _bytes(self, name: str, limit: int) -> bytes:
-        return b"".join(self._blocks(name, limit))
+    def _read_bytes(self, name: str, limit: int) -> bytes:
+        return b"".join(self._read_blocks(name, limit))
 
-    def _blocks(self, name: str, limit: int) -> Iterator[bytes]:
-        left = limit
+    def _read_blocks(self, name: str, limit: int) -> Iterator[bytes]:
+        remaining = limit
         try:
             with self._archive.open(name) as file:
-                while block := file.read(BLOCK):
-                    left -= len(block)
-                    if left < 0:
-                        raise self._error(f"{name} unpacks to more than the {limit} bytes allowed")
+                while block := file.read(BLOCK_BYTES):
+                    remaining -= len(block)
+                    if remaining < 0:
+                        raise self._make_error(f"{name} unpacks to more than the {limit} bytes allowed")
                     yield block
-        except BROKEN_ERRORS as error:
-            raise self._error(f"{name} is damaged: {error}") from error
+        except ZIP_ERRORS as error:
+            raise self._make_error(f"{name} is damaged: {error}") from error
 
-    def _error(self, reason: str) -> BundleError:
+    def _make_error(self, reason: str) -> BundleError:
         return BundleError(self._path, reason)
 
 
@@ -296,7 +302,7 @@ def open_bundle(path: str) -> Generator[Bundle]:
     """Open and check a bundle. Raise `BundleError` if it is bad, `NewerFormatError` if a later version wrote it."""
     try:
         archive = zipfile.ZipFile(path)
-    except BROKEN_ERRORS as error:
+    except ZIP_ERRORS as error:
         reason = f"it is truncated or damaged: {error}" if not isinstance(error, OSError) else str(error)
         raise BundleError(path, reason) from error
     with archive:

@@ -1,4 +1,4 @@
-"""The document of an exported session, in OpenCode's format. What is read is checked before it is used."""
+"""Encode an exported session in OpenCode's format, and decode and check one."""
 
 from collections.abc import Iterable
 from hashlib import sha256
@@ -29,16 +29,16 @@ def from_document(raw: bytes, *, where: str) -> SessionExport:
 
 
 def check_export(export: SessionExport, *, where: str) -> SessionExport:
-    """Return the parcel if it can be stored: every id is a valid file name, and no id occurs twice.
+    """Return the session if it can be stored: every id is a valid file name, and no id occurs twice.
 
-    All messages and parts get the ids of their session and message.
+    All messages and parts get the ids of their session and message. Raise `InvalidIdError` or `DocumentError` otherwise.
     """
     session = SessionID(check_new_id("session", export.info.id))
     for id in (export.info.parent_id, export.info.project_id):
         if id:
             check_file_name("session or project", id)
     messages = [_check_message(message, session) for message in export.messages]
-    _refuse_duplicates([message.info.id for message in messages], where)
+    _check_unique([message.info.id for message in messages], where)
     messages.sort(key=lambda message: message_sort_key(message.info))
     return replace(export, messages=tuple(messages))
 
@@ -49,14 +49,14 @@ def _check_message(message: MessageWithParts, session: SessionID) -> MessageWith
         check_file_name("message", message.info.parent_id)
     for part in message.parts:
         check_file_name("part", part.id)
-    _refuse_duplicates([part.id for part in message.parts], id)
+    _check_unique([part.id for part in message.parts], id)
     info = replace(message.info, session_id=session)
     # The position in the document decides where a part belongs, whatever ids it contains.
     parts = (move_part(part, id, session) for part in message.parts)
     return replace(message, info=info, parts=sort_parts(parts, info))
 
 
-def _refuse_duplicates(ids: list[Any], where: str) -> None:
+def _check_unique(ids: list[Any], where: str) -> None:
     seen: set[str] = set()
     for id in ids:
         if id in seen:
@@ -70,15 +70,15 @@ def _guess_format(plain: Any) -> str:
     return 'not an exported session: it has no "info" and "messages"'
 
 
-def content_digest(export: SessionExport) -> str:
+def hash_content(export: SessionExport) -> str:
     """Hash the messages, todos and diff of a session. Its location, title and order of keys do not matter."""
-    hashed = sha256()
-    for value in _to_content(export):
-        hashed.update(encode(_sort_keys(parse(encode(value)))) + b"\n")
-    return hashed.hexdigest()
+    digest = sha256()
+    for value in _list_content(export):
+        digest.update(encode(_sort_keys(parse(encode(value)))) + b"\n")
+    return digest.hexdigest()
 
 
-def _to_content(export: SessionExport) -> Iterable[Any]:
+def _list_content(export: SessionExport) -> Iterable[Any]:
     yield from export.messages
     yield export.todos
     yield export.diff

@@ -43,6 +43,7 @@ def parse_rebind(text: str) -> Rebind:
 
 
 def rebind_path(path: str, rebinds: Sequence[Rebind]) -> str:
+    """Return a path after the first rebind that matches it."""
     for rebind in rebinds:
         if path == rebind.old:
             return rebind.new
@@ -52,12 +53,12 @@ def rebind_path(path: str, rebinds: Sequence[Rebind]) -> str:
 
 
 def rebind_export(export: SessionExport, rebinds: Sequence[Rebind]) -> SessionExport:
-    """Change all paths of a parcel. For each path the first matching rebind applies."""
-    meant = [rebind for rebind in rebinds if rebind.old != rebind.new]
-    if not meant:
+    """Change all paths of a session. For each path, the first matching rebind applies."""
+    effective = [rebind for rebind in rebinds if rebind.old != rebind.new]
+    if not effective:
         return export
-    urls = [Rebind(f"file://{quote(each.old)}", f"file://{quote(each.new)}") for each in meant]
-    plain: Any = _rebind_value(to_plain(export), (*meant, *urls))
+    urls = [Rebind(f"file://{quote(each.old)}", f"file://{quote(each.new)}") for each in effective]
+    plain: Any = _rebind_value(to_plain(export), (*effective, *urls))
     return from_plain(plain, SessionExport, where=export.info.id)
 
 
@@ -88,7 +89,7 @@ def find_origin_checkout(export: SessionExport) -> str:
 
 
 def find_rebinds(incoming: SessionExport, present: SessionExport) -> tuple[Rebind, ...]:
-    """Return what turns the paths of one state of a session into those of another state in a different place."""
+    """Return the rebinds that convert the paths of one state of a session to those of another state elsewhere."""
     if not incoming.info.directory or incoming.info.directory == present.info.directory:
         return ()
     old, new = find_origin_checkout(incoming), find_origin_checkout(present)
@@ -101,68 +102,70 @@ def _strip_slash(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
-_TIMED = re.compile(rf"([a-z]+_[0-9a-f]{{{HEX_LENGTH}}})[0-9A-Za-z]+")
+_TIMED_ID = re.compile(rf"([a-z]+_[0-9a-f]{{{HEX_LENGTH}}})[0-9A-Za-z]+")
 
 
 def make_letters(*words: str, length: int = RANDOM_LENGTH) -> str:
     """Return letters that look random but are derived from the words."""
     number = int.from_bytes(sha256("\0".join(words).encode("utf-8", "surrogatepass")).digest())
-    found = []
+    letters = []
     for _ in range(length):
         number, digit = divmod(number, len(ALPHABET))
-        found.append(ALPHABET[digit])
-    return "".join(found)
+        letters.append(ALPHABET[digit])
+    return "".join(letters)
 
 
-def rename_id(id: str, why: str) -> str:
-    timed = _TIMED.fullmatch(id)
+def rename_id(id: str, seed: str) -> str:
+    """Return a new id that is derived from an old one and a seed. It keeps the time in the id."""
+    match = _TIMED_ID.fullmatch(id)
     prefix = id.partition("_")[0]
-    head = timed[1] if timed else f"{prefix}_{int(sha256(id.encode()).hexdigest()[:HEX_LENGTH], 16):012x}"
-    return head + make_letters(why, id)
+    head = match[1] if match else f"{prefix}_{int(sha256(id.encode()).hexdigest()[:HEX_LENGTH], 16):012x}"
+    return head + make_letters(seed, id)
 
 
 class IdRenamer:
-    """Gives a parcel and everything in it new ids."""
+    """Gives a session and everything in it new ids, which are derived from the old ones and a seed."""
 
-    def __init__(self, export: SessionExport, why: str) -> None:
-        self._load_export = export
-        self._why = why
+    def __init__(self, export: SessionExport, seed: str) -> None:
+        self._export = export
+        self._seed = seed
         self._messages = {message.info.id for message in export.messages}
 
-    def export(self) -> SessionExport:
-        info = self._load_export.info
+    def rename(self) -> SessionExport:
+        """Return the session with new ids."""
+        info = self._export.info
         revert = info.revert
-        session = SessionID(rename_id(info.id, self._why))
+        session = SessionID(rename_id(info.id, self._seed))
         return replace(
-            self._load_export,
+            self._export,
             # A shared link belongs to the original.
             info=replace(
-                info, id=session, share=None, revert=None if revert is None else self._revert(revert)
+                info, id=session, share=None, revert=None if revert is None else self._rename_revert(revert)
             ),
-            messages=tuple(self._message(message, session) for message in self._load_export.messages),
+            messages=tuple(self._rename_message(message, session) for message in self._export.messages),
         )
 
-    def _revert(self, revert: SessionRevert) -> SessionRevert:
-        part = None if revert.part_id is None else PartID(rename_id(revert.part_id, self._why))
-        return replace(revert, message_id=self._message_id(revert.message_id), part_id=part)
+    def _rename_revert(self, revert: SessionRevert) -> SessionRevert:
+        part = None if revert.part_id is None else PartID(rename_id(revert.part_id, self._seed))
+        return replace(revert, message_id=self._rename_message_id(revert.message_id), part_id=part)
 
-    def _message_id(self, id: MessageID) -> MessageID:
-        return MessageID(rename_id(id, self._why)) if id in self._messages else id
+    def _rename_message_id(self, id: MessageID) -> MessageID:
+        return MessageID(rename_id(id, self._seed)) if id in self._messages else id
 
-    def _message(self, message: MessageWithParts, session: SessionID) -> MessageWithParts:
-        id = self._message_id(message.info.id)
+    def _rename_message(self, message: MessageWithParts, session: SessionID) -> MessageWithParts:
+        id = self._rename_message_id(message.info.id)
         return replace(
             message,
-            info=self._info(message.info, id, session),
+            info=self._rename_info(message.info, id, session),
             parts=tuple(
-                move_part(part, id, session, lambda old: PartID(rename_id(old, self._why)))
+                move_part(part, id, session, lambda old: PartID(rename_id(old, self._seed)))
                 for part in message.parts
             ),
         )
 
-    def _info(self, info: AnyMessage, id: MessageID, session: SessionID) -> AnyMessage:
+    def _rename_info(self, info: AnyMessage, id: MessageID, session: SessionID) -> AnyMessage:
         if isinstance(info, AssistantMessage):
-            return replace(info, id=id, session_id=session, parent_id=self._message_id(info.parent_id))
+            return replace(info, id=id, session_id=session, parent_id=self._rename_message_id(info.parent_id))
         return replace(info, id=id, session_id=session)
 
 
@@ -171,14 +174,14 @@ def _keep_id(id: PartID) -> PartID:
 
 
 def move_part(
-    part: AnyPart, message: MessageID, session: SessionID, name: Callable[[PartID], PartID] = _keep_id
+    part: AnyPart, message: MessageID, session: SessionID, rename: Callable[[PartID], PartID] = _keep_id
 ) -> AnyPart:
-    """Return the part as one of this message, with its attachments."""
-    part = replace(part, id=name(part.id), message_id=message, session_id=session)
+    """Return the part and its attachments as parts of this message. `rename` returns the new id of each."""
+    part = replace(part, id=rename(part.id), message_id=message, session_id=session)
     if not (isinstance(part, ToolPart) and isinstance(part.state, CompletedState) and part.state.attachments):
         return part
     files: tuple[FilePart, ...] = tuple(
-        replace(file, id=name(file.id), message_id=message, session_id=session)
+        replace(file, id=rename(file.id), message_id=message, session_id=session)
         for file in part.state.attachments
     )
     return replace(part, state=replace(part.state, attachments=files))

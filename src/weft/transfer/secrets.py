@@ -94,14 +94,18 @@ SHAPES = (
     SecretShape("jwt", ("eyJ",), rf"eyJ{_WORD}{{8,}}\.eyJ{_WORD}{{8,}}\.{_WORD}{{8,}}"),
 )  # fmt: skip
 
-# Letters or digits next to it make it part of a longer word; an escaped newline before it does not.
-_EDGE, _EDGE_AFTER = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))", r"(?![A-Za-z0-9])"
-ARMOUR = "-----BEGIN"
-_PATTERNS = [(shape, re.compile(f"{_EDGE}{shape.pattern}{_EDGE_AFTER}")) for shape in SHAPES]
-_ARMOURED = [each for each in _PATTERNS if ARMOUR in each[0].marks]
-_COMPACT = [each for each in _PATTERNS if ARMOUR not in each[0].marks]
+# A match must not be part of a longer word. An escaped newline before it is not part of the word.
+_NOT_IN_WORD_BEFORE, _NOT_IN_WORD_AFTER = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))", r"(?![A-Za-z0-9])"
+KEY_HEADER = "-----BEGIN"
+_PATTERNS = [
+    (shape, re.compile(f"{_NOT_IN_WORD_BEFORE}{shape.pattern}{_NOT_IN_WORD_AFTER}")) for shape in SHAPES
+]
+_HEADER_PATTERNS = [each for each in _PATTERNS if KEY_HEADER in each[0].marks]
+_WORD_PATTERNS = [each for each in _PATTERNS if KEY_HEADER not in each[0].marks]
 # Most words contain no mark, so one search rules them out.
-_MARKED = re.compile("|".join(sorted({re.escape(mark) for shape, _ in _COMPACT for mark in shape.marks})))
+_ANY_MARK = re.compile(
+    "|".join(sorted({re.escape(mark) for shape, _ in _WORD_PATTERNS for mark in shape.marks}))
+)
 # Only long words are examined, and text has few of them.
 LONG_WORD = re.compile(r"[A-Za-z0-9_+/=.:-]{16,}")
 
@@ -116,54 +120,61 @@ class SecretSpan(NamedTuple):
 
 def find_shapes(text: str) -> Iterator[SecretSpan]:
     """Yield credentials that are recognisable by their form. They may overlap."""
-    if ARMOUR in text:
-        yield from _find(_ARMOURED, text, 0, len(text))
+    if KEY_HEADER in text:
+        yield from _match_shapes(_HEADER_PATTERNS, text, 0, len(text))
     for word in LONG_WORD.finditer(text):
-        said = word[0]
-        if _MARKED.search(said) is None:
+        if _ANY_MARK.search(word[0]) is None:
             continue
-        meant = [each for each in _COMPACT if any(mark in said for mark in each[0].marks)]
-        yield from _find(meant, text, word.start(), word.end())
+        candidates = [
+            pattern for pattern in _WORD_PATTERNS if any(mark in word[0] for mark in pattern[0].marks)
+        ]
+        yield from _match_shapes(candidates, text, word.start(), word.end())
 
 
-def _find(
+def _match_shapes(
     patterns: list[tuple[SecretShape, re.Pattern[str]]], text: str, start: int, end: int
 ) -> Iterator[SecretSpan]:
     for shape, pattern in patterns:
-        for found in pattern.finditer(text, start, end):
-            yield SecretSpan(*found.span(), shape.kind)
+        for match in pattern.finditer(text, start, end):
+            yield SecretSpan(*match.span(), shape.kind)
 
 
-SHORTEST, SHORT = 8, 6
-ENTROPY = 2.75
+MIN_RANDOM_LENGTH, MIN_PASSWORD_LENGTH = 8, 6
+MIN_ENTROPY = 2.75
 
-# The telling word comes last in a name: TOKEN_FILE names a file, and PASSWORD_LENGTH a length.
-_SECRET = (
+# The last word of a name decides: TOKEN_FILE names a file, and PASSWORD_LENGTH a length.
+_SECRET_WORDS = (
     r"api[_-]?key|(?:secret|access|private|auth|signing|encryption|master|license|account|app|service[_-]?role)[_-]?key"
     r"|secret[_-]?key[_-]?base|secret|token|password|passwd|passphrase|passcode|credentials?|cookie|authorization"
 )
-_SHORT_WORDS = r"auth|pwd|pat|pass"
+_SHORT_SECRET_WORDS = r"auth|pwd|pat|pass"
 _SUFFIX = r"(?:[_-]?(?:\d+|base64|b64|prod|production|dev|staging|old|new))?"
-NAME = re.compile(rf"(?:.*(?:{_SECRET})|(?:.*[_.-])(?:{_SHORT_WORDS}))(?:{_SUFFIX})", re.IGNORECASE)
-PASSWORD = re.compile(r".*(?:password|passwd|passphrase|passcode|pwd|pass)(?:[_-]?\d+)?", re.IGNORECASE)
+SECRET_NAME = re.compile(
+    rf"(?:.*(?:{_SECRET_WORDS})|(?:.*[_.-])(?:{_SHORT_SECRET_WORDS}))(?:{_SUFFIX})", re.IGNORECASE
+)
+PASSWORD_LIKE_NAME = re.compile(
+    r".*(?:password|passwd|passphrase|passcode|pwd|pass)(?:[_-]?\d+)?", re.IGNORECASE
+)
 PASSWORD_NAME = "password"
-ENVIRONMENT = re.compile(r"[A-Z][A-Z0-9_]*")
+ENVIRONMENT_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 
 # Starts at the end of a name, because few names end like this. The rest of the name is examined afterwards.
-_ASSIGNED = re.compile(
+_ASSIGNMENT = re.compile(
     r"(?i:key|secret|token|pass(?:word|wd|phrase|code)?|credentials?|cookie|auth(?:orization)?|pwd|pat)"
     r"(?P<suffix>[A-Za-z0-9_-]{0,12})(?:\\*[\"'])?(?P<sign>\s{0,4}(?:=>|:=|[:=])\s{0,4})"
     r"(?:\\*(?P<quote>[\"'`])(?P<quoted>[^\"'`\n]{1,400}?)\\*(?P=quote)|(?P<bare>[^\s\"'`,;(){}\[\]<>|\\]+)(?P<after>[(\[]?))"
 )
 _NAME_BEFORE = re.compile(r"[A-Za-z0-9_.-]*\Z")
-NAME_LENGTH = 80
+MAX_NAME_LENGTH = 80
 _FLAG = re.compile(r"--(?P<name>[a-z][a-z-]{2,40})\s+[\"']?(?P<value>[^\s\"'`,;|]{6,})")
 _BEARER = re.compile(r"\b(?:bearer|token|ssws)\s+(?P<value>[A-Za-z0-9._~+/=-]{12,})", re.IGNORECASE)
 _BASIC = re.compile(r"\bbasic\s+(?P<value>[A-Za-z0-9+/]{8,}={0,2})", re.IGNORECASE)
-_URL = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{3,200})@")
+_URL_PASSWORD = re.compile(
+    r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{3,200})@"
+)
 _NETRC = re.compile(r"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(?P<value>\S{4,})")
 _COOKIE = re.compile(r"^(?:set-)?cookie:[ \t]*(?P<value>[^\s\"'][^\r\n]{7,})", re.IGNORECASE | re.MULTILINE)
-_SIGNED = re.compile(r"[?&]sig(?:nature)?=(?P<value>[A-Za-z0-9%._~+/=-]{16,})", re.IGNORECASE)
+_SIGNED_URL = re.compile(r"[?&]sig(?:nature)?=(?P<value>[A-Za-z0-9%._~+/=-]{16,})", re.IGNORECASE)
 _PUTTY = re.compile(r"\bPrivate-Lines: \d+\s+(?P<value>[A-Za-z0-9+/=\s]{32,}[A-Za-z0-9+/=])")
 # Commands with a short flag for a password that means something else in most other commands.
 _SHORT_FLAGS = re.compile(
@@ -190,23 +201,23 @@ _PLACEHOLDER = re.compile(
     r"|(?:user|db|new|old|api|access|test)?[-_]?(?:password|passwd|pass|secret|token|key)|.*\.{3}|changeme",
     re.IGNORECASE,
 )
-_ATTRIBUTES = re.compile(r"[A-Za-z_]\w*(?:(?:\.|->|::|\?\.)[A-Za-z_]\w*)+[!?]?")
-_SPOKEN = re.compile(
+_ATTRIBUTE_ACCESS = re.compile(r"[A-Za-z_]\w*(?:(?:\.|->|::|\?\.)[A-Za-z_]\w*)+[!?]?")
+_PLAIN_WORDS = re.compile(
     r"_*(?:[A-Z]?[a-z]+|[A-Z]+)(?:[A-Z][a-z]+)*(?:[._: -](?:[A-Z]?[a-z]+|[A-Z]+)(?:[A-Z][a-z]+)*)*[._-]?v?\d{0,3}"
 )
 
 
 def find_named(text: str) -> Iterator[SecretSpan]:
     """Yield values that a name, header, URL or flag declares to be secret."""
-    for found in _ASSIGNED.finditer(text):
-        which = "quoted" if found["quoted"] is not None else "bare"
-        name = _whole_name(text, found)
-        if is_secret_name(name) and _is_assigned_secret(name, found, which):
-            yield SecretSpan(*found.span(which), _to_kind(name))
+    for match in _ASSIGNMENT.finditer(text):
+        group = "quoted" if match["quoted"] is not None else "bare"
+        name = _find_name(text, match)
+        if is_secret_name(name) and _is_assigned_secret(name, match, group):
+            yield SecretSpan(*match.span(group), _to_kind(name))
     if "--" in text:
-        for found in _FLAG.finditer(text):
-            if is_secret_name(found["name"]) and _is_worth_hiding(found["name"], found["value"]):
-                yield SecretSpan(*found.span("value"), _to_kind(found["name"]))
+        for match in _FLAG.finditer(text):
+            if is_secret_name(match["name"]) and _is_secret_value(match["name"], match["value"]):
+                yield SecretSpan(*match.span("value"), _to_kind(match["name"]))
     if "value" in text or "</" in text or "ENV" in text or "ARG" in text or "set " in text:
         yield from _find_pairs(text)
     yield from _find_declared(text)
@@ -214,9 +225,9 @@ def find_named(text: str) -> Iterator[SecretSpan]:
 
 def _find_pairs(text: str) -> Iterator[SecretSpan]:
     for pattern in _PAIRS:
-        for found in pattern.finditer(text):
-            if is_secret_name(found["name"]) and _is_worth_hiding(found["name"], found["value"]):
-                yield SecretSpan(*found.span("value"), _to_kind(found["name"]))
+        for match in pattern.finditer(text):
+            if is_secret_name(match["name"]) and _is_secret_value(match["name"], match["value"]):
+                yield SecretSpan(*match.span("value"), _to_kind(match["name"]))
 
 
 def _find_declared(text: str) -> Iterator[SecretSpan]:
@@ -224,70 +235,74 @@ def _find_declared(text: str) -> Iterator[SecretSpan]:
     if "bearer" in lower or "token " in lower or "ssws " in lower:
         yield from _find_values(_BEARER, text, "bearer-token", looks_random)
     if "basic " in lower:
-        yield from _find_values(_BASIC, text, "basic-auth", _is_basic)
+        yield from _find_values(_BASIC, text, "basic-auth", _is_basic_auth)
     if "://" in text:
-        yield from _find_values(_URL, text, "url-password", _is_real)
+        yield from _find_values(_URL_PASSWORD, text, "url-password", _is_not_placeholder)
     if "machine" in lower:
-        yield from _find_values(_NETRC, text, "password", _is_real)
+        yield from _find_values(_NETRC, text, "password", _is_not_placeholder)
     if "cookie:" in lower:
-        yield from _find_values(_COOKIE, text, "cookie", _is_real)
+        yield from _find_values(_COOKIE, text, "cookie", _is_not_placeholder)
     if "sig" in lower:
-        yield from _find_values(_SIGNED, text, "signature", looks_random)
+        yield from _find_values(_SIGNED_URL, text, "signature", looks_random)
     if "private-lines" in lower:
-        yield from _find_values(_PUTTY, text, "private-key", _is_real)
+        yield from _find_values(_PUTTY, text, "private-key", _is_not_placeholder)
     if " -p" in text or " -u" in text:
         yield from _find_short_flags(text)
 
 
 def _find_short_flags(text: str) -> Iterator[SecretSpan]:
-    for found in _SHORT_FLAGS.finditer(text):
-        which = found.lastgroup or ""
-        if _is_worth_hiding(PASSWORD_NAME, found[which]) and not found[which].isdigit():
-            yield SecretSpan(*found.span(which), "password")
+    for match in _SHORT_FLAGS.finditer(text):
+        group = match.lastgroup or ""
+        if _is_secret_value(PASSWORD_NAME, match[group]) and not match[group].isdigit():
+            yield SecretSpan(*match.span(group), "password")
 
 
 def _find_values(
-    pattern: re.Pattern[str], text: str, kind: str, judge: Callable[[str], bool]
+    pattern: re.Pattern[str], text: str, kind: str, is_secret: Callable[[str], bool]
 ) -> Iterator[SecretSpan]:
-    for found in pattern.finditer(text):
-        if judge(found["value"]):
-            yield SecretSpan(*found.span("value"), kind)
+    for match in pattern.finditer(text):
+        if is_secret(match["value"]):
+            yield SecretSpan(*match.span("value"), kind)
 
 
-def _is_real(value: str) -> bool:
+def _is_not_placeholder(value: str) -> bool:
     return not is_placeholder(value)
 
 
-def _whole_name(text: str, found: re.Match[str]) -> str:
-    before = _NAME_BEFORE.search(text[max(0, found.start() - NAME_LENGTH) : found.start()])
-    return (before[0] if before else "").lstrip(".-") + text[found.start() : found.end("suffix")]
+def _find_name(text: str, match: re.Match[str]) -> str:
+    before = _NAME_BEFORE.search(text[max(0, match.start() - MAX_NAME_LENGTH) : match.start()])
+    return (before[0] if before else "").lstrip(".-") + text[match.start() : match.end("suffix")]
 
 
 def is_secret_name(name: str) -> bool:
-    return NAME.fullmatch(name) is not None
+    return SECRET_NAME.fullmatch(name) is not None
 
 
 def is_secret_field(name: str, value: str) -> bool:
     """Return True if a field of an object holds a secret, judged by its name and value."""
-    return is_secret_name(name) and _is_worth_hiding(name, value)
+    return is_secret_name(name) and _is_secret_value(name, value)
 
 
-def _is_assigned_secret(name: str, found: re.Match[str], which: str) -> bool:
-    value = found[which]
-    if which == "bare" and (found["after"] or value.startswith(("/", "./", "~", "=", ":")) or "://" in value):
+def _is_assigned_secret(name: str, match: re.Match[str], group: str) -> bool:
+    value = match[group]
+    if group == "bare" and (match["after"] or value.startswith(("/", "./", "~", "=", ":")) or "://" in value):
         return False
     # In an environment (`NAME=value`) even a plain word can be a password.
-    if ENVIRONMENT.fullmatch(name) and found["sign"] in ("=", ":="):
-        return len(value) >= SHORT and not is_placeholder(value) and not _ATTRIBUTES.fullmatch(value)
-    if which == "bare" and (_ATTRIBUTES.fullmatch(value) or value.replace("_", "").isalpha()):
+    if ENVIRONMENT_NAME.fullmatch(name) and match["sign"] in ("=", ":="):
+        return (
+            len(value) >= MIN_PASSWORD_LENGTH
+            and not is_placeholder(value)
+            and not _ATTRIBUTE_ACCESS.fullmatch(value)
+        )
+    if group == "bare" and (_ATTRIBUTE_ACCESS.fullmatch(value) or value.replace("_", "").isalpha()):
         return False  # an identifier in code
-    return _is_worth_hiding(name, value)
+    return _is_secret_value(name, value)
 
 
-def _is_worth_hiding(name: str, value: str) -> bool:
-    if PASSWORD.fullmatch(name):
-        plain = value.isalpha() or any(map(str.isspace, value))
-        return len(value) >= SHORT and not plain and not is_placeholder(value)
+def _is_secret_value(name: str, value: str) -> bool:
+    if PASSWORD_LIKE_NAME.fullmatch(name):
+        is_plain = value.isalpha() or any(map(str.isspace, value))
+        return len(value) >= MIN_PASSWORD_LENGTH and not is_plain and not is_placeholder(value)
     return looks_random(value)
 
 
@@ -298,10 +313,15 @@ def is_placeholder(value: str) -> bool:
 
 def looks_random(value: str) -> bool:
     """Return True if the value looks random: letters and digits mixed, with few repeats; not a word, number or path."""
-    if len(value) < SHORTEST or value.startswith(("/", "./")) or is_placeholder(value) or " " in value:
+    if (
+        len(value) < MIN_RANDOM_LENGTH
+        or value.startswith(("/", "./"))
+        or is_placeholder(value)
+        or " " in value
+    ):
         return False
-    mixed = any(map(str.isalpha, value)) and (any(map(str.isdigit, value)) or _changes_case(value))
-    return mixed and measure_entropy(value) >= ENTROPY and _SPOKEN.fullmatch(value) is None
+    is_mixed = any(map(str.isalpha, value)) and (any(map(str.isdigit, value)) or _mixes_case(value))
+    return is_mixed and measure_entropy(value) >= MIN_ENTROPY and _PLAIN_WORDS.fullmatch(value) is None
 
 
 def measure_entropy(value: str) -> float:
@@ -309,21 +329,21 @@ def measure_entropy(value: str) -> float:
     return -sum(n / len(value) * math.log2(n / len(value)) for n in Counter(value).values())
 
 
-def _changes_case(value: str) -> bool:
-    few = 2
+def _mixes_case(value: str) -> bool:
+    min_count = 2
     upper = sum(map(str.isupper, value[1:]))
-    return len(value) >= 2 * SHORTEST and few <= upper <= len(value) - few
+    return len(value) >= 2 * MIN_RANDOM_LENGTH and min_count <= upper <= len(value) - min_count
 
 
-def _is_basic(value: str) -> bool:
+def _is_basic_auth(value: str) -> bool:
     try:
-        said = base64.b64decode(value, validate=True).decode()
+        decoded = base64.b64decode(value, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
         return False
-    return ":" in said and said.isprintable()
+    return ":" in decoded and decoded.isprintable()
 
 
 def _to_kind(name: str) -> str:
-    if PASSWORD.fullmatch(name):
+    if PASSWORD_LIKE_NAME.fullmatch(name):
         return "password"
     return "token" if "token" in name.lower() else "secret"

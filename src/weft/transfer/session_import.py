@@ -25,7 +25,7 @@ from weft.model.spending import Ledger
 from weft.model.transfer import ExportCounts, ImportResult, ImportVerdict, SessionExport, count_export
 from weft.model.wire import from_plain, to_plain
 from weft.store.contract import Store
-from weft.transfer.document import content_digest
+from weft.transfer.document import hash_content
 from weft.transfer.rebind import (
     IdRenamer,
     Rebind,
@@ -39,26 +39,28 @@ StateRelation = Literal["same", "ahead", "behind", "apart"]
 
 
 def compare_states(incoming: SessionExport, present: SessionExport) -> StateRelation:
-    """Compare two states of a session. Only if they are `apart`, each has something that the other would lose."""
-    there, here = _by_id(incoming), _by_id(present)
-    ahead = all(_is_in(message, there) for message in present.messages)
-    behind = all(_is_in(message, here) for message in incoming.messages)
+    """Compare two states of a session. `apart` means that each has something that the other lacks."""
+    incoming_messages, present_messages = _index_messages(incoming), _index_messages(present)
+    ahead = all(_is_contained(message, incoming_messages) for message in present.messages)
+    behind = all(_is_contained(message, present_messages) for message in incoming.messages)
     if ahead:
         return "same" if behind else "ahead"
     return "behind" if behind else "apart"
 
 
-def find_parting(incoming: SessionExport, present: SessionExport) -> MessageWithParts | None:
+def find_first_difference(incoming: SessionExport, present: SessionExport) -> MessageWithParts | None:
     """Return the first message of `incoming` that `present` lacks or has with other content."""
-    here = _by_id(present)
-    return next((message for message in incoming.messages if not _is_in(message, here)), None)
+    present_messages = _index_messages(present)
+    return next(
+        (message for message in incoming.messages if not _is_contained(message, present_messages)), None
+    )
 
 
-def _by_id(export: SessionExport) -> dict[MessageID, MessageWithParts]:
+def _index_messages(export: SessionExport) -> dict[MessageID, MessageWithParts]:
     return {message.info.id: message for message in export.messages}
 
 
-def _is_in(earlier: MessageWithParts, messages: dict[MessageID, MessageWithParts]) -> bool:
+def _is_contained(earlier: MessageWithParts, messages: dict[MessageID, MessageWithParts]) -> bool:
     later = messages.get(earlier.info.id)
     return later is not None and has_grown_from(earlier, later)
 
@@ -115,7 +117,7 @@ IMPORTED_SUFFIX = " (imported)"
 
 @runtime_checkable
 class MessageOwners(Protocol):
-    """A store that files messages by id alone, and can tell to which session they belong. Others cannot mix them up."""
+    """A store that stores messages by id alone, and can tell to which session each belongs."""
 
     async def owners(self, messages: Sequence[MessageID]) -> dict[MessageID, SessionID]: ...
 
@@ -134,7 +136,7 @@ class ImportOptions(Struct, frozen=True, kw_only=True):
 
 
 class PlannedImport(NamedTuple):
-    """What to store and why; `present` is the stored session that it is added to."""
+    """What to store, and the verdict for the person. `present` is the stored session that is updated."""
 
     verdict: ImportVerdict
     export: SessionExport
@@ -142,7 +144,7 @@ class PlannedImport(NamedTuple):
 
 
 class StateDifference(NamedTuple):
-    """Where two states part: a description that does not change while `incoming` goes on, and the time."""
+    """The first difference of two states: a description that stays the same while the session grows, and its time."""
 
     why: str
     at: int
@@ -159,7 +161,7 @@ async def pack_session(store: Store, id: SessionID) -> SessionExport:
 
 
 class SessionImporter:
-    """Imports sessions, each entirely or not at all. Remembers which ones became copies, for their children."""
+    """Imports sessions, each entirely or not at all. The children of a session that became a copy follow it."""
 
     def __init__(self, store: Store, journal: Journal, place: Place, options: ImportOptions) -> None:
         self._store = store
@@ -173,15 +175,15 @@ class SessionImporter:
         planned = await self._decide(export)
         if planned.verdict == "forked" or planned.export.info.id != export.info.id:
             self._copies[export.info.id] = planned.export.info.id
-        changes, digest = list(_to_events(planned)), content_digest(planned.export)
+        changes, digest = list(_to_events(planned)), hash_content(planned.export)
         is_new = planned.present is None
         if (changes or is_new) and not self._options.dry_run:
-            await self._refuse_foreign_messages(planned)
+            await self._check_message_owners(planned)
             if is_new:
                 await self._journal.begin(planned.export.info, *changes)
             else:
                 await self._journal.commit(*changes)
-            await self._check(planned.export, digest)
+            await self._verify_stored(planned.export, digest)
         return ImportResult(
             id=planned.export.info.id,
             origin=export.info.id,
@@ -197,12 +199,15 @@ class SessionImporter:
     async def _decide(self, export: SessionExport) -> PlannedImport:
         candidate, copied = export, False
         while (present := await self._find(candidate.info.id)) is not None:
-            here = rebind_export(candidate, find_rebinds(candidate, present))
-            planned = _join(here, present)
+            rebound = rebind_export(candidate, find_rebinds(candidate, present))
+            planned = _combine(rebound, present)
             if planned is not None:
                 return await self._move_to_project(planned)
-            candidate, copied = _copy(export, candidate.info.id, _describe_parting(here, present)), True
-        return PlannedImport("forked" if copied else "new", await self._bind(candidate), None)
+            candidate, copied = (
+                _make_copy(export, candidate.info.id, _describe_difference(rebound, present)),
+                True,
+            )
+        return PlannedImport("forked" if copied else "new", await self._localize(candidate), None)
 
     async def _find(self, id: SessionID) -> SessionExport | None:
         try:
@@ -210,29 +215,29 @@ class SessionImporter:
         except NotFoundError:
             return None
 
-    async def _bind(self, export: SessionExport) -> SessionExport:
-        """Return the parcel with the directory, project and parent that it gets here."""
+    async def _localize(self, export: SessionExport) -> SessionExport:
+        """Return the session with the directory, project and parent that it gets here."""
         rebinds, directory = self._options.rebinds, rebind_path(export.info.directory, self._options.rebinds)
-        home = await self._options.home(directory) if directory else None
+        local_project = await self._options.home(directory) if directory else None
         project = export.info.project_id
-        if home is not None:
-            project = project if await self._is_known(project) else home
+        if local_project is not None:
+            project = project if await self._is_known(project) else local_project
         elif self._options.adopt:
-            rebinds = (*rebinds, Rebind(find_origin_checkout(export), _find_top(self._place)))
+            rebinds = (*rebinds, Rebind(find_origin_checkout(export), _get_checkout(self._place)))
             directory = await self._choose_directory(rebind_path(export.info.directory, rebinds))
             project = self._place.project.id
         elif not await self._is_known(project):
-            project = await self._find_recorded(directory)
-        bound = rebind_export(export, rebinds)
+            project = await self._find_recorded_project(directory)
+        rebound = rebind_export(export, rebinds)
         parent = export.info.parent_id
         info = replace(
-            bound.info,
+            rebound.info,
             directory=directory,
             project_id=project,
             parent_id=None if parent is None else self._copies.get(parent, parent),
             share=None,  # only the original's owner can revoke the share
         )
-        return replace(bound, info=info)
+        return replace(rebound, info=info)
 
     async def _choose_directory(self, directory: str) -> str:
         return directory if await self._options.home(directory) is not None else self._place.directory
@@ -241,22 +246,24 @@ class SessionImporter:
         """Return True if this id names a project in the store. The global project does not count."""
         return project not in ("", GLOBAL_PROJECT) and await self._store.find_project(project) is not None
 
-    async def _find_recorded(self, directory: str) -> ProjectID:
+    async def _find_recorded_project(self, directory: str) -> ProjectID:
         """Return the recorded project whose checkout contains a directory, which need not exist any more."""
-        tops = {
-            top: project.id
+        projects = {
+            checkout: project.id
             for project in await self._store.list_projects()
-            for top in (project.worktree, *project.sandboxes)
-            if top != "/" and f"{directory}/".startswith(f"{top.rstrip('/')}/")
+            for checkout in (project.worktree, *project.sandboxes)
+            if checkout != "/" and f"{directory}/".startswith(f"{checkout.rstrip('/')}/")
         }
-        return tops[max(tops, key=len)] if tops else GLOBAL_PROJECT
+        return projects[max(projects, key=len)] if projects else GLOBAL_PROJECT
 
     async def _move_to_project(self, planned: PlannedImport) -> PlannedImport:
         """Move a session without a project to the project that its directory belongs to by now."""
         info = planned.export.info
         if info.project_id != GLOBAL_PROJECT or not info.directory:
             return planned
-        project = await self._options.home(info.directory) or await self._find_recorded(info.directory)
+        project = await self._options.home(info.directory) or await self._find_recorded_project(
+            info.directory
+        )
         if project == GLOBAL_PROJECT:
             return planned
         return PlannedImport(
@@ -265,7 +272,7 @@ class SessionImporter:
 
     # --- storing ---
 
-    async def _refuse_foreign_messages(self, planned: PlannedImport) -> None:
+    async def _check_message_owners(self, planned: PlannedImport) -> None:
         if isinstance(self._store, MessageOwners):
             ids = [message.info.id for message in planned.export.messages]
             for message, owner in (await self._store.owners(ids)).items():
@@ -273,13 +280,13 @@ class SessionImporter:
                     reason = f"message {message} belongs to session {owner} here"
                     raise DocumentError(planned.export.info.id, reason)
 
-    async def _check(self, meant: SessionExport, digest: str) -> None:
-        stored = await pack_session(self._store, meant.info.id)
-        if content_digest(stored) != digest or stored.info != meant.info:
-            raise StoreError(f"{meant.info.id} reads back differently from what was written")
+    async def _verify_stored(self, expected: SessionExport, digest: str) -> None:
+        stored = await pack_session(self._store, expected.info.id)
+        if hash_content(stored) != digest or stored.info != expected.info:
+            raise StoreError(f"{expected.info.id} reads back differently from what was written")
 
 
-def _join(incoming: SessionExport, present: SessionExport) -> PlannedImport | None:
+def _combine(incoming: SessionExport, present: SessionExport) -> PlannedImport | None:
     """Combine two states of a session. Return None if something would be lost."""
     newer = incoming.info.time.updated > present.info.time.updated
     relation = compare_states(incoming, present)
@@ -322,30 +329,30 @@ def _merge(incoming: SessionExport, present: SessionExport) -> SessionExport:
     )
 
 
-def _describe_parting(incoming: SessionExport, present: SessionExport) -> StateDifference:
-    first = find_parting(incoming, present)
+def _describe_difference(incoming: SessionExport, present: SessionExport) -> StateDifference:
+    first = find_first_difference(incoming, present)
     if first is None:
-        return StateDifference(content_digest(incoming), incoming.info.time.created)
-    known = any(message.info.id == first.info.id for message in present.messages)
+        return StateDifference(hash_content(incoming), incoming.info.time.created)
+    is_known = any(message.info.id == first.info.id for message in present.messages)
     why = (
-        f"{first.info.id} {content_digest(replace(incoming, messages=(first,)))}" if known else first.info.id
+        f"{first.info.id} {hash_content(replace(incoming, messages=(first,)))}" if is_known else first.info.id
     )
     return StateDifference(why, first.info.time.created)
 
 
-def _copy(export: SessionExport, beside: SessionID, apart: StateDifference) -> SessionExport:
-    """Return the parcel with new ids. The spending before the difference counts in the original only."""
-    copy = IdRenamer(export, f"{beside} {apart.why}").export()
-    own = replace(
+def _make_copy(export: SessionExport, beside: SessionID, difference: StateDifference) -> SessionExport:
+    """Return the session with new ids. The spending before the difference counts in the original only."""
+    copy = IdRenamer(export, f"{beside} {difference.why}").rename()
+    weft_data = replace(
         get_weft_data(copy.info),
         forked_from=ForkedFrom(session_id=export.info.id),
-        spent=Ledger(until=apart.at - 1),
+        spent=Ledger(until=difference.at - 1),
     )
     title = copy.info.title.removesuffix(IMPORTED_SUFFIX) + IMPORTED_SUFFIX
-    return replace(copy, info=with_weft_data(replace(copy.info, title=title), own))
+    return replace(copy, info=with_weft_data(replace(copy.info, title=title), weft_data))
 
 
-def _find_top(place: Place) -> str:
+def _get_checkout(place: Place) -> str:
     return place.directory if place.worktree == "/" else place.worktree
 
 
@@ -353,19 +360,19 @@ def _to_events(planned: PlannedImport) -> Iterator[Durable]:
     export, present = planned.export, planned.present
     if present is not None and export.info != present.info:
         yield SessionUpdated(info=export.info)
-    known = {} if present is None else {message.info.id: message for message in present.messages}
+    present_messages = {} if present is None else {message.info.id: message for message in present.messages}
     for message in export.messages:
-        yield from _to_message_events(message, known.get(message.info.id))
+        yield from _to_message_events(message, present_messages.get(message.info.id))
     if export.todos != (() if present is None else present.todos):
         yield TodoUpdated(session_id=export.info.id, todos=export.todos)
     if export.diff != (() if present is None else present.diff):
         yield SessionDiffed(session_id=export.info.id, diff=export.diff)
 
 
-def _to_message_events(message: MessageWithParts, known: MessageWithParts | None) -> Iterator[Durable]:
-    if known is None or known.info != message.info:
+def _to_message_events(message: MessageWithParts, present: MessageWithParts | None) -> Iterator[Durable]:
+    if present is None or present.info != message.info:
         yield MessageUpdated(info=message.info)
-    parts = {} if known is None else {part.id: part for part in known.parts}
+    parts = {} if present is None else {part.id: part for part in present.parts}
     for part in message.parts:
         if parts.get(part.id) != part:
             yield PartUpdated(part=part)

@@ -11,18 +11,18 @@ from msgspec import Struct
 from weft.errors import GitError
 from weft.host.git import KEPT_VARIABLES, QUIET_VARIABLES, call_git
 
-SECONDS = 600.0
-CONFLICT = 1
-UNKNOWN = 129
-SUBMODULE = "160000"
-LINK = "120000"
-PROGRAM = "100755"
-FROM_INPUT = ("--pathspec-from-file=-", "--pathspec-file-nul")
+GIT_TIMEOUT_SECONDS = 600.0
+CONFLICT_EXIT_CODE = 1
+USAGE_ERROR_EXIT_CODE = 129
+SUBMODULE_MODE = "160000"
+LINK_MODE = "120000"
+EXECUTABLE_MODE = "100755"
+PATHS_FROM_STDIN = ("--pathspec-from-file=-", "--pathspec-file-nul")
 # Commits that only weft uses do not carry the user's name.
-ANONYMOUS = {
-    f"GIT_{role}_{what}": said
+ANONYMOUS_IDENTITY = {
+    f"GIT_{role}_{what}": value
     for role in ("AUTHOR", "COMMITTER")
-    for what, said in (("NAME", "weft"), ("EMAIL", "weft@localhost"))
+    for what, value in (("NAME", "weft"), ("EMAIL", "weft@localhost"))
 }
 
 
@@ -35,17 +35,17 @@ class GitCheckout(Struct, frozen=True, kw_only=True):
 
 
 class TreeDifference(Struct, frozen=True, kw_only=True):
-    """A path in which two trees differ: mode and id in the second tree and in the first (`was`); "" if absent."""
+    """A path in which two trees differ: its mode and id in the second tree, and its old ones in the first; "" if absent."""
 
     path: str
     mode: str = ""
     id: str = ""
-    was: str = ""
-    was_mode: str = ""
+    old_id: str = ""
+    old_mode: str = ""
 
     @property
     def is_submodule(self) -> bool:
-        return SUBMODULE in (self.mode, self.was_mode)
+        return SUBMODULE_MODE in (self.mode, self.old_mode)
 
 
 class TreeMerge(Struct, frozen=True, kw_only=True):
@@ -62,33 +62,34 @@ class WorktreeGit:
         inherited = {
             name: value
             for name, value in environ.items()
-            if name in KEPT_VARIABLES or name in ANONYMOUS or name[:4] != "GIT_"
+            if name in KEPT_VARIABLES or name in ANONYMOUS_IDENTITY or name[:4] != "GIT_"
         }
         # The repository's own `core.worktree` must not redirect us to another directory.
         self._environ = inherited | QUIET_VARIABLES | {"GIT_WORK_TREE": top}
-        self._given = environ
+        self._original_environ = environ
         self.top = top
 
     # --- checkouts ---
 
     def list_all(self) -> list[GitCheckout]:
-        found: list[GitCheckout] = []
+        """Return all checkouts of the repository."""
+        checkouts: list[GitCheckout] = []
         for block in self._run(["worktree", "list", "--porcelain", "-z"]).split("\0\0"):
-            said = dict(line.partition(" ")[::2] for line in block.split("\0") if line)
-            if "worktree" in said:
-                branch = said.get("branch", "").removeprefix("refs/heads/")
-                found.append(
-                    GitCheckout(directory=said["worktree"], commit=said.get("HEAD", ""), branch=branch)
+            fields = dict(line.partition(" ")[::2] for line in block.split("\0") if line)
+            if "worktree" in fields:
+                branch = fields.get("branch", "").removeprefix("refs/heads/")
+                checkouts.append(
+                    GitCheckout(directory=fields["worktree"], commit=fields.get("HEAD", ""), branch=branch)
                 )
-        return found
+        return checkouts
 
     def add(self, directory: str, branch: str, commit: str) -> None:
         """Create a checkout on a new branch."""
         self._run(["worktree", "add", "--quiet", "--no-checkout", "-b", branch, "--", directory, commit])
         # Run this in the new checkout, because its configuration may differ.
-        there = WorktreeGit(self._given, directory)
+        new_checkout = WorktreeGit(self._original_environ, directory)
         try:
-            there.reset("HEAD")
+            new_checkout.reset("HEAD")
         except GitError:
             self.remove(directory)
             self.delete_ref(f"refs/heads/{branch}")
@@ -105,13 +106,14 @@ class WorktreeGit:
     # --- commits and refs ---
 
     def find_commit(self, name: str = "HEAD") -> str | None:
+        """Return the id of a commit, or None if the name does not lead to one."""
         try:
-            return self._line(["rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"])
+            return self._run_line(["rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"])
         except GitError:
             return None
 
-    def find_tree(self, commit: str) -> str:
-        return self._line(["rev-parse", "--verify", f"{commit}^{{tree}}"])
+    def get_tree(self, commit: str) -> str:
+        return self._run_line(["rev-parse", "--verify", f"{commit}^{{tree}}"])
 
     def put_ref(self, ref: str, commit: str) -> None:
         self._run(["update-ref", "--no-deref", ref, commit])
@@ -119,22 +121,23 @@ class WorktreeGit:
     def delete_ref(self, ref: str) -> None:
         self._run(["update-ref", "--no-deref", "-d", ref])
 
-    def list_holding(self, commit: str) -> list[str]:
+    def list_branches_containing(self, commit: str) -> list[str]:
         """Return the local and remote branches that contain a commit."""
         args = ["for-each-ref", "--contains", commit, "--format=%(refname)", "refs/heads", "refs/remotes"]
         return self._run(args).split()
 
-    def count_ahead(self, commit: str, of: str) -> int:
-        return int(self._line(["rev-list", "--count", f"{of}..{commit}"]))
+    def count_ahead(self, commit: str, base: str) -> int:
+        """Return how many commits `commit` has that `base` does not."""
+        return int(self._run_line(["rev-list", "--count", f"{base}..{commit}"]))
 
     # --- contents of a checkout ---
 
     def list_changed(self, *, untracked: bool = True) -> list[str]:
         """Return the paths that differ from the commit."""
-        look = "all" if untracked else "no"
-        plainly = ["--no-renames", "--ignore-submodules=dirty"]
-        said = self._run(["status", "--porcelain", "-z", f"--untracked-files={look}", *plainly])
-        changed = [entry[3:] for entry in said.split("\0") if entry]
+        mode = "all" if untracked else "no"
+        options = ["--no-renames", "--ignore-submodules=dirty"]
+        output = self._run(["status", "--porcelain", "-z", f"--untracked-files={mode}", *options])
+        changed = [entry[3:] for entry in output.split("\0") if entry]
         return changed + [
             path
             for path in self._list_submodules()
@@ -142,35 +145,37 @@ class WorktreeGit:
         ]
 
     def _is_changed_within(self, submodule: str, *, untracked: bool) -> bool:
-        """Return True if a submodule has uncommitted changes. It is asked separately, because it has its own settings."""
+        """Return True if a submodule has uncommitted changes. It has its own settings, so git runs in it separately."""
         top = os.path.join(self.top, submodule)
         if not os.path.lexists(os.path.join(top, ".git")):
             return False
-        return bool(WorktreeGit(self._given, top).list_changed(untracked=untracked))
+        return bool(WorktreeGit(self._original_environ, top).list_changed(untracked=untracked))
 
     def _list_submodules(self, *, index: str = "") -> list[str]:
         entries = self._run(["ls-files", "--stage", "-z"], index=index).split("\0")
-        return [entry.partition("\t")[2] for entry in entries if entry.startswith(SUBMODULE)]
+        return [entry.partition("\t")[2] for entry in entries if entry.startswith(SUBMODULE_MODE)]
 
     def capture(self, *, untracked: bool) -> str:
         """Write everything in the checkout as a tree, which no ref names."""
         with self._copied_index() as index:
             submodules = self._list_submodules(index=index)
             # Git would examine the files of submodules with their own settings. We only need their commits.
-            wanted = [".", *(f":(exclude,literal,top){path}" for path in submodules)]
-            which = "--all" if untracked else "--update"
-            self._run(["add", which, *FROM_INPUT], index=index, input=_encode_paths(wanted))
+            paths = [".", *(f":(exclude,literal,top){path}" for path in submodules)]
+            selection = "--all" if untracked else "--update"
+            self._run(["add", selection, *PATHS_FROM_STDIN], index=index, input=_encode_paths(paths))
             if submodules:
                 self._run(
                     ["update-index", "--remove", "-z", "--stdin"],
                     index=index,
                     input=_encode_paths(submodules),
                 )
-            return self._line(["write-tree"], index=index)
+            return self._run_line(["write-tree"], index=index)
 
     def commit_tree(self, tree: str, *parents: str, message: str) -> str:
-        named = [word for parent in dict.fromkeys(parents) for word in ("-p", parent)]
-        return self._line(["commit-tree", tree, *named, "-m", message], also=ANONYMOUS)
+        parent_options = [word for parent in dict.fromkeys(parents) for word in ("-p", parent)]
+        return self._run_line(
+            ["commit-tree", tree, *parent_options, "-m", message], extra_environ=ANONYMOUS_IDENTITY
+        )
 
     def list_differences(self, before: str, after: str) -> list[TreeDifference]:
         args = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", before, after]
@@ -185,29 +190,32 @@ class WorktreeGit:
         try:
             return TreeMerge(tree=self._run(args).rstrip("\0"))
         except GitError as error:
-            if error.code == UNKNOWN:  # before git 2.38
+            if error.code == USAGE_ERROR_EXIT_CODE:  # before git 2.38
                 return self.merge_by_file(ours, theirs)
-            if error.code != CONFLICT:
+            if error.code != CONFLICT_EXIT_CODE:
                 raise
             return TreeMerge(conflicts=tuple(dict.fromkeys(error.stdout.rstrip("\0").split("\0")[1:])))
 
     def merge_by_file(self, ours: str, theirs: str) -> TreeMerge:
         """Merge with an older git. A file that both sides changed differently is a conflict."""
-        start = self._line(["merge-base", ours, theirs])
-        mine = {change.path: change for change in self.list_differences(start, ours)}
-        wanted = self.list_differences(start, theirs)
-        clashing = [
+        base = self._run_line(["merge-base", ours, theirs])
+        our_changes = {change.path: change for change in self.list_differences(base, ours)}
+        their_changes = self.list_differences(base, theirs)
+        conflicts = [
             change.path
-            for change in wanted
-            if change.path in mine and _to_target(mine[change.path]) != _to_target(change)
+            for change in their_changes
+            if change.path in our_changes and _get_result(our_changes[change.path]) != _get_result(change)
         ]
-        if clashing:
-            return TreeMerge(conflicts=tuple(clashing))
+        if conflicts:
+            return TreeMerge(conflicts=tuple(conflicts))
         with self._copied_index() as index:
             self._run(["read-tree", ours], index=index)
-            lines = (f"{change.mode or 0} {change.id or change.was}\t{change.path}\0" for change in wanted)
+            lines = (
+                f"{change.mode or 0} {change.id or change.old_id}\t{change.path}\0"
+                for change in their_changes
+            )
             self._run(["update-index", "-z", "--index-info"], index=index, input="".join(lines))
-            return TreeMerge(tree=self._line(["write-tree"], index=index))
+            return TreeMerge(tree=self._run_line(["write-tree"], index=index))
 
     def export(self, tree: str, paths: Sequence[str], into: str) -> None:
         """Write files of a tree below a directory, as in a checkout."""
@@ -218,16 +226,16 @@ class WorktreeGit:
 
     def get_identity(self) -> str:
         """Return the configured committer. Raise `GitError` if there is none."""
-        return self._line(["var", "GIT_COMMITTER_IDENT"])
+        return self._run_line(["var", "GIT_COMMITTER_IDENT"])
 
     def commit(self, paths: Sequence[str], message: str) -> str:
         """Commit these paths only, as the configured committer. Return the commit."""
-        self._run(["add", *FROM_INPUT], input=_encode_paths(paths), literal=True)
+        self._run(["add", *PATHS_FROM_STDIN], input=_encode_paths(paths), literal=True)
         args = ["commit", "--quiet", "--only", f"--message={message}"]
-        self._run([*args, *FROM_INPUT], input=_encode_paths(paths), literal=True)
-        return self._line(["rev-parse", "HEAD"])
+        self._run([*args, *PATHS_FROM_STDIN], input=_encode_paths(paths), literal=True)
+        return self._run_line(["rev-parse", "HEAD"])
 
-    def put_back(self, commit: str) -> None:
+    def restore(self, commit: str) -> None:
         """Reset tracked files to a commit and remove untracked ones. Ignored files stay."""
         self.reset(commit)
         self._run(["clean", "--quiet", "-ffd"])
@@ -236,24 +244,26 @@ class WorktreeGit:
         """Reset tracked files to a commit."""
         self._run(["reset", "--quiet", "--hard", commit])
 
-    def git_directory(self) -> str:
-        return self._line(["rev-parse", "--absolute-git-dir"])
+    def get_git_directory(self) -> str:
+        return self._run_line(["rev-parse", "--absolute-git-dir"])
 
     # --- running git ---
 
     @contextmanager
     def _copied_index(self) -> Generator[str]:
         """Copy the index, which tells git which files are unchanged without reading them."""
-        own = os.path.join(self.top, self._line(["rev-parse", "--git-path", "index"]))
+        original = os.path.join(self.top, self._run_line(["rev-parse", "--git-path", "index"]))
         with tempfile.TemporaryDirectory(prefix="weft-index-") as directory:
             index = os.path.join(directory, "index")
-            if os.path.exists(own):
+            if os.path.exists(original):
                 # Keep its time: git needs it to recognise files that changed in the same second as the index.
-                shutil.copy2(own, index)
+                shutil.copy2(original, index)
             yield index
 
-    def _line(self, args: list[str], *, index: str = "", also: Mapping[str, str] | None = None) -> str:
-        return self._run(args, index=index, also=also).removesuffix("\n")
+    def _run_line(
+        self, args: list[str], *, index: str = "", extra_environ: Mapping[str, str] | None = None
+    ) -> str:
+        return self._run(args, index=index, extra_environ=extra_environ).removesuffix("\n")
 
     def _run(
         self,
@@ -261,27 +271,27 @@ class WorktreeGit:
         *,
         index: str = "",
         input: str = "",
-        also: Mapping[str, str] | None = None,
+        extra_environ: Mapping[str, str] | None = None,
         literal: bool = False,
     ) -> str:
-        environ = self._environ | dict(also or {}) | ({"GIT_INDEX_FILE": index} if index else {})
+        environ = self._environ | dict(extra_environ or {}) | ({"GIT_INDEX_FILE": index} if index else {})
         if literal:
             environ["GIT_LITERAL_PATHSPECS"] = "1"
-        return call_git(self.top, args, environ, input=input, seconds=SECONDS)
+        return call_git(self.top, args, environ, input=input, seconds=GIT_TIMEOUT_SECONDS)
 
 
 def _to_difference(head: str, path: str) -> TreeDifference:
-    was_mode, mode, was, id, _ = head.removeprefix(":").split(" ")
+    old_mode, mode, old_id, id, _ = head.removeprefix(":").split(" ")
     return TreeDifference(
         path=path,
         mode=mode if mode.strip("0") else "",
         id=id if id.strip("0") else "",
-        was=was if was.strip("0") else "",
-        was_mode=was_mode if was_mode.strip("0") else "",
+        old_id=old_id if old_id.strip("0") else "",
+        old_mode=old_mode if old_mode.strip("0") else "",
     )
 
 
-def _to_target(change: TreeDifference) -> tuple[str, str]:
+def _get_result(change: TreeDifference) -> tuple[str, str]:
     return change.mode, change.id
 
 

@@ -15,12 +15,12 @@ from typing import Literal
 from msgspec import Struct
 
 from weft.errors import ConflictError
-from weft.worktree.git import LINK, PROGRAM, TreeDifference, WorktreeGit
+from weft.worktree.git import EXECUTABLE_MODE, LINK_MODE, TreeDifference, WorktreeGit
 from weft.worktree.repository import MERGED_PREFIX, Worktree, WorktreeRepository
 from weft.worktree.state import commit_state
 
-MAX_LISTED = 10
-SHORT_ID = 12
+MAX_LISTED_PATHS = 10
+SHORT_ID_LENGTH = 12
 
 
 class MergedPath(Struct, frozen=True, kw_only=True):
@@ -31,7 +31,11 @@ class MergedPath(Struct, frozen=True, kw_only=True):
 
 
 class MergeResult(Struct, frozen=True, kw_only=True):
-    """What a merge did. `left_out` are submodules, which are not merged; `commit` is set if one was requested."""
+    """The result of a merge.
+
+    `brought` are the changed paths, `left_out` the submodules, which are not merged. `commit` is set if one was
+    requested.
+    """
 
     brought: tuple[MergedPath, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -45,105 +49,109 @@ def merge_worktree(
 
     Only changes since the last merge are applied, or all of them if `again`.
     """
-    here = repository.checkouts
+    git = repository.checkouts
     if os.path.realpath(worktree.directory) == os.path.realpath(repository.top):
         raise ConflictError(
             "worktree", worktree.name, "is where you are", hint="merge it from your own checkout"
         )
     theirs = commit_state(repository, worktree)
-    last = None if again else here.find_commit(MERGED_PREFIX + worktree.name)
-    ours, head = here.capture(untracked=False), here.find_commit() or ""
-    mine = here.commit_tree(ours, head, *([last] if last else []), message="checkout")
-    merged = here.merge(mine, theirs)
+    last = None if again else git.find_commit(MERGED_PREFIX + worktree.name)
+    ours, head = git.capture(untracked=False), git.find_commit() or ""
+    our_commit = git.commit_tree(ours, head, *([last] if last else []), message="checkout")
+    merged = git.merge(our_commit, theirs)
     if merged.conflicts:
         # The hint names this commit, because the branch seldom contains everything in the worktree.
-        way = f"commit your own changes, then run: git merge {theirs[:SHORT_ID]}"
-        raise _to_conflict(worktree, "conflicts with your checkout", merged.conflicts, way)
-    changes = here.list_differences(ours, merged.tree)
+        hint = f"commit your own changes, then run: git merge {theirs[:SHORT_ID_LENGTH]}"
+        raise _make_conflict(worktree, "conflicts with your checkout", merged.conflicts, hint)
+    changes = git.list_differences(ours, merged.tree)
     left_out = tuple(change.path for change in changes if change.is_submodule)
-    wanted = [change for change in changes if not change.is_submodule]
+    applied = [change for change in changes if not change.is_submodule]
     if message is not None:
-        _check_commit(here, worktree, head, ours, wanted)
-    _write_merge(here, worktree, ours, merged.tree, wanted)
-    here.put_ref(MERGED_PREFIX + worktree.name, theirs)
+        _check_commit(git, worktree, head, ours, applied)
+    _write_merge(git, worktree, ours, merged.tree, applied)
+    git.put_ref(MERGED_PREFIX + worktree.name, theirs)
     commit = (
-        here.commit([change.path for change in wanted], message) if message is not None and wanted else ""
+        git.commit([change.path for change in applied], message) if message is not None and applied else ""
     )
     return MergeResult(
-        brought=tuple(_to_merged_path(change) for change in wanted), left_out=left_out, commit=commit
+        brought=tuple(_to_merged_path(change) for change in applied), left_out=left_out, commit=commit
     )
 
 
-def _to_conflict(worktree: Worktree, reason: str, paths: tuple[str, ...], way: str) -> ConflictError:
-    named = ", ".join(paths[:MAX_LISTED]) + (
-        f" and {len(paths) - MAX_LISTED} more" if len(paths) > MAX_LISTED else ""
+def _make_conflict(worktree: Worktree, reason: str, paths: tuple[str, ...], hint: str) -> ConflictError:
+    listed = ", ".join(paths[:MAX_LISTED_PATHS]) + (
+        f" and {len(paths) - MAX_LISTED_PATHS} more" if len(paths) > MAX_LISTED_PATHS else ""
     )
-    return ConflictError("worktree", worktree.name, f"{reason}: {named}", hint=f"nothing was changed; {way}")
+    return ConflictError(
+        "worktree", worktree.name, f"{reason}: {listed}", hint=f"nothing was changed; {hint}"
+    )
 
 
 def _to_merged_path(change: TreeDifference) -> MergedPath:
     return MergedPath(
-        path=change.path, how="added" if not change.was else "changed" if change.id else "deleted"
+        path=change.path, how="added" if not change.old_id else "changed" if change.id else "deleted"
     )
 
 
 def _check_commit(
-    here: WorktreeGit, worktree: Worktree, head: str, ours: str, wanted: list[TreeDifference]
+    git: WorktreeGit, worktree: Worktree, head: str, ours: str, applied: list[TreeDifference]
 ) -> None:
     """Refuse to commit the user's own uncommitted changes along with the merge, or without a configured committer."""
-    here.get_identity()
-    own = {change.path for change in here.list_differences(here.find_tree(head), ours)}
-    mixed = tuple(change.path for change in wanted if change.path in own)
-    if mixed:
-        way = "commit your own changes first, or omit --commit"
-        raise _to_conflict(
-            worktree, "cannot be committed, because you have changes of your own in", mixed, way
+    git.get_identity()
+    own_paths = {change.path for change in git.list_differences(git.get_tree(head), ours)}
+    mixed_paths = tuple(change.path for change in applied if change.path in own_paths)
+    if mixed_paths:
+        hint = "commit your own changes first, or omit --commit"
+        raise _make_conflict(
+            worktree, "cannot be committed, because you have changes of your own in", mixed_paths, hint
         )
 
 
 def _write_merge(
-    here: WorktreeGit, worktree: Worktree, ours: str, merged: str, wanted: list[TreeDifference]
+    git: WorktreeGit, worktree: Worktree, ours: str, merged: str, applied: list[TreeDifference]
 ) -> None:
-    gone = {change.path for change in wanted if not change.id}
-    put = [change for change in wanted if change.id]
+    deleted = {change.path for change in applied if not change.id}
+    written = [change for change in applied if change.id]
     # In git's own directory: on the same disk as the checkout, and harmless if it is left behind.
-    with tempfile.TemporaryDirectory(prefix="weft-merge-", dir=here.git_directory()) as staged:
-        here.export(merged, [change.path for change in put], staged)
-        in_the_way = tuple(change.path for change in put if _is_in_the_way(here.top, staged, change, gone))
-        if in_the_way:
-            way = "move them out of the way, and merge again"
-            raise _to_conflict(worktree, "would overwrite untracked files", in_the_way, way)
-        if here.capture(untracked=False) != ours:
+    with tempfile.TemporaryDirectory(prefix="weft-merge-", dir=git.get_git_directory()) as staged:
+        git.export(merged, [change.path for change in written], staged)
+        obstacles = tuple(
+            change.path for change in written if _is_obstructed(git.top, staged, change, deleted)
+        )
+        if obstacles:
+            hint = "move them out of the way, and merge again"
+            raise _make_conflict(worktree, "would overwrite untracked files", obstacles, hint)
+        if git.capture(untracked=False) != ours:
             raise ConflictError(
                 "worktree", worktree.name, "was not merged: files changed meanwhile", hint="try again"
             )
-        for path in sorted(gone, reverse=True):
-            _remove(here.top, path)
-        for change in put:
-            _put(here.top, staged, change)
+        for path in sorted(deleted, reverse=True):
+            _delete_file(git.top, path)
+        for change in written:
+            _write_file(git.top, staged, change)
 
 
-def _is_in_the_way(top: str, staged: str, change: TreeDifference, gone: set[str]) -> bool:
-    """Return True if something is in the place of a file that the merge neither removes nor knows."""
-    above = os.path.dirname(change.path)
-    while above:
-        found = os.path.join(top, above)
-        if os.path.islink(found) or (os.path.exists(found) and not os.path.isdir(found)):
-            return above not in gone
-        above = os.path.dirname(above)
+def _is_obstructed(top: str, staged: str, change: TreeDifference, deleted: set[str]) -> bool:
+    """Return True if the path is occupied by something that the merge does not remove."""
+    parent = os.path.dirname(change.path)
+    while parent:
+        path = os.path.join(top, parent)
+        if os.path.islink(path) or (os.path.exists(path) and not os.path.isdir(path)):
+            return parent not in deleted
+        parent = os.path.dirname(parent)
     target = os.path.join(top, change.path)
     if os.path.isdir(target) and not os.path.islink(target):
-        return not all(path in gone for path in _list_below(top, change.path))
-    if change.was or not os.path.lexists(target):
+        return not all(path in deleted for path in _list_below(top, change.path))
+    if change.old_id or not os.path.lexists(target):
         return False
     return not _is_same(os.path.join(staged, change.path), target)
 
 
 def _list_below(top: str, path: str) -> list[str]:
-    found = []
+    paths = []
     for directory, _, files in os.walk(os.path.join(top, path)):
-        found += [os.path.relpath(os.path.join(directory, name), top) for name in files]
-    return found
+        paths += [os.path.relpath(os.path.join(directory, name), top) for name in files]
+    return paths
 
 
 def _is_same(one: str, other: str) -> bool:
@@ -155,29 +163,29 @@ def _is_same(one: str, other: str) -> bool:
         return first.read() == second.read()
 
 
-def _remove(top: str, path: str) -> None:
+def _delete_file(top: str, path: str) -> None:
     with suppress(FileNotFoundError):
         os.unlink(os.path.join(top, path))
-    above = os.path.dirname(path)
+    parent = os.path.dirname(path)
     with suppress(OSError):  # the directory is not empty
-        while above:
-            os.rmdir(os.path.join(top, above))
-            above = os.path.dirname(above)
+        while parent:
+            os.rmdir(os.path.join(top, parent))
+            parent = os.path.dirname(parent)
 
 
-def _put(top: str, staged: str, change: TreeDifference) -> None:
+def _write_file(top: str, staged: str, change: TreeDifference) -> None:
     source, target = os.path.join(staged, change.path), os.path.join(top, change.path)
     if os.path.isdir(target) and not os.path.islink(target):
-        shutil.rmtree(target)  # empty, as `_is_in_the_way` checked
+        shutil.rmtree(target)  # empty, as `_is_obstructed` checked
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    if change.mode != LINK and os.path.isfile(target) and not os.path.islink(target):
-        _keep_mode(source, target, executable=change.mode == PROGRAM)
+    if change.mode != LINK_MODE and os.path.isfile(target) and not os.path.islink(target):
+        _keep_mode(source, target, executable=change.mode == EXECUTABLE_MODE)
     try:
         os.replace(source, target)
     except OSError:  # on another disk after all
-        beside = f"{target}.weft-merge"
-        shutil.copy2(source, beside, follow_symlinks=False)
-        os.replace(beside, target)
+        temporary = f"{target}.weft-merge"
+        shutil.copy2(source, temporary, follow_symlinks=False)
+        os.replace(temporary, target)
 
 
 def _keep_mode(source: str, target: str, *, executable: bool) -> None:

@@ -17,9 +17,9 @@ from weft.worktree.git import GitCheckout, WorktreeGit
 BRANCH_PREFIX = "opencode/"
 # Refs that name what was last merged from a worktree. They are not branches, and protect it from garbage collection.
 MERGED_PREFIX = "refs/weft/merged/"
-ATTEMPTS = 26
+MAX_NAME_ATTEMPTS = 26
 
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class Worktree(Struct, frozen=True, kw_only=True):
@@ -41,6 +41,7 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
 
     @property
     def checkouts(self) -> WorktreeGit:
+        """Return git for the user's checkout."""
         return WorktreeGit(self.env, self.top)
 
     @property
@@ -49,23 +50,24 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
         return os.path.join(self.paths.worktrees, check_file_name("project", self.project))
 
     def inside(self, worktree: Worktree) -> WorktreeGit:
+        """Return git for a worktree."""
         return WorktreeGit(self.env, worktree.directory)
 
 
 def get_repository(
     project: ProjectID, top: str, directory: str, paths: Paths, env: Mapping[str, str]
 ) -> WorktreeRepository:
-    """Raise `DirectoryError` if there is no repository, or it has no commit."""
+    """Return the repository of a project. Raise `DirectoryError` if there is none, or it has no commit."""
     if project == GLOBAL_PROJECT and not top:
         raise DirectoryError(directory, "not in a git repository", hint="worktrees are made by git: git init")
-    found = WorktreeRepository(project=project, top=top, directory=directory, paths=paths, env=env)
-    if found.checkouts.find_commit() is None:
+    repository = WorktreeRepository(project=project, top=top, directory=directory, paths=paths, env=env)
+    if repository.checkouts.find_commit() is None:
         raise DirectoryError(top, "the repository has no commit yet", hint="commit something first")
-    return found
+    return repository
 
 
 def to_slug(name: str) -> str:
-    """Turn a name into one for a branch and a directory."""
+    """Convert a name to one for a branch and a directory: lower-case words joined by dashes."""
     return "-".join(re.findall(r"[a-z0-9]+", name.lower()))
 
 
@@ -78,7 +80,7 @@ def list_worktrees(repository: WorktreeRepository) -> list[Worktree]:
             for checkout in repository.checkouts.list_all()
             if os.path.dirname(os.path.realpath(checkout.directory)) == home
         ),
-        key=lambda each: each.name,
+        key=lambda worktree: worktree.name,
     )
 
 
@@ -88,53 +90,59 @@ def _to_worktree(checkout: GitCheckout) -> Worktree:
 
 
 def find_worktree(repository: WorktreeRepository, name: str) -> Worktree | None:
-    return next((each for each in list_worktrees(repository) if each.name == name), None)
+    return next((worktree for worktree in list_worktrees(repository) if worktree.name == name), None)
 
 
 def get_worktree(repository: WorktreeRepository, name: str | None) -> Worktree:
     """Return a worktree by name. Without a name, return the only one, or the one that the user is in."""
-    found = list_worktrees(repository)
+    worktrees = list_worktrees(repository)
     if name is not None:
-        exact = next((each for each in found if each.name in (name, to_slug(name))), None)
+        exact = next((worktree for worktree in worktrees if worktree.name in (name, to_slug(name))), None)
         if exact is None:
-            known = ", ".join(each.name for each in found)
-            raise NotFoundError("worktree", name, hint=f"there are: {known}" if known else "there is none")
+            names = ", ".join(worktree.name for worktree in worktrees)
+            raise NotFoundError("worktree", name, hint=f"there are: {names}" if names else "there is none")
         return exact
-    here = [each for each in found if os.path.realpath(each.directory) == os.path.realpath(repository.top)]
-    if len(chosen := here or found) == 1:
-        return chosen[0]
-    if not found:
+    current = [
+        worktree
+        for worktree in worktrees
+        if os.path.realpath(worktree.directory) == os.path.realpath(repository.top)
+    ]
+    if len(candidates := current or worktrees) == 1:
+        return candidates[0]
+    if not worktrees:
         raise NotFoundError("worktree", "here", hint='weft run --worktree "…" makes one')
-    raise InvalidInputError("NAME", f"which one? {', '.join(each.name for each in found)}")
+    raise InvalidInputError("NAME", f"which one? {', '.join(worktree.name for worktree in worktrees)}")
 
 
 def create_worktree(
     repository: WorktreeRepository, name: str | None, random: Callable[[int], bytes]
 ) -> Worktree:
     """Create a worktree from the commit that is checked out. Uncommitted changes are not included."""
-    if name is not None and not _NAME.fullmatch(to_slug(name)):
+    if name is not None and not _SLUG.fullmatch(to_slug(name)):
         raise InvalidInputError(
             "--worktree", f"{name!r} does not name a worktree", hint="use letters and digits"
         )
     commit = repository.checkouts.find_commit() or ""
     for candidate in _list_candidates(name, random):
-        made = Worktree(
+        worktree = Worktree(
             name=candidate,
             branch=f"{BRANCH_PREFIX}{candidate}",
             directory=os.path.join(repository.home, candidate),
         )
-        if os.path.lexists(made.directory) or repository.checkouts.find_commit(f"refs/heads/{made.branch}"):
+        if os.path.lexists(worktree.directory) or repository.checkouts.find_commit(
+            f"refs/heads/{worktree.branch}"
+        ):
             continue
         make_directory(repository.home)
-        repository.checkouts.add(made.directory, made.branch, commit)
-        return made
+        repository.checkouts.add(worktree.directory, worktree.branch, commit)
+        return worktree
     raise ConflictError("worktree", name or "", "already exists, and so do similar names")
 
 
 def _list_candidates(name: str | None, random: Callable[[int], bytes]) -> Iterator[str]:
     base = to_slug(name) if name else make_slug(random)
     yield base
-    yield from (f"{base}-{make_slug(random)}" for _ in range(ATTEMPTS - 1))
+    yield from (f"{base}-{make_slug(random)}" for _ in range(MAX_NAME_ATTEMPTS - 1))
 
 
 @contextmanager
@@ -147,8 +155,8 @@ def lock_worktree(repository: WorktreeRepository, worktree: Worktree) -> Iterato
         repository.paths.data, "weft", "worktree", check_file_name("project", repository.project)
     )
     make_directory(directory)
-    with try_lock(os.path.join(directory, f"{worktree.name}.lock")) as free:
-        if not free:
+    with try_lock(os.path.join(directory, f"{worktree.name}.lock")) as acquired:
+        if not acquired:
             raise ConflictError(
                 "worktree", worktree.name, "is in use", hint="a session works in it, or it is being merged"
             )

@@ -10,13 +10,13 @@ from weft.project.checkout import read_text
 from weft.worktree.git import WorktreeGit
 from weft.worktree.repository import BRANCH_PREFIX, MERGED_PREFIX, Worktree, WorktreeRepository
 
-ATTRIBUTES_LIMIT = 1 << 20
+MAX_ATTRIBUTES_BYTES = 1 << 20
 
 
 class WorktreeState(Struct, frozen=True, kw_only=True):
     """`changed` paths are not committed, `ahead` commits are in no other branch.
 
-    `merged` is True if everything in it was merged; `missing` if its files are gone.
+    `merged` means that everything in it was merged, `missing` that its files are gone.
     """
 
     changed: tuple[str, ...] = ()
@@ -35,36 +35,37 @@ class WorktreeState(Struct, frozen=True, kw_only=True):
 
 
 def read_state(repository: WorktreeRepository, worktree: Worktree) -> WorktreeState:
+    """Return the state of a worktree."""
     if not os.path.exists(os.path.join(worktree.directory, ".git")):
         return WorktreeState(missing=True)
-    inside = repository.inside(worktree)
-    changed = tuple(inside.list_changed())
-    head = inside.find_commit() or ""
-    of = repository.checkouts.find_commit() or "HEAD"
-    ahead = 0 if _is_held(inside, head, worktree) else inside.count_ahead(head, of=of)
-    return WorktreeState(changed=changed, ahead=ahead, merged=_is_merged(inside, worktree))
+    git = repository.inside(worktree)
+    changed = tuple(git.list_changed())
+    head = git.find_commit() or ""
+    base = repository.checkouts.find_commit() or "HEAD"
+    ahead = 0 if _is_in_other_branch(git, head, worktree) else git.count_ahead(head, base)
+    return WorktreeState(changed=changed, ahead=ahead, merged=_is_merged(git, worktree))
 
 
-def _is_held(inside: WorktreeGit, head: str, worktree: Worktree) -> bool:
+def _is_in_other_branch(git: WorktreeGit, head: str, worktree: Worktree) -> bool:
     """Return True if another branch contains the commit."""
-    return any(name != f"refs/heads/{worktree.branch}" for name in inside.list_holding(head))
+    return any(name != f"refs/heads/{worktree.branch}" for name in git.list_branches_containing(head))
 
 
-def _is_merged(inside: WorktreeGit, worktree: Worktree) -> bool:
+def _is_merged(git: WorktreeGit, worktree: Worktree) -> bool:
     """Return True if nothing changed since the last merge."""
-    last = inside.find_commit(MERGED_PREFIX + worktree.name)
-    return last is not None and inside.find_tree(last) == inside.capture(untracked=True)
+    last = git.find_commit(MERGED_PREFIX + worktree.name)
+    return last is not None and git.get_tree(last) == git.capture(untracked=True)
 
 
 def commit_state(repository: WorktreeRepository, worktree: Worktree) -> str:
     """Commit everything in the worktree without a branch. It can be restored until git drops it."""
-    inside = repository.inside(worktree)
-    head = inside.find_commit() or ""
-    tree = inside.capture(untracked=True)
-    last = inside.find_commit(MERGED_PREFIX + worktree.name)
-    if last is None and tree == inside.find_tree(head):
+    git = repository.inside(worktree)
+    head = git.find_commit() or ""
+    tree = git.capture(untracked=True)
+    last = git.find_commit(MERGED_PREFIX + worktree.name)
+    if last is None and tree == git.get_tree(head):
         return head
-    return inside.commit_tree(tree, head, *([last] if last else []), message=f"worktree {worktree.name}")
+    return git.commit_tree(tree, head, *([last] if last else []), message=f"worktree {worktree.name}")
 
 
 def list_hints(worktree: Worktree) -> list[str]:
@@ -72,7 +73,7 @@ def list_hints(worktree: Worktree) -> list[str]:
     hints = []
     if os.path.exists(os.path.join(worktree.directory, ".gitmodules")):
         hints.append("submodules are empty in it: git submodule update --init")
-    if "filter=lfs" in read_text(os.path.join(worktree.directory, ".gitattributes"), ATTRIBUTES_LIMIT):
+    if "filter=lfs" in read_text(os.path.join(worktree.directory, ".gitattributes"), MAX_ATTRIBUTES_BYTES):
         hints.append("large files (Git LFS) that were never fetched are pointers in it: git lfs pull")
     return hints
 
@@ -80,9 +81,9 @@ def list_hints(worktree: Worktree) -> list[str]:
 def discard_worktree(repository: WorktreeRepository, worktree: Worktree) -> str:
     """Remove a worktree, its branch and its merge ref. Return a commit with all unmerged work, "" if there is none."""
     state = read_state(repository, worktree)
-    kept = "" if state.missing or not state.has_work else commit_state(repository, worktree)
+    saved_commit = "" if state.missing or not state.has_work else commit_state(repository, worktree)
     repository.checkouts.remove(worktree.directory)
     for ref in (f"refs/heads/{BRANCH_PREFIX}{worktree.name}", f"{MERGED_PREFIX}{worktree.name}"):
         with suppress(GitError):  # it does not exist
             repository.checkouts.delete_ref(ref)
-    return kept
+    return saved_commit

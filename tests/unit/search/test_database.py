@@ -9,7 +9,7 @@ from weft.errors import IndexFailedError
 from weft.model.session import Session, SessionTime
 from weft.search import database
 from weft.search.database import IndexDatabase, connect, create_tables
-from weft.search.index import UNSURE, StampedSession, put_whole, to_entry
+from weft.search.index import UNKNOWN_STAMP, StampedSession, replace_session, to_entry
 from weft.search.query import search_index
 
 
@@ -32,7 +32,7 @@ def test_indexed_words_are_found(name: str) -> None:
     session = Session(id=SESSION, title="The loom", time=SessionTime(created=1, updated=1))
     for _ in range(2):
         words = user_message("msg_1", 1, text("msg_1", "mend the shuttle"))
-        put_whole(database, StampedSession(session, UNSURE, [to_entry(words)]))
+        replace_session(database, StampedSession(session, UNKNOWN_STAMP, [to_entry(words)]))
     assert [hit.snippet for hit in search_index(database, "shuttle", limit=5)] == ["mend the shuttle"]
     database.close()
 
@@ -70,6 +70,6 @@ def test_a_transaction_is_all_or_nothing(name: str) -> None:
 
 
 def put_and_stop(database: IndexDatabase) -> None:
-    with database.writing():
+    with database.open_transaction():
         database.run("INSERT INTO loom VALUES (1)")
         raise ValueError("stop")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from given.conversation import SESSION, text, user_message
 from weft.model.session import Session, SessionTime
 from weft.search.database import IndexDatabase
-from weft.search.index import UNSURE, StampedSession, put_whole, to_entry
+from weft.search.index import UNKNOWN_STAMP, StampedSession, replace_session, to_entry
 from weft.search.library import open_in_memory
 from weft.search.query import MAX_WORDS, search_index, to_query
 
@@ -46,7 +46,7 @@ def database() -> Generator[IndexDatabase]:
     with open_in_memory("/") as made:
         session = Session(id=SESSION, title="The loom", time=SessionTime(created=1, updated=1))
         words = user_message("msg_1", 1, text("msg_1", "mend the loom, and a\0b \ud800 or near to it"))
-        put_whole(made, StampedSession(session, UNSURE, [to_entry(words)]))
+        replace_session(made, StampedSession(session, UNKNOWN_STAMP, [to_entry(words)]))
         yield made
 
 

@@ -55,7 +55,7 @@ def test_the_indentation_that_stands_there_is_replaced_with_it() -> None:
 def test_what_is_there_twice_is_refused_unless_all_are_meant() -> None:
     with pytest.raises(ToolError, match="Found multiple matches for oldString"):
         edit.replace_match("a\nb\na\n", "a", "c")
-    assert edit.replace_match("a\nb\na\n", "a", "c", every=True) == "c\nb\nc\n"
+    assert edit.replace_match("a\nb\na\n", "a", "c", replace_all=True) == "c\nb\nc\n"
 
 
 def test_overlapping_places_are_two() -> None:
@@ -86,9 +86,9 @@ def test_an_exact_single_place_is_always_replaced_exactly(before: str, old: str,
 
 
 @given(st.text(alphabet="ab \n\t"), st.text(alphabet="ab \n\t"), st.booleans())
-def test_a_text_is_replaced_or_refused_with_the_reason(content: str, old: str, every: bool) -> None:
+def test_a_text_is_replaced_or_refused_with_the_reason(content: str, old: str, replace_all: bool) -> None:
     try:
-        changed = edit.replace_match(content, old, "X", every=every)
+        changed = edit.replace_match(content, old, "X", replace_all=replace_all)
     except ToolError:
         return
     assert "X" in changed

@@ -51,8 +51,8 @@ def test_every_kind_of_section_is_read() -> None:
             path="old name: x.py",
             target="moved.py",
             chunks=(
-                PatchChunk(above="class Loom", old=("kept", "gone"), new=("kept", "come")),
-                PatchChunk(old=("last",), new=(), last=True),
+                PatchChunk(context="class Loom", old=("kept", "gone"), new=("kept", "come")),
+                PatchChunk(old=("last",), new=(), at_end=True),
             ),
         ),
         DeleteFile(path="obsolete.py"),
@@ -80,8 +80,8 @@ def test_a_blank_line_that_lost_its_mark_is_a_blank_line() -> None:
 
 
 def test_numbers_of_lines_are_not_looked_for() -> None:
-    assert change("@@ -1,3 +1,4 @@ class Loom", "-x")[0].above == "class Loom"
-    assert change("@@ -1 +1 @@", "-x")[0].above == ""
+    assert change("@@ -1,3 +1,4 @@ class Loom", "-x")[0].context == "class Loom"
+    assert change("@@ -1 +1 @@", "-x")[0].context == ""
 
 
 def test_a_quoted_end_of_a_patch_is_not_the_end() -> None:
@@ -210,7 +210,7 @@ def sections(draw: st.DrawFn) -> PatchSection:
     if kind == "delete":
         return DeleteFile(path=path)
     chunk = st.builds(
-        lambda old, new, last: PatchChunk(old=(*old, "-"), new=tuple(new), last=last),
+        lambda old, new, at_end: PatchChunk(old=(*old, "-"), new=tuple(new), at_end=at_end),
         st.lists(WORDS, max_size=3),
         st.lists(WORDS, max_size=3),
         st.booleans(),
@@ -228,7 +228,7 @@ def written(section: PatchSection) -> list[str]:
             lines = [f"*** Update File: {path}"]
             for chunk in chunks:
                 lines += ["@@", *(f"-{line}" for line in chunk.old), *(f"+{line}" for line in chunk.new)]
-                lines += ["*** End of File"] if chunk.last else []
+                lines += ["*** End of File"] if chunk.at_end else []
             return lines
 
 

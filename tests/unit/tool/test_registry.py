@@ -30,7 +30,9 @@ def list_offered(
     audience = Audience(
         provider_id=provider, api_id=api, allowed=lambda _, pattern: pattern != denied, agents=AGENTS
     )
-    texts = {tool.name: tool.tell(audience) if tool.tell else tool.about for tool in list_tools(equipment)}
+    texts = {
+        tool.name: tool.describe(audience) if tool.describe else tool.about for tool in list_tools(equipment)
+    }
     return {name: text for name, text in texts.items() if text is not None and name not in HIDDEN_TOOLS}
 
 
@@ -54,7 +56,7 @@ def test_the_usual_tools_come_in_order() -> None:
 
 
 def test_with_all_there_is_all_is_offered() -> None:
-    everything = ToolSetup(shelf=SHELF, search="http://127.0.0.1:1", lsp=True, batch=True, planning=True)
+    everything = ToolSetup(skills=SHELF, search="http://127.0.0.1:1", lsp=True, batch=True, planning=True)
     assert list(list_offered(everything)) == [
         *USUAL,
         "websearch",
@@ -95,9 +97,9 @@ def test_searching_is_for_those_who_have_a_service() -> None:
 
 
 def test_skills_are_listed_as_far_as_they_are_allowed() -> None:
-    text = list_offered(ToolSetup(shelf=SHELF))["skill"]
+    text = list_offered(ToolSetup(skills=SHELF))["skill"]
     assert text.endswith("\n- weaving: For cloth.\n- dyeing: For colour.")
-    assert list_offered(ToolSetup(shelf=SHELF), denied="weaving")["skill"].endswith(
+    assert list_offered(ToolSetup(skills=SHELF), denied="weaving")["skill"].endswith(
         "skills:\n\n- dyeing: For colour."
     )
 
@@ -105,7 +107,7 @@ def test_skills_are_listed_as_far_as_they_are_allowed() -> None:
 def test_without_skills_there_is_nothing_to_load() -> None:
     assert "skill" not in list_offered(ToolSetup())
     assert "skill" not in list_offered(
-        ToolSetup(shelf=SkillSource(find=lambda: SKILLS[:1], read=str)), denied="weaving"
+        ToolSetup(skills=SkillSource(find=lambda: SKILLS[:1], read=str)), denied="weaving"
     )
 
 

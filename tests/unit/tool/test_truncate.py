@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from weft.testing.clock import HandClock
 from weft.testing.ids import seeded_mint
 from weft.tool.contract import ToolResult
-from weft.tool.spill import KEPT_MS, Spill
+from weft.tool.spill import MAX_OUTPUT_AGE_MS, Spill
 from weft.tool.truncate import TruncatedText, truncate, truncate_result
 
 
@@ -36,20 +36,20 @@ def test_what_fits_is_left_alone() -> None:
 def test_lines_beyond_the_limit_are_counted() -> None:
     text = "\n".join(f"line {number}" for number in range(100))
     assert truncate(text, lines=10) == TruncatedText(
-        preview="\n".join(text.split("\n")[:10]), left=90, unit="lines"
+        preview="\n".join(text.split("\n")[:10]), removed=90, unit="lines"
     )
 
 
 def test_a_first_line_that_is_too_long_leaves_nothing() -> None:
-    assert truncate("x" * 1000, size=100) == TruncatedText(preview="", left=1000, unit="bytes")
+    assert truncate("x" * 1000, size=100) == TruncatedText(preview="", removed=1000, unit="bytes")
 
 
 def test_the_tail_can_be_kept_instead() -> None:
-    assert truncate("a\nb\nc", lines=2, tail=True) == TruncatedText(preview="b\nc", left=1, unit="lines")
+    assert truncate("a\nb\nc", lines=2, tail=True) == TruncatedText(preview="b\nc", removed=1, unit="lines")
 
 
 def test_bytes_are_counted_and_not_characters() -> None:
-    assert truncate("éé\néé", size=8) == TruncatedText(preview="éé", left=5, unit="bytes")
+    assert truncate("éé\néé", size=8) == TruncatedText(preview="éé", removed=5, unit="bytes")
 
 
 @given(st.text(), st.integers(1, 5), st.integers(1, 50), st.booleans())
@@ -98,6 +98,6 @@ async def test_outputs_are_swept_away_after_a_week_by_their_own_age(tmp_path: Pa
     assert await spill.sweep(0) == 0
     await spill.store("x")
     written = add_foreign_file(spill)
-    assert await spill.sweep(written + KEPT_MS - 10) == 0
-    assert await spill.sweep(written + KEPT_MS + 10) == 1
+    assert await spill.sweep(written + MAX_OUTPUT_AGE_MS - 10) == 0
+    assert await spill.sweep(written + MAX_OUTPUT_AGE_MS + 10) == 1
     assert os.listdir(spill.directory) == ["other"]

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from given.session_exports import AT, export, with_text
 from weft.model.message import AssistantMessage, UserMessage, UserSummary
 from weft.model.part import CompletedState, PendingState, RunningState, Span, TextPart, ToolPart
-from weft.transfer.session_import import compare_states, find_parting
+from weft.transfer.session_import import compare_states, find_first_difference
 
 SHORT, LONG = export(turns=1), export(turns=2)
 
@@ -28,7 +28,7 @@ def test_two_states_that_both_went_on_are_apart() -> None:
     here = replace(LONG, messages=LONG.messages[:3])
     there = replace(LONG, messages=(*LONG.messages[:2], LONG.messages[3]))
     assert compare_states(there, here) == "apart"
-    assert find_parting(there, here) == LONG.messages[3]
+    assert find_first_difference(there, here) == LONG.messages[3]
 
 
 def test_an_unfinished_answer_may_have_grown() -> None:

@@ -3,15 +3,15 @@
 import asyncio
 import re
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 MAX_BODY_BYTES: Final = 64 << 20
 MAX_HEAD_BYTES: Final = 4096
 
-_END: Final = b"\r\n\r\n"
-_LENGTH: Final = re.compile(rb"^content-length:[ \t]*(\d{1,12})[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_HEAD_END: Final = b"\r\n\r\n"
+_CONTENT_LENGTH: Final = re.compile(rb"^content-length:[ \t]*(\d{1,12})[ \t]*$", re.IGNORECASE | re.MULTILINE)
 
 Message = dict[str, Any]
 
@@ -21,39 +21,40 @@ class FrameError(ValueError):
 
 
 def to_frame(message: Message) -> bytes:
+    """Return a message as it is sent: a header with its length, and JSON."""
     body = msgspec.json.encode({"jsonrpc": "2.0", **message})
-    return b"Content-Length: %d%b%b" % (len(body), _END, body)
+    return b"Content-Length: %d%b%b" % (len(body), _HEAD_END, body)
 
 
-class LspFrames:
+class LspFrameReader:
     """Assembles messages from the pieces in which they arrive."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._body: int | None = None
+        self._body_length: int | None = None
 
     def feed(self, piece: bytes) -> list[Message]:
         """Return the messages that are complete by now. Raise `FrameError` if the bytes are not messages."""
         self._buffer += piece
         messages: list[Message] = []
-        while self._has_body() and self._body is not None and len(self._buffer) >= self._body:
-            raw = bytes(self._buffer[: self._body])
-            del self._buffer[: self._body]
-            self._body = None
+        while self._read_head() and self._body_length is not None and len(self._buffer) >= self._body_length:
+            raw = bytes(self._buffer[: self._body_length])
+            del self._buffer[: self._body_length]
+            self._body_length = None
             messages.append(_to_message(raw))
         return messages
 
-    def _has_body(self) -> bool:
+    def _read_head(self) -> bool:
         """Read the head of the next message if it has arrived. Return True if its length is known."""
-        if self._body is None and (end := self._buffer.find(_END)) >= 0:
-            length = _LENGTH.search(self._buffer[:end].replace(b"\r\n", b"\n"))
+        if self._body_length is None and (end := self._buffer.find(_HEAD_END)) >= 0:
+            length = _CONTENT_LENGTH.search(self._buffer[:end].replace(b"\r\n", b"\n"))
             if length is None or int(length[1]) > MAX_BODY_BYTES:
                 raise FrameError("a header without an acceptable length")
-            self._body = int(length[1])
-            del self._buffer[: end + len(_END)]
-        elif self._body is None and len(self._buffer) > MAX_HEAD_BYTES:
+            self._body_length = int(length[1])
+            del self._buffer[: end + len(_HEAD_END)]
+        elif self._body_length is None and len(self._buffer) > MAX_HEAD_BYTES:
             raise FrameError("a header without an end")
-        return self._body is not None
+        return self._body_length is not None
 
 
 def _to_message(raw: bytes) -> Message:
@@ -73,13 +74,10 @@ class LanguageServerError(Exception):
     """The language server returned an error, or has ended."""
 
 
-class WriteBytes(Protocol):
-    def __call__(self, words: bytes) -> None: ...
-
-
 # Answers a request of the server. It raises `UnknownMethodError` for an unknown method.
 AnswerRequest = Callable[[str, Any], Any]
 HandleNotification = Callable[[str, Any], None]
+WriteBytes = Callable[[bytes], None]
 
 
 class UnknownMethodError(Exception):
@@ -89,21 +87,23 @@ class UnknownMethodError(Exception):
 class JsonRpcPeer:
     """One side of a JSON-RPC connection.
 
-    `answer` answers the server's requests, `hear` handles its notifications. Call `lost` when the connection ends.
+    `answer` answers the server's requests, `handle` its notifications. Call `attach` when the connection starts, and
+    `close` when it ends.
     """
 
     def __init__(self, answer: AnswerRequest, handle: HandleNotification) -> None:
         self._answer = answer
         self._handle = handle
-        self._frames = LspFrames()
+        self._frames = LspFrameReader()
         self._write: WriteBytes | None = None
         self._pending: dict[int, asyncio.Future[Any]] = {}
         self._last_id = 0
 
     def attach(self, write: WriteBytes) -> None:
+        """Start to send messages through this function."""
         self._write = write
 
-    async def ask(self, method: str, params: Any) -> Any:
+    async def request(self, method: str, params: Any) -> Any:
         """Send a request and return the answer. Raise `LanguageServerError` if there is none."""
         self._last_id += 1
         number = self._last_id
@@ -115,13 +115,14 @@ class JsonRpcPeer:
         finally:
             del self._pending[number]
 
-    def tell(self, method: str, params: Any) -> None:
+    def notify(self, method: str, params: Any) -> None:
         """Send a notification."""
         self._send({"method": method, "params": params})
 
     async def feed(self, piece: bytes) -> None:
+        """Handle the messages that are complete with this piece. Raise `FrameError` if the bytes are not messages."""
         for message in self._frames.feed(piece):
-            self._take(message)
+            self._dispatch(message)
 
     def close(self, reason: str) -> None:
         """Let every pending request fail for this reason."""
@@ -138,7 +139,7 @@ class JsonRpcPeer:
         except OSError as error:
             raise LanguageServerError(str(error)) from error
 
-    def _take(self, message: Message) -> None:
+    def _dispatch(self, message: Message) -> None:
         method, number = message.get("method"), message.get("id")
         if isinstance(method, str) and number is not None:
             self._reply(number, method, message.get("params"))
@@ -149,7 +150,7 @@ class JsonRpcPeer:
             if error is None:
                 future.set_result(message.get("result"))
             else:
-                future.set_exception(LanguageServerError(_reason(error)))
+                future.set_exception(LanguageServerError(_describe_error(error)))
 
     def _reply(self, number: Any, method: str, params: Any) -> None:
         try:
@@ -160,5 +161,5 @@ class JsonRpcPeer:
             )
 
 
-def _reason(error: Any) -> str:
+def _describe_error(error: Any) -> str:
     return str(error.get("message") if isinstance(error, dict) else error)

@@ -11,30 +11,30 @@ from weft.tool.programs import ProgramContext, find_program, has_any, list_paren
 
 
 class KnownServer(Struct, frozen=True, kw_only=True):
-    """A language server: its command, the endings of its files, and the files that mark its root directory.
+    """A language server: its command, the extensions of its files, and the files that mark its root directory.
 
-    With `only`, it is not used without one of the `roots`. It is not used either if one of `unless` exists, which means
-    that another server is responsible. One that is `careful` runs no code of the project, neither its build nor its
-    plugins, and so it is also used in projects that are not trusted.
+    With `requires_root`, it is only used where one of the `roots` exists. Where a file of `excluded_by` exists, another
+    server is responsible. A server that is `safe_without_trust` runs no code of the project, neither its build nor its
+    plugins, so it is also used in untrusted projects.
     """
 
     name: str
-    endings: tuple[str, ...]
+    extensions: tuple[str, ...]
     argv: tuple[str, ...]
     roots: tuple[str, ...] = ()
-    only: bool = False
-    unless: tuple[str, ...] = ()
-    careful: bool = False
+    requires_root: bool = False
+    excluded_by: tuple[str, ...] = ()
+    safe_without_trust: bool = False
     environment: Mapping[str, str] = {}
     options: dict[str, Any] = {}
 
 
 # Where a project keeps its own programs.
 _PROJECT_PROGRAMS: Final = (("node_modules", ".bin"), (".venv", "bin"), ("venv", "bin"))
-_JS: Final = (".ts", ".tsx", ".js", ".jsx", ".mjs", ".cjs", ".mts", ".cts")
-_LOCKS: Final = ("package-lock.json", "bun.lockb", "bun.lock", "pnpm-lock.yaml", "yarn.lock")
-_DENO: Final = ("deno.json", "deno.jsonc")
-_PYTHON: Final = (
+_SCRIPT_EXTENSIONS: Final = (".ts", ".tsx", ".js", ".jsx", ".mjs", ".cjs", ".mts", ".cts")
+_LOCK_FILES: Final = ("package-lock.json", "bun.lockb", "bun.lock", "pnpm-lock.yaml", "yarn.lock")
+_DENO_FILES: Final = ("deno.json", "deno.jsonc")
+_PYTHON_FILES: Final = (
     "pyproject.toml",
     "setup.py",
     "setup.cfg",
@@ -42,132 +42,159 @@ _PYTHON: Final = (
     "Pipfile",
     "pyrightconfig.json",
 )
-_C: Final = (".c", ".cpp", ".cc", ".cxx", ".c++", ".h", ".hpp", ".hh", ".hxx", ".h++")
+_C_EXTENSIONS: Final = (".c", ".cpp", ".cc", ".cxx", ".c++", ".h", ".hpp", ".hh", ".hxx", ".h++")
 
 TY: Final = KnownServer(
-    name="ty", endings=(".py", ".pyi"), argv=("ty", "server"), roots=(*_PYTHON, "ty.toml"), careful=True
+    name="ty",
+    extensions=(".py", ".pyi"),
+    argv=("ty", "server"),
+    roots=(*_PYTHON_FILES, "ty.toml"),
+    safe_without_trust=True,
 )
 
 SERVERS: Final[tuple[KnownServer, ...]] = (
-    KnownServer(name="deno", endings=_JS[:-2], argv=("deno", "lsp"), roots=_DENO, only=True),
+    KnownServer(
+        name="deno",
+        extensions=_SCRIPT_EXTENSIONS[:-2],
+        argv=("deno", "lsp"),
+        roots=_DENO_FILES,
+        requires_root=True,
+    ),
     KnownServer(
         name="typescript",
-        endings=_JS,
+        extensions=_SCRIPT_EXTENSIONS,
         argv=("typescript-language-server", "--stdio"),
-        roots=_LOCKS,
-        unless=_DENO,
+        roots=_LOCK_FILES,
+        excluded_by=_DENO_FILES,
     ),
-    KnownServer(name="vue", endings=(".vue",), argv=("vue-language-server", "--stdio"), roots=_LOCKS),
-    KnownServer(name="svelte", endings=(".svelte",), argv=("svelteserver", "--stdio"), roots=_LOCKS),
-    KnownServer(name="astro", endings=(".astro",), argv=("astro-ls", "--stdio"), roots=_LOCKS),
+    KnownServer(name="vue", extensions=(".vue",), argv=("vue-language-server", "--stdio"), roots=_LOCK_FILES),
+    KnownServer(name="svelte", extensions=(".svelte",), argv=("svelteserver", "--stdio"), roots=_LOCK_FILES),
+    KnownServer(name="astro", extensions=(".astro",), argv=("astro-ls", "--stdio"), roots=_LOCK_FILES),
     KnownServer(
-        name="gopls", endings=(".go",), argv=("gopls",), roots=("go.work", "go.mod", "go.sum"), careful=True
+        name="gopls",
+        extensions=(".go",),
+        argv=("gopls",),
+        roots=("go.work", "go.mod", "go.sum"),
+        safe_without_trust=True,
     ),
     KnownServer(
         name="ruby-lsp",
-        endings=(".rb", ".rake", ".gemspec", ".ru"),
+        extensions=(".rb", ".rake", ".gemspec", ".ru"),
         argv=("rubocop", "--lsp"),
         roots=("Gemfile",),
     ),
     KnownServer(
         name="pyright",
-        endings=(".py", ".pyi"),
+        extensions=(".py", ".pyi"),
         argv=("pyright-langserver", "--stdio"),
-        roots=_PYTHON,
-        careful=True,
+        roots=_PYTHON_FILES,
+        safe_without_trust=True,
     ),
     KnownServer(
-        name="elixir-ls", endings=(".ex", ".exs"), argv=("elixir-ls",), roots=("mix.exs", "mix.lock")
+        name="elixir-ls", extensions=(".ex", ".exs"), argv=("elixir-ls",), roots=("mix.exs", "mix.lock")
     ),
-    KnownServer(name="zls", endings=(".zig", ".zon"), argv=("zls",), roots=("build.zig",)),
-    KnownServer(name="csharp", endings=(".cs",), argv=("csharp-ls",), roots=("global.json",)),
-    KnownServer(name="fsharp", endings=(".fs", ".fsi", ".fsx", ".fsscript"), argv=("fsautocomplete",)),
-    KnownServer(name="sourcekit-lsp", endings=(".swift",), argv=("sourcekit-lsp",), roots=("Package.swift",)),
+    KnownServer(name="zls", extensions=(".zig", ".zon"), argv=("zls",), roots=("build.zig",)),
+    KnownServer(name="csharp", extensions=(".cs",), argv=("csharp-ls",), roots=("global.json",)),
+    KnownServer(name="fsharp", extensions=(".fs", ".fsi", ".fsx", ".fsscript"), argv=("fsautocomplete",)),
     KnownServer(
-        name="rust", endings=(".rs",), argv=("rust-analyzer",), roots=("Cargo.toml", "Cargo.lock"), only=True
+        name="sourcekit-lsp", extensions=(".swift",), argv=("sourcekit-lsp",), roots=("Package.swift",)
+    ),
+    KnownServer(
+        name="rust",
+        extensions=(".rs",),
+        argv=("rust-analyzer",),
+        roots=("Cargo.toml", "Cargo.lock"),
+        requires_root=True,
     ),
     KnownServer(
         name="clangd",
-        endings=_C,
+        extensions=_C_EXTENSIONS,
         argv=("clangd", "--background-index", "--clang-tidy"),
         roots=("compile_commands.json", "compile_flags.txt", ".clangd", "CMakeLists.txt", "Makefile"),
-        careful=True,
+        safe_without_trust=True,
     ),
     KnownServer(
         name="jdtls",
-        endings=(".java",),
+        extensions=(".java",),
         argv=("jdtls",),
         roots=("pom.xml", "build.gradle", ".project"),
-        only=True,
+        requires_root=True,
     ),
     KnownServer(
         name="kotlin-ls",
-        endings=(".kt", ".kts"),
+        extensions=(".kt", ".kts"),
         argv=("kotlin-lsp", "--stdio"),
         roots=("settings.gradle.kts",),
     ),
     KnownServer(
         name="yaml-ls",
-        endings=(".yaml", ".yml"),
+        extensions=(".yaml", ".yml"),
         argv=("yaml-language-server", "--stdio"),
-        roots=_LOCKS,
-        careful=True,
+        roots=_LOCK_FILES,
+        safe_without_trust=True,
     ),
     KnownServer(
-        name="lua-ls", endings=(".lua",), argv=("lua-language-server",), roots=(".luarc.json", ".luarc.jsonc")
+        name="lua-ls",
+        extensions=(".lua",),
+        argv=("lua-language-server",),
+        roots=(".luarc.json", ".luarc.jsonc"),
     ),
     KnownServer(
         name="php intelephense",
-        endings=(".php",),
+        extensions=(".php",),
         argv=("intelephense", "--stdio"),
         roots=("composer.json", "composer.lock"),
-        careful=True,
+        safe_without_trust=True,
     ),
     KnownServer(
-        name="prisma", endings=(".prisma",), argv=("prisma", "language-server"), roots=("schema.prisma",)
+        name="prisma", extensions=(".prisma",), argv=("prisma", "language-server"), roots=("schema.prisma",)
     ),
     KnownServer(
-        name="dart", endings=(".dart",), argv=("dart", "language-server", "--lsp"), roots=("pubspec.yaml",)
+        name="dart", extensions=(".dart",), argv=("dart", "language-server", "--lsp"), roots=("pubspec.yaml",)
     ),
     KnownServer(
         name="ocaml-lsp",
-        endings=(".ml", ".mli"),
+        extensions=(".ml", ".mli"),
         argv=("ocamllsp",),
         roots=("dune-project", "dune-workspace"),
     ),
     KnownServer(
         name="bash",
-        endings=(".sh", ".bash", ".zsh", ".ksh"),
+        extensions=(".sh", ".bash", ".zsh", ".ksh"),
         argv=("bash-language-server", "start"),
-        careful=True,
+        safe_without_trust=True,
     ),
     KnownServer(
         name="terraform",
-        endings=(".tf", ".tfvars"),
+        extensions=(".tf", ".tfvars"),
         argv=("terraform-ls", "serve"),
         roots=(".terraform.lock.hcl", "terraform.tfstate"),
     ),
     KnownServer(
         name="texlab",
-        endings=(".tex", ".bib"),
+        extensions=(".tex", ".bib"),
         argv=("texlab",),
         roots=(".latexmkrc", ".texlabroot"),
-        careful=True,
+        safe_without_trust=True,
     ),
-    KnownServer(name="gleam", endings=(".gleam",), argv=("gleam", "lsp"), roots=("gleam.toml",)),
+    KnownServer(name="gleam", extensions=(".gleam",), argv=("gleam", "lsp"), roots=("gleam.toml",)),
     KnownServer(
         name="clojure-lsp",
-        endings=(".clj", ".cljs", ".cljc", ".edn"),
+        extensions=(".clj", ".cljs", ".cljc", ".edn"),
         argv=("clojure-lsp", "listen"),
         roots=("deps.edn", "project.clj", "bb.edn"),
     ),
-    KnownServer(name="nixd", endings=(".nix",), argv=("nixd",), roots=("flake.nix",)),
+    KnownServer(name="nixd", extensions=(".nix",), argv=("nixd",), roots=("flake.nix",)),
     KnownServer(
-        name="tinymist", endings=(".typ", ".typc"), argv=("tinymist",), roots=("typst.toml",), careful=True
+        name="tinymist",
+        extensions=(".typ", ".typc"),
+        argv=("tinymist",),
+        roots=("typst.toml",),
+        safe_without_trust=True,
     ),
     KnownServer(
         name="haskell-language-server",
-        endings=(".hs", ".lhs"),
+        extensions=(".hs", ".lhs"),
         argv=("haskell-language-server-wrapper", "--lsp"),
         roots=("stack.yaml", "cabal.project", "hie.yaml"),
     ),
@@ -179,12 +206,12 @@ def find_launches(
 ) -> Iterator[ServerLaunch]:
     """Yield the installed servers for a file. This reads the disk."""
     for server in servers:
-        if not path.lower().endswith(server.endings) or not (context.trusted or server.careful):
+        if not path.lower().endswith(server.extensions) or not (context.trusted or server.safe_without_trust):
             continue
         root = _find_root(path, server, context.directory)
         if root is None:
             continue
-        directories = [os.path.join(root, *place) for place in _PROJECT_PROGRAMS]
+        directories = [os.path.join(root, *parts) for parts in _PROJECT_PROGRAMS]
         if program := find_program(server.argv[0], directories, context):
             yield ServerLaunch(
                 name=server.name,
@@ -201,7 +228,7 @@ def _find_root(path: str, server: KnownServer, directory: str) -> str | None:
     Return None if the server is not responsible for the file.
     """
     parents = list(list_parents(os.path.dirname(path), directory))
-    if any(has_any(each, server.unless) for each in parents):
+    if any(has_any(parent, server.excluded_by) for parent in parents):
         return None
-    found = next((each for each in parents if has_any(each, server.roots)), None)
-    return found or (None if server.only else directory)
+    root = next((parent for parent in parents if has_any(parent, server.roots)), None)
+    return root or (None if server.requires_root else directory)

@@ -12,18 +12,19 @@ from weft.tool.lsp.known_servers import KnownServer, find_launches
 from weft.tool.lsp.server import LanguageServer
 from weft.tool.programs import ProgramContext
 
-SILENT_LOOKS: Final = 2
+# A server that let this many calls in a row time out counts as silent.
+SILENT_AFTER_TIMEOUTS: Final = 2
 
 
 class LspTimeouts(Struct, frozen=True, kw_only=True):
     """How many seconds a call waits.
 
-    `warm` applies once to a server that is starting, `look` to the diagnostics of a file, and `silent` to a server that
-    did not report anything lately.
+    `start` applies once to a server that is starting, `diagnosis` to the diagnostics of a file, and `silent` to the
+    diagnostics of a server that did not report any lately.
     """
 
-    warm: float = 5.0
-    look: float = 3.0
+    start: float = 5.0
+    diagnosis: float = 3.0
     silent: float = 0.5
 
 
@@ -43,46 +44,48 @@ class LanguageServerPool:
         tasks: asyncio.TaskGroup,
         timeouts: LspTimeouts = DEFAULT_TIMEOUTS,
     ) -> None:
-        self._known = servers
+        self._known_servers = servers
         self._timeouts = timeouts
         self._context = context
         self._tasks = tasks
         self._servers: dict[tuple[str, str], LanguageServer] = {}
-        self._running: list[asyncio.Task[None]] = []
+        self._running_tasks: list[asyncio.Task[None]] = []
         self._waited: set[LanguageServer] = set()
-        self._silent: dict[LanguageServer, int] = {}
+        self._timeout_counts: dict[LanguageServer, int] = {}
 
     async def diagnose(self, *paths: str) -> Diagnostics:
         async with asyncio.TaskGroup() as tasks:
             for path in dict.fromkeys(paths):
-                for server in await self._for(path):
-                    tasks.create_task(self._examine(server, path))
-        found: dict[str, tuple[Diagnostic, ...]] = {}
+                for server in await self._get_servers(path):
+                    tasks.create_task(self._diagnose_file(server, path))
+        all_diagnostics: dict[str, tuple[Diagnostic, ...]] = {}
         for server in self._servers.values():
-            for path, diagnostics in server.diagnostics().items():
-                found[path] = (*found.get(path, ()), *diagnostics)
-        return found
+            for path, diagnostics in server.list_diagnostics().items():
+                all_diagnostics[path] = (*all_diagnostics.get(path, ()), *diagnostics)
+        return all_diagnostics
 
     def warm_up(self, path: str) -> None:
-        if any(path.lower().endswith(server.endings) for server in self._known):
-            self._start(self._warm(path))
+        if any(path.lower().endswith(server.extensions) for server in self._known_servers):
+            self._start(self._warm_up_file(path))
 
     async def request(self, path: str, method: str, params: dict[str, Any]) -> list[Any] | None:
-        servers = await self._for(path)
-        answers = [await self._answer(server, path, method, params) for server in servers]
-        return [each for answer in answers for each in answer] if servers else None
+        servers = await self._get_servers(path)
+        answers = [await self._request_from(server, path, method, params) for server in servers]
+        return [item for answer in answers for item in answer] if servers else None
 
     def list_servers(self) -> list[tuple[str, str, bool]]:
         """Return the servers that were started: name, root directory, and whether it broke."""
         return [(name, root, server.is_broken) for (name, root), server in self._servers.items()]
 
     def close(self) -> None:
-        for task in self._running:
+        for task in self._running_tasks:
             task.cancel()
 
-    async def _for(self, path: str) -> list[LanguageServer]:
+    async def _get_servers(self, path: str) -> list[LanguageServer]:
         """Return the servers for a file, starting them if necessary."""
-        launches = await asyncio.to_thread(lambda: list(find_launches(path, self._known, self._context)))
+        launches = await asyncio.to_thread(
+            lambda: list(find_launches(path, self._known_servers, self._context))
+        )
         servers = []
         for launch in launches:
             key = (launch.name, launch.root)
@@ -94,44 +97,45 @@ class LanguageServerPool:
 
     def _start(self, coroutine: Any) -> None:
         task = self._tasks.create_task(coroutine)
-        self._running.append(task)
-        task.add_done_callback(self._running.remove)
+        self._running_tasks.append(task)
+        task.add_done_callback(self._running_tasks.remove)
 
-    async def _warm(self, path: str) -> None:
-        for server in await self._for(path):
+    async def _warm_up_file(self, path: str) -> None:
+        for server in await self._get_servers(path):
             with suppress(LanguageServerError):
-                await server.ready()
-                await server.show(path)
+                await server.wait_until_ready()
+                await server.send_file(path)
 
-    async def _examine(self, server: LanguageServer, path: str) -> None:
-        """Let one server check a file, within its time limit."""
+    async def _diagnose_file(self, server: LanguageServer, path: str) -> None:
+        """Let one server check a file, within a time limit. Ignore failures."""
         try:
             if not server.is_ready:
-                await self._wait_once(server)
-            is_silent = self._silent.get(server, 0) >= SILENT_LOOKS
-            async with asyncio.timeout(self._timeouts.silent if is_silent else self._timeouts.look):
-                await server.examine(path)
-            self._silent[server] = 0
+                await self._wait_for_start(server)
+            is_silent = self._timeout_counts.get(server, 0) >= SILENT_AFTER_TIMEOUTS
+            async with asyncio.timeout(self._timeouts.silent if is_silent else self._timeouts.diagnosis):
+                await server.diagnose(path)
+            self._timeout_counts[server] = 0
         except TimeoutError:
             # Some servers report nothing for a file without problems. They must not delay every change by seconds.
-            self._silent[server] = self._silent.get(server, 0) + 1
+            self._timeout_counts[server] = self._timeout_counts.get(server, 0) + 1
         except LanguageServerError:
             pass
 
-    async def _wait_once(self, server: LanguageServer) -> None:
+    async def _wait_for_start(self, server: LanguageServer) -> None:
+        """Wait for a server that is starting, but only once for each server."""
         if server in self._waited:
             raise LanguageServerError("it is still starting")
         self._waited.add(server)
-        async with asyncio.timeout(self._timeouts.warm):
-            await server.ready()
+        async with asyncio.timeout(self._timeouts.start):
+            await server.wait_until_ready()
 
-    async def _answer(
+    async def _request_from(
         self, server: LanguageServer, path: str, method: str, params: dict[str, Any]
     ) -> list[Any]:
         try:
-            await server.ready()
-            await server.show(path)
-            answer = await server.ask(method, params)
+            await server.wait_until_ready()
+            await server.send_file(path)
+            answer = await server.request(method, params)
         except LanguageServerError:
             return []
         return answer if isinstance(answer, list) else [] if answer is None else [answer]

@@ -1,4 +1,4 @@
-"""One running language server: it is started, told about files, and reports diagnostics."""
+"""Run one language server: start it, send it files, and collect its diagnostics."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from weft.host.tasks import open_tasks
 from weft.tool.diagnostic import Diagnostic, to_path, to_uri
 from weft.tool.lsp.connection import FrameError, JsonRpcPeer, LanguageServerError, UnknownMethodError
 
-_ENDINGS_OF = """
+_EXTENSIONS_BY_LANGUAGE = """
 astro=.astro bat=.bat bibtex=.bib clojure=.clj,.cljc,.cljs,.edn coffeescript=.coffee c=.c,.h
 cpp=.cpp,.cxx,.cc,.c++,.hpp,.hh,.hxx,.h++ csharp=.cs css=.css d=.d dart=.dart dockerfile=.dockerfile elixir=.ex,.exs
 erlang=.erl,.hrl fsharp=.fs,.fsi,.fsx,.fsscript gleam=.gleam go=.go graphql=.graphql,.gql groovy=.groovy
@@ -28,13 +28,13 @@ toml=.toml typescript=.ts,.mts,.cts typescriptreact=.tsx typst=.typ,.typc vue=.v
 zig=.zig,.zon
 """
 LANGUAGES: Final = {
-    ending: language
-    for language, _, endings in (each.partition("=") for each in _ENDINGS_OF.split())
-    for ending in endings.split(",")
+    extension: language
+    for language, _, extensions in (each.partition("=") for each in _EXTENSIONS_BY_LANGUAGE.split())
+    for extension in extensions.split(",")
 }
 
 
-def language_of(path: str) -> str:
+def find_language(path: str) -> str:
     """Return the protocol's identifier of a file's language, `plaintext` if it is unknown."""
     name = os.path.basename(path).lower()
     if name in ("dockerfile", "makefile"):
@@ -42,9 +42,9 @@ def language_of(path: str) -> str:
     return LANGUAGES.get(os.path.splitext(name)[1], "plaintext")
 
 
-START_SECONDS: Final = 45.0
-# Diagnostics of a file arrive in several messages. They are taken as complete after a pause of this length.
-QUIET_SECONDS: Final = 0.15
+START_TIMEOUT_SECONDS: Final = 45.0
+# Diagnostics of a file arrive in several messages. They count as complete after a pause of this length.
+REPORT_PAUSE_SECONDS: Final = 0.15
 MAX_FILE_BYTES: Final = 4 << 20
 MAX_DIAGNOSTICS: Final = 1000
 
@@ -67,7 +67,7 @@ _CAPABILITIES: Final = {
         "callHierarchy": {},
     },
 }
-_CREATED, _CHANGED = 1, 2
+_FILE_CREATED, _FILE_CHANGED = 1, 2
 
 
 class ServerLaunch(Struct, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ class _SentFile(Struct, frozen=True):
 class LanguageServer:
     """One language server for one root directory.
 
-    `run` keeps it alive; the other methods wait until it is `ready`, or fail.
+    `run` keeps it running. Call `wait_until_ready` before any other method.
     """
 
     def __init__(self, launch: ServerLaunch) -> None:
@@ -109,15 +109,15 @@ class LanguageServer:
         launch = self.launch
         command = ProcessCommand(argv=launch.argv, directory=launch.root, environment=launch.environment)
         try:
-            async with open_pipe_process(command, self._feed) as talk, open_tasks() as tasks:
-                self._peer.attach(talk.write)
-                dying = tasks.create_task(talk.wait())
-                dying.add_done_callback(lambda _: self._end())
-                async with asyncio.timeout(START_SECONDS):
+            async with open_pipe_process(command, self._receive) as process, open_tasks() as tasks:
+                self._peer.attach(process.write)
+                exit_watcher = tasks.create_task(process.wait())
+                exit_watcher.add_done_callback(lambda _: self._end())
+                async with asyncio.timeout(START_TIMEOUT_SECONDS):
                     await self._initialize()
                 self._ready.set()
                 await self._ended.wait()
-                dying.cancel()
+                exit_watcher.cancel()
         except (OSError, LanguageServerError):  # a timeout is an OSError, too
             pass
         finally:
@@ -133,7 +133,7 @@ class LanguageServer:
     async def _initialize(self) -> None:
         launch = self.launch
         root = to_uri(launch.root)
-        await self._peer.ask(
+        await self._peer.request(
             "initialize",
             {
                 "processId": os.getpid(),
@@ -143,11 +143,11 @@ class LanguageServer:
                 "capabilities": _CAPABILITIES,
             },
         )
-        self._peer.tell("initialized", {})
+        self._peer.notify("initialized", {})
         if launch.options:
-            self._peer.tell("workspace/didChangeConfiguration", {"settings": launch.options})
+            self._peer.notify("workspace/didChangeConfiguration", {"settings": launch.options})
 
-    async def _feed(self, piece: bytes) -> None:
+    async def _receive(self, piece: bytes) -> None:
         try:
             await self._peer.feed(piece)
         except (FrameError, LanguageServerError):
@@ -176,8 +176,8 @@ class LanguageServer:
         path = to_path(params.get("uri"))
         if path is None:
             return
-        found = params.get("diagnostics")
-        self._diagnostics[path] = tuple(_to_diagnostics(found if isinstance(found, list) else []))
+        diagnostics = params.get("diagnostics")
+        self._diagnostics[path] = tuple(_to_diagnostics(diagnostics if isinstance(diagnostics, list) else []))
         self._report_counts[path] = self._report_counts.get(path, 0) + 1
         self._reported.set()
 
@@ -187,21 +187,22 @@ class LanguageServer:
     def is_ready(self) -> bool:
         return self._ready.is_set()
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Wait until the server has started. Raise `LanguageServerError` if it does not run."""
         await self._ready.wait()
         if self.is_broken:
             raise LanguageServerError(f"the language server {self.launch.name} does not run")
 
-    async def ask(self, method: str, params: Any) -> Any:
-        return await self._peer.ask(method, params)
+    async def request(self, method: str, params: Any) -> Any:
+        """Send a request and return the answer. Raise `LanguageServerError` if there is none."""
+        return await self._peer.request(method, params)
 
-    async def show(self, path: str) -> bool:
+    async def send_file(self, path: str) -> bool:
         """Send the current text of a file. Return True if the server did not have it yet.
 
         Raise `LanguageServerError` if the server has ended.
         """
-        text = await asyncio.to_thread(_read, path)
+        text = await asyncio.to_thread(_read_text, path)
         if text is None:
             return False
         sent, uri = self._files.get(path), to_uri(path)
@@ -209,46 +210,47 @@ class LanguageServer:
             return False
         version = 0 if sent is None else sent.version + 1
         self._files[path] = _SentFile(version, text)
-        watched = {"changes": [{"uri": uri, "type": _CREATED if sent is None else _CHANGED}]}
-        self._peer.tell("workspace/didChangeWatchedFiles", watched)
+        watched = {"changes": [{"uri": uri, "type": _FILE_CREATED if sent is None else _FILE_CHANGED}]}
+        self._peer.notify("workspace/didChangeWatchedFiles", watched)
         if sent is None:
-            document = {"uri": uri, "languageId": language_of(path), "version": version, "text": text}
-            self._peer.tell("textDocument/didOpen", {"textDocument": document})
+            document = {"uri": uri, "languageId": find_language(path), "version": version, "text": text}
+            self._peer.notify("textDocument/didOpen", {"textDocument": document})
         else:
             changed = {"uri": uri, "version": version}
             whole = [{"text": text}]
-            self._peer.tell("textDocument/didChange", {"textDocument": changed, "contentChanges": whole})
-        self._peer.tell("textDocument/didSave", {"textDocument": {"uri": uri}})
+            self._peer.notify("textDocument/didChange", {"textDocument": changed, "contentChanges": whole})
+        self._peer.notify("textDocument/didSave", {"textDocument": {"uri": uri}})
         return True
 
-    async def examine(self, path: str) -> None:
+    async def diagnose(self, path: str) -> None:
         """Send a file and wait for its diagnostics. The caller must set a timeout."""
         count = self._report_counts.get(path, 0)
-        if not await self.show(path):
+        if not await self.send_file(path):
             return
         while not self.is_broken and self._report_counts.get(path, 0) == count:
             await self._wait_for_report()
         # More diagnostics may follow: compilers report later than parsers.
         with suppress(TimeoutError):
             while not self.is_broken:
-                async with asyncio.timeout(QUIET_SECONDS):
+                async with asyncio.timeout(REPORT_PAUSE_SECONDS):
                     await self._wait_for_report()
 
     async def _wait_for_report(self) -> None:
         self._reported.clear()
         await self._reported.wait()
 
-    def diagnostics(self) -> Mapping[str, tuple[Diagnostic, ...]]:
-        return {path: found for path, found in self._diagnostics.items() if found}
+    def list_diagnostics(self) -> Mapping[str, tuple[Diagnostic, ...]]:
+        """Return the diagnostics of every file that has some."""
+        return {path: diagnostics for path, diagnostics in self._diagnostics.items() if diagnostics}
 
 
-def _to_diagnostics(found: list[Any]) -> Iterable[Diagnostic]:
-    for each in found[:MAX_DIAGNOSTICS]:
+def _to_diagnostics(items: list[Any]) -> Iterable[Diagnostic]:
+    for item in items[:MAX_DIAGNOSTICS]:
         with suppress(msgspec.ValidationError):
-            yield msgspec.convert(each, Diagnostic)
+            yield msgspec.convert(item, Diagnostic)
 
 
-def _read(path: str) -> str | None:
+def _read_text(path: str) -> str | None:
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_FILE_BYTES + 1)

@@ -11,7 +11,7 @@ from weft.tool.files import find_text
 from weft.tool.inputs import LspInput
 from weft.tool.paths import ToolPath, format_title, resolve_path
 
-SECONDS: Final = 20.0
+REQUEST_TIMEOUT_SECONDS: Final = 20.0
 MAX_SYMBOLS: Final = 10
 
 _METHODS: Final = {
@@ -27,53 +27,57 @@ _METHODS: Final = {
 }
 
 
-async def lsp(wanted: LspInput, ctx: ToolContext) -> ToolResult:
-    place = await resolve_path(wanted.file_path, ctx)
+async def lsp(arguments: LspInput, ctx: ToolContext) -> ToolResult:
+    place = await resolve_path(arguments.file_path, ctx)
     await ctx.ask("lsp", "*", always=("*",))
-    found = await find_text(place.real)
-    if found is None:
+    file = await find_text(place.real)
+    if file is None:
         raise ToolError(f"File not found: {place.path}")
     try:
-        async with asyncio.timeout(SECONDS):
-            result = await _find(wanted, place, found.content, ctx)
+        async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+            result = await _request_results(arguments, place, file.content, ctx)
     except TimeoutError:
-        raise ToolError(f"The language server did not answer within {SECONDS:g} seconds.") from None
+        raise ToolError(
+            f"The language server did not answer within {REQUEST_TIMEOUT_SECONDS:g} seconds."
+        ) from None
     if result is None:
         raise ToolError("No LSP server available for this file type.")
-    title = f"{wanted.operation} {format_title(place, ctx)}:{wanted.line}:{wanted.character}"
-    output = encode_pretty(result).decode() if result else f"No results found for {wanted.operation}"
+    title = f"{arguments.operation} {format_title(place, ctx)}:{arguments.line}:{arguments.character}"
+    output = encode_pretty(result).decode() if result else f"No results found for {arguments.operation}"
     return ToolResult(title=title, output=output, metadata={"result": result[:MAX_SYMBOLS]})
 
 
-async def _find(wanted: LspInput, place: ToolPath, text: str, ctx: ToolContext) -> list[Any] | None:
+async def _request_results(
+    arguments: LspInput, place: ToolPath, text: str, ctx: ToolContext
+) -> list[Any] | None:
     """Return the results, or None if no server serves the file."""
-    ask, path = ctx.resources.language_servers.request, place.path
-    method = _METHODS[wanted.operation]
-    here = {
+    request, path = ctx.resources.language_servers.request, place.path
+    method = _METHODS[arguments.operation]
+    document_position = {
         "textDocument": {"uri": to_uri(path)},
-        "position": {"line": wanted.line - 1, "character": wanted.character - 1},
+        "position": {"line": arguments.line - 1, "character": arguments.character - 1},
     }
-    match wanted.operation:
+    match arguments.operation:
         case "documentSymbol":
-            return await ask(path, method, {"textDocument": here["textDocument"]})
+            return await request(path, method, {"textDocument": document_position["textDocument"]})
         case "workspaceSymbol":
             # OpenCode sends an empty query, for which most servers return nothing.
-            found = await ask(path, method, {"query": _find_name(text, wanted)})
-            return None if found is None else found[:MAX_SYMBOLS]
+            symbols = await request(path, method, {"query": _find_name_at(text, arguments)})
+            return None if symbols is None else symbols[:MAX_SYMBOLS]
         case "findReferences":
-            return await ask(path, method, {**here, "context": {"includeDeclaration": True}})
+            return await request(path, method, {**document_position, "context": {"includeDeclaration": True}})
         case "incomingCalls" | "outgoingCalls":
-            items = await ask(path, _METHODS["prepareCallHierarchy"], here)
-            return None if items is None else await ask(path, method, {"item": items[0]}) if items else []
+            items = await request(path, _METHODS["prepareCallHierarchy"], document_position)
+            return None if items is None else await request(path, method, {"item": items[0]}) if items else []
         case "goToDefinition" | "hover" | "goToImplementation" | "prepareCallHierarchy":
-            return await ask(path, method, here)
+            return await request(path, method, document_position)
 
 
-def _find_name(text: str, wanted: LspInput) -> str:
+def _find_name_at(text: str, arguments: LspInput) -> str:
     """Return the name at a position."""
     lines = text.split("\n")
-    line = lines[wanted.line - 1] if wanted.line <= len(lines) else ""
-    start = end = min(wanted.character - 1, len(line))
+    line = lines[arguments.line - 1] if arguments.line <= len(lines) else ""
+    start = end = min(arguments.character - 1, len(line))
     while start > 0 and _is_name_character(line[start - 1]):
         start -= 1
     while end < len(line) and _is_name_character(line[end]):

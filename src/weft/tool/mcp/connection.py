@@ -1,4 +1,4 @@
-"""The contract of a connection to an MCP server, and the connector that loads the official library when it is first needed."""
+"""The contract of a connection to an MCP server, and a connector that loads the official library on first use."""
 
 import asyncio
 import logging
@@ -61,27 +61,27 @@ OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 class ConnectionEvents:
-    """What a connection reports besides answers: how often the server changed its offers, and why the connection ended."""
+    """What a connection reports besides answers: how often the server changed its offers, and the reason of its end."""
 
     def __init__(self) -> None:
-        self.lost = ""
+        self.end_reason = ""
         self.changes = 0
-        self._any = asyncio.Event()
+        self._event = asyncio.Event()
 
-    def change(self) -> None:
+    def note_change(self) -> None:
         """Note that the server offers something else now."""
         self.changes += 1
-        self._any.set()
+        self._event.set()
 
-    def lose(self, reason: str) -> None:
+    def note_end(self, reason: str) -> None:
         """Note why the connection ended. The first reason counts."""
-        self.lost = self.lost or reason
-        self._any.set()
+        self.end_reason = self.end_reason or reason
+        self._event.set()
 
-    async def next(self) -> None:
+    async def wait(self) -> None:
         """Wait for the next event."""
-        await self._any.wait()
-        self._any.clear()
+        await self._event.wait()
+        self._event.clear()
 
 
 class McpConnection(Protocol):
@@ -92,7 +92,7 @@ class McpConnection(Protocol):
 
     async def list_offers(self) -> McpOffers: ...
 
-    async def call(self, tool: str, arguments: dict[str, Any], progressed: OnProgress) -> dict[str, Any]: ...
+    async def call(self, tool: str, arguments: dict[str, Any], on_progress: OnProgress) -> dict[str, Any]: ...
 
     async def render(self, prompt: str, arguments: dict[str, str]) -> dict[str, Any]: ...
 
@@ -100,15 +100,18 @@ class McpConnection(Protocol):
 
 
 class McpLogin(Protocol):
-    """A person who logs in: `show` presents the address of the login page, `bring` waits for code, state and issuer."""
+    """A person who logs in.
+
+    `show` presents the URL of the login page. `wait_for_code` returns the code, the state and the issuer.
+    """
 
     async def show(self, url: str) -> None: ...
 
-    async def bring(self) -> tuple[str, str | None, str | None]: ...
+    async def wait_for_code(self) -> tuple[str, str | None, str | None]: ...
 
 
 class McpConnector(Protocol):
-    """Connects to a server and reports to `events`. `prepare` does what connecting to any server requires of us.
+    """Connects to a server and reports to `events`. `prepare` loads what every connection needs.
 
     Raises `LoginNeededError` or `RegistrationNeededError` if the server requires a login and `login` is None. Other
     failures raise any exception, possibly in a group.
@@ -129,7 +132,7 @@ class RegistrationNeededError(Exception):
     """The server requires a registered client, and does not register us itself."""
 
 
-def first_error(error: BaseException) -> BaseException:
+def get_first_error(error: BaseException) -> BaseException:
     """Return the first exception in nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -137,7 +140,7 @@ def first_error(error: BaseException) -> BaseException:
 
 
 # The library logs what it also raises. Without a handler, these logs would be printed on the screen.
-LOGGERS: Final = ("mcp", "client")
+LIBRARY_LOGGERS: Final = ("mcp", "client")
 INSTALL_HINT: Final = "pip install 'weft[mcp]'"
 
 
@@ -167,7 +170,7 @@ def _load_sdk() -> Any:
         import_module("mcp")
     except ImportError as error:
         raise McpError(f"the package for MCP is not installed: {INSTALL_HINT}") from error
-    for name in LOGGERS:
+    for name in LIBRARY_LOGGERS:
         if not logging.getLogger(name).handlers:
             logging.getLogger(name).addHandler(logging.NullHandler())
     return import_module("weft.tool.mcp.sdk.transport")

@@ -10,12 +10,12 @@ from weft.model.agent import Command
 from weft.tool.contract import AnyTool, Attachment
 
 # The port that the browser returns to after a login.
-PORT: Final = 19876
+CALLBACK_PORT: Final = 19876
 
-CONNECT_SECONDS: Final = 30.0
-CALL_SECONDS: Final = 60.0
-WAIT_SECONDS: Final = 5.0
-LOGIN_SECONDS: Final = 300.0
+CONNECT_TIMEOUT_SECONDS: Final = 30.0
+CALL_TIMEOUT_SECONDS: Final = 60.0
+START_WAIT_SECONDS: Final = 5.0
+LOGIN_TIMEOUT_SECONDS: Final = 300.0
 
 
 class McpTimeouts(Struct, frozen=True, kw_only=True):
@@ -24,8 +24,8 @@ class McpTimeouts(Struct, frozen=True, kw_only=True):
     `wait` is None to wait until each has connected or failed. After `notice` seconds, the run says that it is waiting.
     """
 
-    wait: float | None = WAIT_SECONDS
-    notice: float = WAIT_SECONDS
+    wait: float | None = START_WAIT_SECONDS
+    notice: float = START_WAIT_SECONDS
 
 
 DEFAULT_TIMEOUTS: Final = McpTimeouts()

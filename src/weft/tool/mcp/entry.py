@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from weft.tool.mcp.contract import CALL_SECONDS, CONNECT_SECONDS
+from weft.tool.mcp.contract import CALL_TIMEOUT_SECONDS, CONNECT_TIMEOUT_SECONDS
 
 
 class LocalEntry(Struct, frozen=True, kw_only=True):
@@ -19,20 +19,20 @@ class LocalEntry(Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     directory: str
     environment: Mapping[str, str]
-    connect: float = CONNECT_SECONDS
-    call: float = CALL_SECONDS
+    connect: float = CONNECT_TIMEOUT_SECONDS
+    call: float = CALL_TIMEOUT_SECONDS
     refusal: str = ""
 
 
 class OAuthSettings(Struct, frozen=True, kw_only=True):
-    """How to log in: as a client the server knows, or without a `client_id` as one that is registered first."""
+    """How to log in: as a registered client, or without a `client_id` as one that is registered first."""
 
     client_id: str = ""
     client_secret: str = ""
     scope: str = ""
 
     def __repr__(self) -> str:
-        return f"OAuthTerms(client_id={self.client_id!r})"
+        return f"OAuthSettings(client_id={self.client_id!r})"
 
 
 class RemoteEntry(Struct, frozen=True, kw_only=True):
@@ -42,8 +42,8 @@ class RemoteEntry(Struct, frozen=True, kw_only=True):
     url: str
     headers: Mapping[str, str] = {}
     oauth: OAuthSettings | None = None
-    connect: float = CONNECT_SECONDS
-    call: float = CALL_SECONDS
+    connect: float = CONNECT_TIMEOUT_SECONDS
+    call: float = CALL_TIMEOUT_SECONDS
 
     def __repr__(self) -> str:
         return f"RemoteEntry(name={self.name!r}, url={self.url!r})"
@@ -55,12 +55,12 @@ AnyEntry = LocalEntry | RemoteEntry
 # The limit of the strictest API for the name of a tool.
 MAX_NAME_LENGTH: Final = 64
 ELLIPSIS: Final = " … "
-_ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
+_INVALID_CHARACTER: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def sanitize_name(name: str) -> str:
     """Replace every character that APIs do not accept by an underscore, as OpenCode does."""
-    return _ODD.sub("_", name)
+    return _INVALID_CHARACTER.sub("_", name)
 
 
 def make_tool_prefix(server: str) -> str:
@@ -85,28 +85,30 @@ def make_resource_key(server: str, resource: str, taken: Container[str]) -> str:
 
 
 def _make_unique(name: str, taken: Container[str]) -> str:
-    short, number = name[:MAX_NAME_LENGTH], 1
-    while short in taken:
+    unique, number = name[:MAX_NAME_LENGTH], 1
+    while unique in taken:
         number += 1
-        end = f"_{number}"
-        short = name[: MAX_NAME_LENGTH - len(end)] + end
-    return short
+        suffix = f"_{number}"
+        unique = name[: MAX_NAME_LENGTH - len(suffix)] + suffix
+    return unique
 
 
-def to_single_line(text: str, longest: int) -> str:
+def to_single_line(text: str, max_length: int) -> str:
     """Make a server's text safe to show: one line, printable characters only, cut to a length."""
-    line = _join_lines(text[: longest * 4])
-    return line if len(line) <= longest else line[: longest - 1] + "…"
+    line = _join_lines(text[: max_length * 4])
+    return line if len(line) <= max_length else line[: max_length - 1] + "…"
 
 
-def cut_middle(text: str, longest: int) -> str:
-    """Do the same, but cut the middle: an error starts with what happened and ends with a program's last output."""
-    line = _join_lines(text if len(text) <= longest * 8 else text[: longest * 4] + text[-longest * 4 :])
-    if len(line) <= longest:
+def cut_middle(text: str, max_length: int) -> str:
+    """Like `to_single_line`, but cut the middle: an error starts with its cause and ends with a program's last output."""
+    line = _join_lines(
+        text if len(text) <= max_length * 8 else text[: max_length * 4] + text[-max_length * 4 :]
+    )
+    if len(line) <= max_length:
         return line
-    head = longest // 4
-    return f"{line[:head]}{ELLIPSIS}{line[head + len(ELLIPSIS) - longest :]}"
+    head = max_length // 4
+    return f"{line[:head]}{ELLIPSIS}{line[head + len(ELLIPSIS) - max_length :]}"
 
 
 def _join_lines(text: str) -> str:
-    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())

@@ -11,10 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 from weft.errors import ConfigError, DocumentError, McpError
 from weft.host.files import hold_lock, read_bytes, write_atomic
 from weft.model.wire import encode_pretty, parse
-from weft.tool.mcp.contract import PORT
+from weft.tool.mcp.contract import CALLBACK_PORT
 from weft.tool.mcp.entry import to_single_line
 
-MAX_BYTES: Final = 4 << 20
+MAX_FILE_BYTES: Final = 4 << 20
 
 
 class McpLoginStore:
@@ -55,7 +55,7 @@ class McpLoginStore:
 
     def _read(self) -> dict[str, Any]:
         try:
-            raw = read_bytes(self._path, limit=MAX_BYTES)
+            raw = read_bytes(self._path, limit=MAX_FILE_BYTES)
         except FileNotFoundError:
             return {}
         except OSError as error:
@@ -74,102 +74,106 @@ class McpLoginStore:
         write_atomic(real, encode_pretty(entries), temp=f"{real}.{os.getpid()}.new", flush=True)
 
 
-MAX_REASON: Final = 300
+MAX_REASON_LENGTH: Final = 300
 
 
 class PendingLogin:
     """A login that a person completes, through the page they return to or with a code.
 
-    `listened` is set once we listen for the browser, or have failed to; then `trouble` says why.
+    `url` is the login page. `listening` is set once we listen for the browser, or have failed to; then `listen_error`
+    says why.
     """
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
-        self.shown: asyncio.Future[str] = loop.create_future()
-        self.listened = asyncio.Event()
-        self.trouble = ""
-        self._answered: asyncio.Future[tuple[str, str | None, str | None]] = loop.create_future()
+        self.url: asyncio.Future[str] = loop.create_future()
+        self.listening = asyncio.Event()
+        self.listen_error = ""
+        self._answer: asyncio.Future[tuple[str, str | None, str | None]] = loop.create_future()
 
     async def show(self, url: str) -> None:
-        if not self.shown.done():
-            self.shown.set_result(url)
+        if not self.url.done():
+            self.url.set_result(url)
 
-    async def bring(self) -> tuple[str, str | None, str | None]:
-        return await self._answered
+    async def wait_for_code(self) -> tuple[str, str | None, str | None]:
+        return await self._answer
 
     @property
     def state(self) -> str:
         """Return the state of the login request. An answer without it is not accepted."""
-        if not self.shown.done() or self.shown.cancelled():
+        if not self.url.done() or self.url.cancelled():
             return ""
-        return next(iter(parse_qs(urlsplit(self.shown.result()).query).get("state", [])), "")
+        return next(iter(parse_qs(urlsplit(self.url.result()).query).get("state", [])), "")
 
     def is_for(self, state: str) -> bool:
         """Return True if an answer with this state belongs to this login."""
         return bool(self.state) and secrets.compare_digest(state.encode(), self.state.encode())
 
-    def take(self, code: str, issuer: str | None = None) -> None:
+    def accept_code(self, code: str, issuer: str | None = None) -> None:
         """Accept the code that completes the login."""
-        if not self._answered.done():
-            self._answered.set_result((code, self.state, issuer))
+        if not self._answer.done():
+            self._answer.set_result((code, self.state, issuer))
 
     def refuse(self, reason: str) -> None:
         """Let the login fail for this reason."""
-        if not self._answered.done():
-            self._answered.set_exception(
-                McpError(f"the login was refused: {to_single_line(reason, MAX_REASON)}")
+        if not self._answer.done():
+            self._answer.set_exception(
+                McpError(f"the login was refused: {to_single_line(reason, MAX_REASON_LENGTH)}")
             )
 
 
-HOST: Final = "127.0.0.1"
-PATH: Final = "/mcp/oauth/callback"
+CALLBACK_HOST: Final = "127.0.0.1"
+CALLBACK_PATH: Final = "/mcp/oauth/callback"
 MAX_HEAD_BYTES: Final = 16_384
-SECONDS: Final = 10.0
-MAX_REQUESTS: Final = 16
+REQUEST_TIMEOUT_SECONDS: Final = 10.0
+MAX_CONCURRENT_REQUESTS: Final = 16
 
-DONE: Final = "You are logged in. This page can be closed."
-REFUSED: Final = "The login failed. The terminal says why."
-STRANGE: Final = "This does not belong to a login in progress."
+DONE_TEXT: Final = "You are logged in. This page can be closed."
+REFUSED_TEXT: Final = "The login failed. The terminal says why."
+UNKNOWN_LOGIN_TEXT: Final = "This does not belong to a login in progress."
 
 
-def redirect_uri(port: int = PORT) -> str:
-    return f"http://{HOST}:{port}{PATH}"
+def make_redirect_uri(port: int = CALLBACK_PORT) -> str:
+    """Return the URL that a browser returns to."""
+    return f"http://{CALLBACK_HOST}:{port}{CALLBACK_PATH}"
 
 
 @asynccontextmanager
-async def open_callback(login: PendingLogin, port: int = PORT) -> AsyncIterator[None]:
+async def open_callback(login: PendingLogin, port: int = CALLBACK_PORT) -> AsyncIterator[None]:
     """Serve the page that a browser returns to. Raise `OSError` if the port is taken."""
-    at_once = 0
+    active_requests = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal at_once
-        at_once += 1
+        nonlocal active_requests
+        active_requests += 1
         try:
-            if at_once <= MAX_REQUESTS:
-                async with asyncio.timeout(SECONDS):
-                    await _answer(login, reader, writer)
+            if active_requests <= MAX_CONCURRENT_REQUESTS:
+                async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+                    await _answer_request(login, reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # the browser closed the connection; a timeout is an OSError, too
         finally:
-            at_once -= 1
+            active_requests -= 1
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
 
-    server = await asyncio.start_server(serve, HOST, port, limit=MAX_HEAD_BYTES)
+    server = await asyncio.start_server(serve, CALLBACK_HOST, port, limit=MAX_HEAD_BYTES)
     try:
         yield
     finally:
         server.close()
 
 
-async def _answer(login: PendingLogin, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _answer_request(
+    login: PendingLogin, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     method, _, rest = head.partition(" ")
-    status, words = (
+    status, text = (
         _handle_callback(login, rest.partition(" ")[0]) if method == "GET" else ("405 Method Not Allowed", "")
     )
-    body = f"<!doctype html><meta charset=utf-8><title>weft</title><p>{words}</p>".encode()
+    body = f"<!doctype html><meta charset=utf-8><title>weft</title><p>{text}</p>".encode()
     writer.write(
         f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
         "Referrer-Policy: no-referrer\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n".encode()
@@ -181,16 +185,16 @@ async def _answer(login: PendingLogin, reader: asyncio.StreamReader, writer: asy
 def _handle_callback(login: PendingLogin, target: str) -> tuple[str, str]:
     """Pass the browser's answer to the login if its state is correct. Return the status and text of the page."""
     try:
-        found = urlsplit(target)
+        parts = urlsplit(target)
     except ValueError:
-        return "400 Bad Request", STRANGE
-    if found.path != PATH:
-        return "404 Not Found", STRANGE
-    query = {name: values[0] for name, values in parse_qs(found.query).items()}
+        return "400 Bad Request", UNKNOWN_LOGIN_TEXT
+    if parts.path != CALLBACK_PATH:
+        return "404 Not Found", UNKNOWN_LOGIN_TEXT
+    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
     if not login.is_for(query.get("state", "")):
-        return "400 Bad Request", STRANGE
+        return "400 Bad Request", UNKNOWN_LOGIN_TEXT
     if "code" not in query:
         login.refuse(query.get("error_description") or query.get("error") or "no code was returned")
-        return "400 Bad Request", REFUSED
-    login.take(query["code"], query.get("iss"))
-    return "200 OK", DONE
+        return "400 Bad Request", REFUSED_TEXT
+    login.accept_code(query["code"], query.get("iss"))
+    return "200 OK", DONE_TEXT

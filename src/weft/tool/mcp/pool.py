@@ -25,7 +25,13 @@ from weft.model.workspace import (
 )
 from weft.tool.contract import AnyTool, RawArguments, ReportProgress, Tool, ToolContext, ToolResult
 from weft.tool.mcp.connection import McpOffers, OnProgress, PromptOffer, ToolOffer
-from weft.tool.mcp.contract import DEFAULT_TIMEOUTS, WAIT_SECONDS, MayUsePrefix, McpTimeouts, ResourcePiece
+from weft.tool.mcp.contract import (
+    DEFAULT_TIMEOUTS,
+    START_WAIT_SECONDS,
+    MayUsePrefix,
+    McpTimeouts,
+    ResourcePiece,
+)
 from weft.tool.mcp.entry import (
     AnyEntry,
     make_prompt_key,
@@ -38,7 +44,7 @@ from weft.tool.mcp.entry import (
 from weft.tool.mcp.result import to_pieces, to_prompt_text, to_result
 from weft.tool.mcp.server import McpServerContext, McpServerRunner, describe_status
 
-MAX_TEXT: Final = 500
+MAX_TEXT_LENGTH: Final = 500
 LOGIN_COMMAND: Final = "weft mcp auth"
 MAX_DESCRIPTION: Final = 10_000
 MAX_SCHEMA: Final = 100_000
@@ -75,7 +81,7 @@ class McpPool:
         self._reported: dict[str, str] = {}
 
     def put(self, configured: ConfiguredServer) -> McpServerRunner:
-        """Add a server. One of the same name is replaced and must have been left before."""
+        """Add a server. One of the same name is replaced, and must have been disconnected before."""
         name = configured.entry.name
         self.servers[name] = McpServerRunner(configured.entry, self._context, enabled=configured.enabled)
         self._tools.pop(name, None)
@@ -83,12 +89,12 @@ class McpPool:
 
     def get(self, name: str) -> McpServerRunner:
         """Return a server by name. Raise `NotFoundError` if there is none."""
-        found = self.servers.get(name)
-        if found is None:
+        server = self.servers.get(name)
+        if server is None:
             raise NotFoundError(
                 "MCP server", name[:80], hint=f"there are {', '.join(self.servers) or 'none'}"
             )
-        return found
+        return server
 
     def list_status(self) -> dict[str, AnyMcpStatus]:
         return {name: server.status for name, server in self.servers.items()}
@@ -96,13 +102,13 @@ class McpPool:
     async def close(self) -> None:
         async with open_tasks() as tasks:
             for server in self.servers.values():
-                tasks.create_task(server.leave(off=False))
+                tasks.create_task(server.disconnect(off=False))
 
-    def begin(self) -> None:
+    def start_connecting(self) -> None:
         """Start to connect every server that is due (see `McpServerRunner.is_due`)."""
         for server in self.servers.values():
             if server.is_due:
-                server.begin()
+                server.start_connecting()
 
     # --- for a run ---
 
@@ -110,78 +116,82 @@ class McpPool:
         """Start to connect all servers, wait for those that start for the first time, and yield messages.
 
         The messages are for the person. The time limit counts from the start of each server, so a later caller waits
-        for less. Servers that failed before are not waited for, nor those whose tools the run may not use. Our own
-        preparation comes first, so that it does not use up the servers' time. A server that announced a change is asked
-        for its offers again, so that a tool it added in the last step exists in the next.
+        for less. Do not wait for servers that failed before, nor for those whose tools the run may not use. Prepare the
+        connector first, so that this does not use up the servers' time. Read the offers of a server again if it has
+        announced a change, so that a tool that it added in the last step exists in the next.
         """
-        if any(each.is_due for each in self.servers.values()):
+        if any(server.is_due for server in self.servers.values()):
             await self._context.connector.prepare()
-        self.begin()
-        usable = [each for name, each in self.servers.items() if may_use(make_tool_prefix(name))]
-        starting = [each for each in usable if each.is_connecting and not each.failures]
+        self.start_connecting()
+        usable = [server for name, server in self.servers.items() if may_use(make_tool_prefix(name))]
+        starting = [server for server in usable if server.is_connecting and not server.failures]
         wait, notice = self._timeouts.wait, self._timeouts.notice
         if wait is None or wait > notice:
             await _wait_for_all(starting, notice)
-            if late := [each.entry.name for each in starting if each.is_connecting]:
+            if late := [server.entry.name for server in starting if server.is_connecting]:
                 yield format_waiting(late)
         await _wait_for_all(starting, wait)
         with suppress(TimeoutError):
-            async with asyncio.timeout(WAIT_SECONDS if wait is None else wait):
-                for _, each in list(self._connected()):
-                    await each.caught_up()
-        for words in self._report_troubles():
-            yield words
+            async with asyncio.timeout(START_WAIT_SECONDS if wait is None else wait):
+                for _, server in list(self._list_connected()):
+                    await server.wait_for_refresh()
+        for message in self._list_new_troubles():
+            yield message
 
-    def _report_troubles(self) -> Iterator[str]:
+    def _list_new_troubles(self) -> Iterator[str]:
         """Yield a message for each server that should be connected and is not, unless it was reported before."""
         for name, server in self.servers.items():
-            words = format_trouble(server)
-            if words and words != self._reported.get(name):
-                yield words
-            self.note_said(server)
+            message = format_trouble(server)
+            if message and message != self._reported.get(name):
+                yield message
+            self.mark_reported(server)
 
-    def note_said(self, server: McpServerRunner) -> None:
+    def mark_reported(self, server: McpServerRunner) -> None:
         """Note that the state of a server was reported, so that no run reports it again."""
         self._reported[server.entry.name] = format_trouble(server)
 
-    async def settled(self, servers: Iterable[McpServerRunner] | None = None) -> None:
+    async def wait_until_settled(self, servers: Iterable[McpServerRunner] | None = None) -> None:
         """Connect some servers or all, and wait until each is connected or has failed."""
-        wanted = list(self.servers.values() if servers is None else servers)
-        for server in wanted:
+        selected = list(self.servers.values() if servers is None else servers)
+        for server in selected:
             if server.is_due:
-                server.begin()
-        for server in wanted:
+                server.start_connecting()
+        for server in selected:
             if server.is_connecting:
-                await server.settled()
+                await server.wait_until_settled()
 
     def tools(self) -> Mapping[str, AnyTool]:
         """Return the tools of all connected servers, by the names that models and rules use."""
-        return {key: tool for _, server in self._connected() for key, tool in self._tools_of(server).items()}
+        return {
+            key: tool
+            for _, server in self._list_connected()
+            for key, tool in self._make_tools(server).items()
+        }
 
-    def _connected(self) -> Iterator[tuple[str, McpServerRunner]]:
+    def _list_connected(self) -> Iterator[tuple[str, McpServerRunner]]:
         for name, server in self.servers.items():
             if isinstance(server.status, McpConnected):
                 yield name, server
 
-    def _tools_of(self, server: McpServerRunner) -> dict[str, AnyTool]:
+    def _make_tools(self, server: McpServerRunner) -> dict[str, AnyTool]:
         name, offers = server.entry.name, server.offers
-        known = self._tools.get(name)
-        if known is not None and known[0] is offers:
-            return known[1]
+        cached = self._tools.get(name)
+        if cached is not None and cached[0] is offers:
+            return cached[1]
         # Sort by name. If the order changed from day to day, models would lose their prompt cache.
         offered = sorted(offers.tools, key=lambda offer: offer.name)
-        named = [(self._key(name, offer.name), offer) for offer in offered]
-        made = {key: tool for key, offer in named if (tool := to_tool(key, offer, server)) is not None}
-        self._tools[name] = (offers, made)
-        if len(made) < len(offers.tools):
-            self._note(
+        keyed = [(self._get_tool_key(name, offer.name), offer) for offer in offered]
+        tools = {key: tool for key, offer in keyed if (tool := to_tool(key, offer, server)) is not None}
+        self._tools[name] = (offers, tools)
+        if len(tools) < len(offers.tools):
+            self._add_note(
                 server,
-                f"{format_count(len(offers.tools) - len(made), 'tool')} with too long a schema left out",
+                f"{format_count(len(offers.tools) - len(tools), 'tool')} with too long a schema left out",
             )
-        return made
+        return tools
 
-    def _key(self, server: str, tool: str) -> str:
-        """Return the name of a tool. It never changes, because rules and grants refer to it."""
+    def _get_tool_key(self, server: str, tool: str) -> str:
+        """Return the name of a tool, which never changes, because rules and grants refer to it."""
         if (server, tool) not in self._tool_keys:
             self._tool_keys[server, tool] = make_tool_key(
                 server, tool, {*self._reserved, *self._tool_keys.values()}
@@ -189,53 +199,55 @@ class McpPool:
         return self._tool_keys[server, tool]
 
     @staticmethod
-    def _note(server: McpServerRunner, words: str) -> None:
+    def _add_note(server: McpServerRunner, text: str) -> None:
         if isinstance(server.status, McpConnected):
-            said = "; ".join(each for each in (server.status.note, words) if each)
-            server.status = replace(server.status, note=said)
+            note = "; ".join(part for part in (server.status.note, text) if part)
+            server.status = replace(server.status, note=note)
 
     # --- prompts ---
 
     def list_commands(self) -> dict[str, Command]:
         """Return the prompts of all connected servers as commands. Their texts are requested on use."""
-        return {key: _to_command(key, prompt) for key, (_, prompt) in self._prompts().items()}
+        return {key: _to_command(key, prompt) for key, (_, prompt) in self._list_prompts().items()}
 
-    def _prompts(self) -> dict[str, tuple[McpServerRunner, PromptOffer]]:
-        found: dict[str, tuple[McpServerRunner, PromptOffer]] = {}
-        for name, server in self._connected():
+    def _list_prompts(self) -> dict[str, tuple[McpServerRunner, PromptOffer]]:
+        prompts: dict[str, tuple[McpServerRunner, PromptOffer]] = {}
+        for name, server in self._list_connected():
             for prompt in server.offers.prompts:
-                found[make_prompt_key(name, prompt.name, found)] = (server, prompt)
-        return found
+                prompts[make_prompt_key(name, prompt.name, prompts)] = (server, prompt)
+        return prompts
 
     async def find_command(self, name: str) -> Command | None:
         """Return a command by name, or None. Wait until the server that may have it is connected or has failed."""
-        word = name.partition(":")[0]
-        await self.settled([each for each in self.servers.values() if sanitize_name(each.entry.name) == word])
+        server_name = name.partition(":")[0]
+        await self.wait_until_settled(
+            [server for server in self.servers.values() if sanitize_name(server.entry.name) == server_name]
+        )
         return self.list_commands().get(name)
 
     async def render(self, command: str, arguments: Mapping[str, str]) -> str:
         """Return the text of a prompt, filled in by its server. Raise `McpError` on failure."""
-        found = self._prompts().get(command)
-        if found is None:
+        entry = self._list_prompts().get(command)
+        if entry is None:
             raise McpError(f"there is no prompt {command} any more")
-        server, prompt = found
+        server, prompt = entry
         return to_prompt_text(await server.render(prompt.name, dict(arguments)))
 
     # --- resources ---
 
     def list_resources(self) -> dict[str, McpResource]:
         """Return the resources of all connected servers."""
-        found: dict[str, McpResource] = {}
-        for name, server in self._connected():
-            for each in server.offers.resources:
-                found[make_resource_key(name, each.name, found)] = McpResource(
-                    name=to_single_line(each.name, MAX_TEXT),
-                    uri=each.uri,
-                    description=to_single_line(each.about, MAX_TEXT) or None,
-                    mime_type=each.mime or None,
+        resources: dict[str, McpResource] = {}
+        for name, server in self._list_connected():
+            for resource in server.offers.resources:
+                resources[make_resource_key(name, resource.name, resources)] = McpResource(
+                    name=to_single_line(resource.name, MAX_TEXT_LENGTH),
+                    uri=resource.uri,
+                    description=to_single_line(resource.about, MAX_TEXT_LENGTH) or None,
+                    mime_type=resource.mime or None,
                     client=name,
                 )
-        return found
+        return resources
 
     async def read_resource(self, client: str, uri: str) -> tuple[ResourcePiece, ...]:
         """Return the content of a resource. Raise `McpError` on failure."""
@@ -248,56 +260,56 @@ class McpPool:
 def _to_command(key: str, prompt: PromptOffer) -> Command:
     return Command(
         name=key,
-        description=to_single_line(prompt.about, MAX_TEXT) or None,
+        description=to_single_line(prompt.about, MAX_TEXT_LENGTH) or None,
         mcp=True,
         template="",
-        hints=tuple(f"${place}" for place, _ in enumerate(prompt.arguments, 1)),
+        hints=tuple(f"${number}" for number, _ in enumerate(prompt.arguments, 1)),
         arguments=tuple(
             CommandArgument(
-                name=each.name,
-                description=to_single_line(each.about, MAX_TEXT) or None,
-                required=each.required,
+                name=argument.name,
+                description=to_single_line(argument.about, MAX_TEXT_LENGTH) or None,
+                required=argument.required,
             )
-            for each in prompt.arguments
+            for argument in prompt.arguments
         ),
     )
 
 
 async def _wait_for_all(servers: Iterable[McpServerRunner], seconds: float | None) -> None:
     """Wait until each server is connected or has failed, for at most this many seconds after the last one started."""
-    under_way = [each for each in servers if each.is_connecting]
-    if not under_way:
+    connecting = [server for server in servers if server.is_connecting]
+    if not connecting:
         return
-    until = None if seconds is None else max(each.started_at for each in under_way) + seconds
+    until = None if seconds is None else max(server.started_at for server in connecting) + seconds
     with suppress(TimeoutError):
         async with asyncio.timeout_at(until):
-            for each in under_way:
-                await each.settled()
+            for server in connecting:
+                await server.wait_until_settled()
 
 
 def format_waiting(names: Sequence[str]) -> str:
-    shown = ", ".join(to_single_line(each, MAX_TEXT) for each in names)
+    servers = ", ".join(to_single_line(name, MAX_TEXT_LENGTH) for name in names)
     if len(names) == 1:
-        return f"waiting for the MCP server {shown}, which is still starting"
-    return f"waiting for the MCP servers {shown}, which are still starting"
+        return f"waiting for the MCP server {servers}, which is still starting"
+    return f"waiting for the MCP servers {servers}, which are still starting"
 
 
 def format_trouble(server: McpServerRunner) -> str:
     """Return why a server is missing, or "" if it is connected or switched off."""
-    who = f"the MCP server {to_single_line(server.entry.name, MAX_TEXT)}"
+    subject = f"the MCP server {to_single_line(server.entry.name, MAX_TEXT_LENGTH)}"
     match server.status:
         case McpConnected():
             return ""
         case McpDisabled():
             return (
-                f"{who} is still connecting: its tools will be available later"
+                f"{subject} is still connecting: its tools will be available later"
                 if server.is_connecting
                 else ""
             )
         case McpNeedsAuth():
-            return f"{who} is not available: it needs a login ({LOGIN_COMMAND} {server.entry.name})"
+            return f"{subject} is not available: it needs a login ({LOGIN_COMMAND} {server.entry.name})"
         case McpFailed() | McpNeedsRegistration():
-            return f"{who} is not available: {describe_status(server.status)}"
+            return f"{subject} is not available: {describe_status(server.status)}"
 
 
 def to_tool(key: str, offer: ToolOffer, server: McpServerRunner) -> AnyTool | None:
@@ -320,7 +332,9 @@ def to_tool(key: str, offer: ToolOffer, server: McpServerRunner) -> AnyTool | No
         return to_result(answer)
 
     about = offer.about if len(offer.about) <= MAX_DESCRIPTION else f"{offer.about[:MAX_DESCRIPTION]}…"
-    return Tool(name=key, about=about, takes=RawArguments, run=run, announces=offer.read_only, schema=schema)
+    return Tool(
+        name=key, about=about, takes=RawArguments, run=run, declares_changes=offer.read_only, schema=schema
+    )
 
 
 def _make_progress_reporter(report: ReportProgress, clock: Clock) -> OnProgress:

@@ -13,9 +13,9 @@ from weft.tool.mcp.entry import to_single_line
 from weft.tool.truncate import MAX_BYTES
 
 MAX_FILES: Final = 20
-MAX_FILES_BYTES: Final = 20 << 20
+MAX_TOTAL_FILE_BYTES: Final = 20 << 20
 MAX_PROMPT_CHARACTERS: Final = 200_000
-MAX_LABEL: Final = 200
+MAX_LABEL_LENGTH: Final = 200
 _MIME: Final = re.compile(r"[a-z0-9][a-z0-9.+_-]{0,60}/[a-z0-9][a-z0-9.+_-]{0,90}")
 
 
@@ -34,7 +34,7 @@ def to_result(answer: Mapping[str, Any]) -> ToolResult:
         if (
             file is not None
             and len(files) < MAX_FILES
-            and _measure_files(files) + len(file.url) <= MAX_FILES_BYTES
+            and _measure_files(files) + len(file.url) <= MAX_TOTAL_FILE_BYTES
         ):
             files.append(file)
         elif file is not None:
@@ -78,15 +78,15 @@ def _convert_item(item: dict[str, Any]) -> tuple[str, Attachment | None]:
             return "", Attachment(
                 mime=_clean_mime(mime),
                 url=_make_data_url(mime, data),
-                filename=to_single_line(uri, MAX_LABEL) or None,
+                filename=to_single_line(uri, MAX_LABEL_LENGTH) or None,
             )
         case {"type": "resource_link", "uri": str(uri), **more}:
             return (
-                f"[resource {to_single_line(str(more.get('name') or ''), MAX_LABEL)}: {to_single_line(uri, MAX_LABEL)}]",
+                f"[resource {to_single_line(str(more.get('name') or ''), MAX_LABEL_LENGTH)}: {to_single_line(uri, MAX_LABEL_LENGTH)}]",
                 None,
             )
         case _:
-            kind = to_single_line(str(item.get("type")), MAX_LABEL)
+            kind = to_single_line(str(item.get("type")), MAX_LABEL_LENGTH)
             return f"[left out: content of an unknown kind ({kind})]", None
 
 
@@ -96,8 +96,8 @@ def _truncate_error(text: str) -> str:
 
 
 def _clean_mime(mime: str) -> str:
-    head = mime.partition(";")[0].strip().lower()
-    return head if _MIME.fullmatch(head) else "application/octet-stream"
+    media_type = mime.partition(";")[0].strip().lower()
+    return media_type if _MIME.fullmatch(media_type) else "application/octet-stream"
 
 
 def _make_data_url(mime: str, data: str) -> str:
@@ -110,12 +110,12 @@ def _make_data_url(mime: str, data: str) -> str:
 def to_prompt_text(answer: Mapping[str, Any]) -> str:
     """Return the text of a rendered prompt, regardless of its roles."""
     messages = answer.get("messages")
-    said = [
+    texts = [
         _read_text(message.get("content"))
         for message in (messages if isinstance(messages, list) else ())
         if isinstance(message, dict)
     ]
-    return "\n".join(text for text in said if text)[:MAX_PROMPT_CHARACTERS]
+    return "\n".join(text for text in texts if text)[:MAX_PROMPT_CHARACTERS]
 
 
 def _read_text(content: Any) -> str:
@@ -130,12 +130,13 @@ def _read_text(content: Any) -> str:
 
 
 def to_pieces(answer: Mapping[str, Any]) -> tuple[ResourcePiece, ...]:
+    """Convert the content of a resource. A file that is too large is replaced by a note."""
     pieces: list[ResourcePiece] = []
     for item in _list_items(answer.get("contents")):
         match item:
             case {"text": str(text)}:
                 pieces.append(ResourcePiece(text=text))
-            case {"blob": str(data), **more} if len(data) <= MAX_FILES_BYTES:
+            case {"blob": str(data), **more} if len(data) <= MAX_TOTAL_FILE_BYTES:
                 mime = str(more.get("mimeType") or "")
                 pieces.append(
                     ResourcePiece(file=Attachment(mime=_clean_mime(mime), url=_make_data_url(mime, data)))

@@ -24,20 +24,19 @@ from weft.tool.mcp.connection import (
     McpOffers,
     OnProgress,
     RegistrationNeededError,
-    first_error,
+    get_first_error,
 )
-from weft.tool.mcp.contract import LOGIN_SECONDS
+from weft.tool.mcp.contract import LOGIN_TIMEOUT_SECONDS
 from weft.tool.mcp.entry import AnyEntry, cut_middle
 
 T = TypeVar("T")
 
 # The delay before a retry doubles with every failure.
-FIRST_RETRY_SECONDS: Final = 2.0
-MAX_RETRY_SECONDS: Final = 300.0
-MAX_REASON: Final = 600
-# The shortest time between two looks at the offers, in seconds.
-SETTLE_SECONDS: Final = 0.2
-END_SECONDS: Final = 2.0
+FIRST_RETRY_DELAY_SECONDS: Final = 2.0
+MAX_RETRY_DELAY_SECONDS: Final = 300.0
+MAX_REASON_LENGTH: Final = 600
+MIN_REFRESH_INTERVAL_SECONDS: Final = 0.2
+DISCONNECT_TIMEOUT_SECONDS: Final = 2.0
 
 IDLE: Final = McpDisabled(note="not started: it starts when it is first needed")
 CONNECTING: Final = McpDisabled(note="connecting")
@@ -48,12 +47,12 @@ class McpServerContext(Struct, frozen=True, kw_only=True):
     """What a server needs to run: a connector, a callback for changed offers, and the task group of its tasks."""
 
     connector: McpConnector
-    changed: Callable[[str], Awaitable[None]]
+    on_change: Callable[[str], Awaitable[None]]
     tasks: asyncio.TaskGroup
 
 
 class McpServerRunner:
-    """One MCP server. `begin` connects it in a task. The other methods return its state, or wait with a time limit."""
+    """One MCP server. `start_connecting` connects it in a task. The other methods return its state, or wait for it."""
 
     def __init__(self, entry: AnyEntry, context: McpServerContext, *, enabled: bool = True) -> None:
         self.entry = entry
@@ -82,10 +81,12 @@ class McpServerRunner:
 
         That is the case if it is not connected, not switched off, and not waiting for a retry.
         """
-        due = isinstance(self.status, McpFailed) and asyncio.get_running_loop().time() >= self._retry_at
-        return self.status is IDLE or due
+        is_retry_due = (
+            isinstance(self.status, McpFailed) and asyncio.get_running_loop().time() >= self._retry_at
+        )
+        return self.status is IDLE or is_retry_due
 
-    def begin(self, login: McpLogin | None = None) -> None:
+    def start_connecting(self, login: McpLogin | None = None) -> None:
         """Start to connect, unless it is connected or connecting."""
         if self._task is not None:
             return
@@ -96,23 +97,23 @@ class McpServerRunner:
         self._tasks.add(self._task)
         self._task.add_done_callback(self._tasks.discard)
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Wait until it is connected or has failed."""
         await self._settled.wait()
 
-    async def caught_up(self) -> None:
+    async def wait_for_refresh(self) -> None:
         """Wait until the offers have been read after the last change that the server announced so far."""
         announced = self._events.changes
         while self._connection is not None and self._changes_handled < announced:
             await self._refreshed.wait()
 
-    async def leave(self, *, off: bool = True) -> None:
+    async def disconnect(self, *, off: bool = True) -> None:
         """Disconnect. With `off`, it stays disconnected until somebody connects it again."""
         while tasks := set(self._tasks):
             for task in tasks:
                 task.cancel()
             # Cancel again a task that hangs while it disconnects.
-            await asyncio.wait(tasks, timeout=END_SECONDS)
+            await asyncio.wait(tasks, timeout=DISCONNECT_TIMEOUT_SECONDS)
         self.status = OFF if off else self._resting_status
 
     # --- requests ---
@@ -120,22 +121,22 @@ class McpServerRunner:
     async def call(self, tool: str, arguments: dict[str, Any], report: OnProgress) -> dict[str, Any]:
         """Call a tool.
 
-        The time limit restarts with every report of progress. If the caller is cancelled, the server is told, but not
-        waited for. Raise `McpError` on failure.
+        The time limit restarts with every report of progress. If the caller is cancelled, the server is notified, but
+        the caller does not wait for it. Raise `McpError` on failure.
         """
-        limit = asyncio.timeout(self.entry.call + (0 if self._connection else self.entry.connect))
+        deadline = asyncio.timeout(self.entry.call + (0 if self._connection else self.entry.connect))
 
-        async def on_progress(done: float, of: float | None, words: str | None) -> None:
-            self._extend(limit)
-            await report(done, of, words)
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            self._extend(deadline)
+            await report(progress, total, message)
 
         try:
-            async with limit:
+            async with deadline:
                 connection = await self._connect()
-                self._extend(limit)
+                self._extend(deadline)
                 return await self._run_detached(lambda: connection.call(tool, arguments, on_progress))
         except TimeoutError as error:
-            raise self._timeout_error() from error
+            raise self._make_timeout_error() from error
 
     async def render(self, prompt: str, arguments: dict[str, str]) -> dict[str, Any]:
         return await self._request(lambda connection: connection.render(prompt, arguments))
@@ -143,19 +144,19 @@ class McpServerRunner:
     async def read(self, uri: str) -> dict[str, Any]:
         return await self._request(lambda connection: connection.read(uri))
 
-    async def _request(self, ask: Callable[[McpConnection], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    async def _request(self, send: Callable[[McpConnection], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
         connection = await self._connect()
         try:
             async with asyncio.timeout(self.entry.call):
-                return await self._run_detached(lambda: ask(connection))
+                return await self._run_detached(lambda: send(connection))
         except TimeoutError as error:
-            raise self._timeout_error() from error
+            raise self._make_timeout_error() from error
 
-    def _extend(self, limit: asyncio.Timeout) -> None:
-        if limit.when() is not None and not limit.expired():
-            limit.reschedule(asyncio.get_running_loop().time() + self.entry.call)
+    def _extend(self, deadline: asyncio.Timeout) -> None:
+        if deadline.when() is not None and not deadline.expired():
+            deadline.reschedule(asyncio.get_running_loop().time() + self.entry.call)
 
-    def _timeout_error(self) -> McpError:
+    def _make_timeout_error(self) -> McpError:
         return McpError(
             f"the MCP server {self.entry.name} did not answer within {self.entry.call:g} seconds",
             hint=f"mcp.{self.entry.name}.timeout (in milliseconds) sets a longer limit",
@@ -165,9 +166,9 @@ class McpServerRunner:
         """Return the connection, connecting again if it is due. Raise `McpError` if there is none."""
         if self._connection is None:
             if self.is_due:
-                self.begin()
+                self.start_connecting()
             if self.is_connecting:
-                await self.settled()
+                await self.wait_until_settled()
         if self._connection is None:
             raise McpError(
                 f"the MCP server {self.entry.name} is not connected: {describe_status(self.status)}"
@@ -176,41 +177,47 @@ class McpServerRunner:
 
     async def _run_detached(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run in a separate task, so that a cancelled caller does not have to wait for the server."""
-        running = self._task
-        task = self._context.tasks.create_task(_catch(work))
+        connection_task = self._task
+        task = self._context.tasks.create_task(_return_error(work))
         try:
-            await asyncio.wait([task, *([running] if running else ())], return_when=asyncio.FIRST_COMPLETED)
-            done = task.result() if task.done() else McpError(describe_status(self.status))
+            await asyncio.wait(
+                [task, *([connection_task] if connection_task else ())], return_when=asyncio.FIRST_COMPLETED
+            )
+            result = task.result() if task.done() else McpError(describe_status(self.status))
         finally:
             task.cancel()
-        if isinstance(done, McpError):
-            lost = self._events.lost or (not task.done() and str(done))
-            raise McpError(f"the MCP server {self.entry.name} disconnected: {lost}") if lost else done
-        return done
+        if isinstance(result, McpError):
+            end_reason = self._events.end_reason or (not task.done() and str(result))
+            raise (
+                McpError(f"the MCP server {self.entry.name} disconnected: {end_reason}")
+                if end_reason
+                else result
+            )
+        return result
 
     # --- the connection task ---
 
     async def _run(self, login: McpLogin | None) -> None:
         self._events = events = ConnectionEvents()
         self._changes_handled = 0
-        seconds = LOGIN_SECONDS if login else self.entry.connect
-        limit = asyncio.timeout(seconds)
+        seconds = LOGIN_TIMEOUT_SECONDS if login else self.entry.connect
+        deadline = asyncio.timeout(seconds)
         try:
-            async with limit, self._context.connector(self.entry, events, login) as connection:
+            async with deadline, self._context.connector(self.entry, events, login) as connection:
                 self.offers = await connection.list_offers()
-                limit.reschedule(None)
+                deadline.reschedule(None)
                 self._mark_connected(connection)
-                await self._follow(connection, events)
-                self._fail(events.lost)
+                await self._follow_changes(connection, events)
+                self._fail(events.end_reason)
                 self._forget_task(asyncio.current_task())
         except asyncio.CancelledError:
             if self._task is asyncio.current_task():
                 self._close(OFF)
             raise
         except Exception as error:  # noqa: BLE001  the library may raise anything
-            timeout_reason = f"it did not answer within {seconds:g} seconds" if limit.expired() else ""
+            timeout_reason = f"it did not answer within {seconds:g} seconds" if deadline.expired() else ""
             if self._task is asyncio.current_task():
-                self._handle_failure(first_error(error), events.lost or timeout_reason)
+                self._handle_failure(get_first_error(error), events.end_reason or timeout_reason)
         finally:
             self._forget_task(asyncio.current_task())
 
@@ -225,21 +232,21 @@ class McpServerRunner:
         self.status = McpConnected(note=self.offers.left_out or None)
         self._settled.set()
 
-    async def _follow(self, connection: McpConnection, events: ConnectionEvents) -> None:
+    async def _follow_changes(self, connection: McpConnection, events: ConnectionEvents) -> None:
         """Read the offers again whenever the server announces a change, until the connection ends."""
-        while not events.lost:
-            await events.next()
-            if events.changes > self._changes_handled and not events.lost:
+        while not events.end_reason:
+            await events.wait()
+            if events.changes > self._changes_handled and not events.end_reason:
                 await self._refresh(connection, events)
                 # A server that announces changes all the time must not keep us busy.
-                await asyncio.sleep(SETTLE_SECONDS)
+                await asyncio.sleep(MIN_REFRESH_INTERVAL_SECONDS)
 
     def _handle_failure(self, error: BaseException, reason: str) -> None:
         match error:
             case LoginNeededError():
                 self._close(McpNeedsAuth())
             case RegistrationNeededError():
-                self._close(McpNeedsRegistration(error=cut_middle(str(error), MAX_REASON)))
+                self._close(McpNeedsRegistration(error=cut_middle(str(error), MAX_REASON_LENGTH)))
             case _:
                 self._fail(reason or str(error) or type(error).__name__)
 
@@ -254,7 +261,7 @@ class McpServerRunner:
             self._changes_handled = announced
             self._notify_refreshed()
         self.status = McpConnected(note=self.offers.left_out or None)
-        await self._context.changed(self.entry.name)
+        await self._context.on_change(self.entry.name)
 
     def _notify_refreshed(self) -> None:
         """Wake those who wait for a refresh; each checks whether it was the one it waits for."""
@@ -263,9 +270,9 @@ class McpServerRunner:
 
     def _fail(self, reason: str) -> None:
         self.failures += 1
-        rest = min(FIRST_RETRY_SECONDS * 2 ** (self.failures - 1), MAX_RETRY_SECONDS)
-        self._retry_at = asyncio.get_running_loop().time() + rest
-        self._close(McpFailed(error=cut_middle(reason, MAX_REASON)))
+        delay = min(FIRST_RETRY_DELAY_SECONDS * 2 ** (self.failures - 1), MAX_RETRY_DELAY_SECONDS)
+        self._retry_at = asyncio.get_running_loop().time() + delay
+        self._close(McpFailed(error=cut_middle(reason, MAX_REASON_LENGTH)))
 
     def _close(self, status: AnyMcpStatus) -> None:
         self._connection = None
@@ -273,7 +280,7 @@ class McpServerRunner:
         self._notify_refreshed()
 
 
-async def _catch(work: Callable[[], Awaitable[T]]) -> T | McpError:
+async def _return_error(work: Callable[[], Awaitable[T]]) -> T | McpError:
     """Return an error as a value: raised in a task, it would end the whole task group."""
     try:
         return await work()

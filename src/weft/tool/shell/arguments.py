@@ -35,30 +35,38 @@ Value = str | FileListing | Number
 class Field(Struct, frozen=True):
     """One word as a program receives it.
 
-    `wild` is a glob pattern, if the shell expands the word to file names. `listing` is set if the word is one of these
-    files, not known which.
+    `glob_pattern` is set if the shell expands the word to file names. `listing` is set if the word is one of these files,
+    not known which.
     """
 
     text: str
-    wild: str = ""
+    glob_pattern: str = ""
     listing: FileListing | None = None
 
     @property
     def is_known(self) -> bool:
         """Return True if the text of the word is known exactly."""
-        return UNKNOWN_START not in self.text and not self.wild and self.listing is None
+        return UNKNOWN_START not in self.text and not self.glob_pattern and self.listing is None
 
     @property
     def is_number(self) -> bool:
         """Return True if the word is a number of unknown value and nothing else."""
-        return self.wild == "*" and self.text.startswith(UNKNOWN_START) and self.text.endswith(UNKNOWN_END)
+        return (
+            self.glob_pattern == "*"
+            and self.text.startswith(UNKNOWN_START)
+            and self.text.endswith(UNKNOWN_END)
+        )
 
     def ending(self, text: str) -> "Field":
         """Return the end of this word as a field, with the part of the glob pattern that belongs to it."""
-        if not self.wild:
+        if not self.glob_pattern:
             return Field(text)
         before = self.text[: len(self.text) - len(text)]
-        return Field(text, self.wild[len(before) :]) if self.wild.startswith(before) else unknown_field(text)
+        return (
+            Field(text, self.glob_pattern[len(before) :])
+            if self.glob_pattern.startswith(before)
+            else unknown_field(text)
+        )
 
 
 Fields = tuple[Field, ...]
@@ -69,12 +77,12 @@ def unknown_field(source: str) -> Field:
     return Field(mark_unknown(source))
 
 
-_HOLES: Final = re.compile(f"{UNKNOWN_START}[^{UNKNOWN_END}]*{UNKNOWN_END}")
+_HOLE: Final = re.compile(f"{UNKNOWN_START}[^{UNKNOWN_END}]*{UNKNOWN_END}")
 
 
 def remove_holes(text: str) -> str:
     """Return the text without its holes."""
-    return _HOLES.sub("", text)
+    return _HOLE.sub("", text)
 
 
 def has_hole(text: str) -> bool:
@@ -92,7 +100,8 @@ def join_fields(fields: Iterable[Field]) -> str:
     return text
 
 
-_MIN_ABBREVIATION: Final = 3  # `--o` may be an abbreviation
+# The shortest abbreviation of a long option is `--` and a letter.
+_MIN_ABBREVIATION_LENGTH: Final = 3
 
 
 class ParsedArguments(Struct, frozen=True, kw_only=True):
@@ -119,78 +128,82 @@ class ParsedArguments(Struct, frozen=True, kw_only=True):
         ]
 
 
-def may_mean(given: str, name: str) -> bool:
-    """Return True if `given` may mean the option `name`: most programs accept abbreviated long options."""
-    return given == name or (
-        given.startswith("--") and len(given) >= _MIN_ABBREVIATION and name.startswith(given)
+def may_mean(option: str, name: str) -> bool:
+    """Return True if `option` may mean the option `name`: most programs accept abbreviated long options."""
+    return option == name or (
+        option.startswith("--") and len(option) >= _MIN_ABBREVIATION_LENGTH and name.startswith(option)
     )
 
 
 def split_names(text: str) -> frozenset[str]:
-    """Return the names in a text that are separated by blanks."""
+    """Return the names in a text, which are separated by blanks."""
     return frozenset(text.split())
 
 
 def parse_arguments(
     arguments: Sequence[Field],
-    taking: frozenset[str] = frozenset(),
+    value_options: frozenset[str] = frozenset(),
     *,
     until_word: bool = False,
-    last: frozenset[str] = frozenset(),
+    last_options: frozenset[str] = frozenset(),
 ) -> ParsedArguments:
     """Separate options from words.
 
-    `taking` are the options that take a value. With `until_word`, everything from the first word on counts as a word.
-    Everything after an option in `last` and its value counts as words, too.
+    `value_options` are the options that take a value. With `until_word`, everything from the first word on counts as a word.
+    Everything after one of the `last_options` and its value counts as words, too.
     """
     options: list[tuple[str, Field | None]] = []
     words: list[Field] = []
     guessed = False
-    waiting = list(reversed(arguments))
-    while waiting:
-        field = waiting.pop()
+    remaining = list(reversed(arguments))
+    while remaining:
+        field = remaining.pop()
         text = field.text
-        if text == "--" or (options and options[-1][0] in last):
-            words.extend([*([] if text == "--" else [field]), *reversed(waiting)])
+        if text == "--" or (options and options[-1][0] in last_options):
+            words.extend([*([] if text == "--" else [field]), *reversed(remaining)])
             break
         if text.startswith("--"):
             name, equals, rest = text.partition("=")
-            meant = _complete_option(name, taking)
+            candidates = _complete_option(name, value_options)
             value = field.ending(rest) if equals else None
-            if not equals and meant and waiting:
-                value = waiting[-1]
+            if not equals and candidates and remaining:
+                value = remaining[-1]
                 # If this is a guess, keep it as a word as well, unless the first word is the command that is run.
-                guessed |= meant != [name]
-                if until_word or meant == [name]:
-                    waiting.pop()
-            options.extend((each, value) for each in meant or [name])
+                guessed |= candidates != [name]
+                if until_word or candidates == [name]:
+                    remaining.pop()
+            options.extend((candidate, value) for candidate in candidates or [name])
         elif text.startswith("-") and text != "-":
-            options.extend(_parse_cluster(field, taking, waiting))
+            options.extend(_parse_cluster(field, value_options, remaining))
         else:
             words.append(field)
             if until_word:
-                words.extend(reversed(waiting))
+                words.extend(reversed(remaining))
                 break
     return ParsedArguments(options=tuple(options), words=tuple(words), guessed=guessed)
 
 
 def _parse_cluster(
-    field: Field, taking: frozenset[str], waiting: list[Field]
+    field: Field, value_options: frozenset[str], remaining: list[Field]
 ) -> list[tuple[str, Field | None]]:
     """Parse short options in one word. The first one that takes a value takes the rest, or the next word."""
     options: list[tuple[str, Field | None]] = []
-    if field.text in taking:  # also `-name`, as some programs write long options
-        return [(field.text, waiting.pop() if waiting else None)]
-    for place, char in enumerate(field.text[1:], 1):
+    if field.text in value_options:  # also `-name`, as some programs write long options
+        return [(field.text, remaining.pop() if remaining else None)]
+    for index, char in enumerate(field.text[1:], 1):
         name = f"-{char}"
-        if name in taking:
-            rest = field.text[place + 1 :]
-            value = field.ending(rest) if rest else (waiting.pop() if waiting else None)
+        if name in value_options:
+            rest = field.text[index + 1 :]
+            value = field.ending(rest) if rest else (remaining.pop() if remaining else None)
             return [*options, (name, value)]
         options.append((name, None))
     return options
 
 
-def _complete_option(name: str, taking: frozenset[str]) -> list[str]:
+def _complete_option(name: str, value_options: frozenset[str]) -> list[str]:
     """Return the options with a value that a long option may mean."""
-    return [name] if name in taking else sorted(each for each in taking if may_mean(name, each))
+    return (
+        [name]
+        if name in value_options
+        else sorted(option for option in value_options if may_mean(name, option))
+    )

@@ -17,375 +17,398 @@ MAX_COMMANDS: Final = 3000
 
 _BLANKS: Final = re.compile(r"[ \t]+")
 _COMMENT: Final = re.compile(r"#[^\n]*")
-_LEADING: Final = re.compile(r"[^ \t\n;&|<>()]+")
-_RESERVED: Final = split_names(
+_UNQUOTED_WORD: Final = re.compile(r"[^ \t\n;&|<>()]+")
+_RESERVED_WORDS: Final = split_names(
     "if then else elif fi for while until do done case esac select function in { } ! [[ ]]"
 )
-# After these words, the shell reads a command, including assignments before it.
-_BEFORE: Final = split_names("time coproc")
-_DECLARING: Final = split_names("declare typeset local export readonly")
+# After these words, the shell reads another command, including assignments before it.
+_COMMAND_PREFIXES: Final = split_names("time coproc")
+_DECLARING_BUILTINS: Final = split_names("declare typeset local export readonly")
 _REDIRECT: Final = re.compile(r"(?P<fd>[0-9]*)(?P<operator><<<|<<-|<<|<>|<&|>&|>>|>\||<|>)|(?P<both>&>>|&>)")
 _NAMED_FD: Final = re.compile(r"\{[A-Za-z_]\w*\}[<>]", re.ASCII)
-_ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*(?=\+?=|\[)", re.ASCII)
-_EQUALS: Final = re.compile(r"\+?=")
-_DEFINED: Final = re.compile(r"[A-Za-z_][\w.:-]*(?=[ \t]*\([ \t]*\))", re.ASCII)
-_FUNCTION: Final = re.compile(r"[A-Za-z_][\w.:-]*(?=[ \t\n({])", re.ASCII)
-_VARIABLE: Final = re.compile(r"[A-Za-z_]\w*(?=[ \t\n;])", re.ASCII)
-_DELIMITER: Final = re.compile(
+_ASSIGNED_NAME: Final = re.compile(r"[A-Za-z_]\w*(?=\+?=|\[)", re.ASCII)
+_ASSIGNMENT_OPERATOR: Final = re.compile(r"\+?=")
+_DEFINED_FUNCTION: Final = re.compile(r"[A-Za-z_][\w.:-]*(?=[ \t]*\([ \t]*\))", re.ASCII)
+_FUNCTION_NAME: Final = re.compile(r"[A-Za-z_][\w.:-]*(?=[ \t\n({])", re.ASCII)
+_LOOP_VARIABLE: Final = re.compile(r"[A-Za-z_]\w*(?=[ \t\n;])", re.ASCII)
+_HEREDOC_DELIMITER: Final = re.compile(
     r"""'(?P<single>[^'\n]+)'|"(?P<double>[^"\\$`\n]+)"|(?P<escape>\\?)(?P<plain>[\w.!+-]+)"""
 )
-_ENDS_WORD: Final = frozenset(("", *" \t\n;&|<>()"))
-# A number, or a quoted text in which nothing is expanded.
-_KEY: Final = re.compile(r"""\[(?:\w+|"[^"$`\\\n\[]*"|'[^'$`\\\n\[]*')\]=""")
-_REGEX: Final = re.compile(r"[^ \t\n\\'\"$`()<>;&|]+")
-_ENDS_TEST: Final = re.compile(r"\]\](?=[ \t\n;&|<>()]|$)")
-
-
-def parse_script(text: str) -> Node:
-    """Return the syntax tree of a script. Raise `UnparsableError` if a part cannot be read with certainty."""
-    return _Grammar(text).script()
+_WORD_ENDS: Final = frozenset(("", *" \t\n;&|<>()"))
+# A key that is a number, or a quoted text in which nothing is expanded.
+_ARRAY_KEY: Final = re.compile(r"""\[(?:\w+|"[^"$`\\\n\[]*"|'[^'$`\\\n\[]*')\]=""")
+_REGEX_TEXT: Final = re.compile(r"[^ \t\n\\'\"$`()<>;&|]+")
+_TEST_END: Final = re.compile(r"\]\](?=[ \t\n;&|<>()]|$)")
 
 
 class _Grammar:
-    def __init__(self, text: str) -> None:
-        self.lexer = Lexer(text, self._inner)
-        self._count = 0
+    """A recursive-descent parser, with a method for each construct of the shell."""
 
-    def script(self) -> Node:
-        statements = self._statements(frozenset())
+    def __init__(self, text: str) -> None:
+        self.lexer = Lexer(text, lambda: self._parse_statements(frozenset()))
+        self._command_count = 0
+
+    def parse_program(self) -> Node:
+        """Return the syntax tree. Raise `UnparsableError` if a part cannot be read with certainty."""
+        statements = self._parse_statements(frozenset())
         lexer = self.lexer
-        if lexer.place != len(lexer.text) or lexer.pending:
+        if lexer.position != len(lexer.text) or lexer.pending:
             raise UnparsableError("it is not shell syntax that we can read")
         return lexer.node("program", 0, statements)
-
-    def _inner(self) -> list[Node]:
-        return self._statements(frozenset())
 
     # --- between commands ---
 
     def _skip(self, *, lines: bool = False) -> None:
-        """Skip blanks and comments. With `lines`, skip line ends as well, and read the here-documents that begin there."""
+        """Skip blanks and comments. With `lines`, skip line ends as well, and read the here-documents that follow them."""
         lexer = self.lexer
         while True:
-            if lexer.take(_BLANKS):
+            if lexer.read(_BLANKS):
                 continue
-            if lexer.sees("\\\n"):
+            if lexer.starts_with("\\\n"):
                 lexer.skip_continuation()
-            elif lexer.char() == "#":
-                lexer.take(_COMMENT)
-            elif lines and lexer.char() == "\n":
-                lexer.place += 1
-                self._here_documents()
+            elif lexer.peek() == "#":
+                lexer.read(_COMMENT)
+            elif lines and lexer.peek() == "\n":
+                lexer.position += 1
+                self._read_here_documents()
             else:
                 return
 
     def _skip_inside(self) -> None:
         """Skip blanks and line ends within a construct that may span lines."""
-        if self.lexer.pending and self.lexer.char() == "\n":
+        if self.lexer.pending and self.lexer.peek() == "\n":
             raise UnparsableError("a word continues after a here-document begins")
         self._skip(lines=not self.lexer.pending)
 
-    def _leading(self) -> str:
+    def _peek_word(self) -> str:
         """Return the characters up to a blank or an operator. They may be a reserved word."""
-        found = self.lexer.match(_LEADING)
+        found = self.lexer.match(_UNQUOTED_WORD)
         return found[0] if found else ""
 
-    def _reserved(self, word: str) -> Node:
-        if self._leading() != word:
+    def _expect_reserved(self, word: str) -> Node:
+        if self._peek_word() != word:
             raise UnparsableError("it is not shell syntax that we can read")
-        return self.lexer.mark(word)
+        return self.lexer.expect(word)
 
-    def _statements(self, stops: frozenset[str]) -> list[Node]:
+    def _parse_statements(self, stops: frozenset[str]) -> list[Node]:
         """Read statements and separators up to a reserved word in `stops`, a closing parenthesis or the end."""
-        lexer, found = self.lexer, list[Node]()
+        lexer, statements = self.lexer, list[Node]()
         while True:
             self._skip(lines=True)
-            if lexer.char() in ("", ")") or self._leading() in stops or lexer.sees(";;") or lexer.sees(";&"):
-                return found
-            found.append(self._and_or())
+            if (
+                lexer.peek() in ("", ")")
+                or self._peek_word() in stops
+                or lexer.starts_with(";;")
+                or lexer.starts_with(";&")
+            ):
+                return statements
+            statements.append(self._parse_and_or())
             self._skip()
-            if lexer.char() == ";" and lexer.char(1) not in (";", "&"):
-                found.append(lexer.mark(";"))
-            elif lexer.char() == "&" and lexer.char(1) not in ("&", ">"):
-                found.append(lexer.mark("&"))
-            elif lexer.char() not in ("", ")", "\n", ";"):
+            if lexer.peek() == ";" and lexer.peek(1) not in (";", "&"):
+                statements.append(lexer.expect(";"))
+            elif lexer.peek() == "&" and lexer.peek(1) not in ("&", ">"):
+                statements.append(lexer.expect("&"))
+            elif lexer.peek() not in ("", ")", "\n", ";"):
                 raise UnparsableError("it is not shell syntax that we can read")
 
-    def _and_or(self) -> Node:
-        return self._joined("list", ("&&", "||"), self._pipeline)
+    def _parse_and_or(self) -> Node:
+        return self._parse_joined("list", ("&&", "||"), self._parse_pipeline)
 
-    def _pipeline(self) -> Node:
-        lexer, start = self.lexer, self.lexer.place
-        if self._leading() == "!":
-            mark = self._reserved("!")
+    def _parse_pipeline(self) -> Node:
+        lexer, start = self.lexer, self.lexer.position
+        if self._peek_word() == "!":
+            negation = self._expect_reserved("!")
             self._skip()
-            with lexer.deeper():
-                return lexer.node("negated_command", start, [mark, self._pipeline()])
-        return self._joined("pipeline", ("|&", "|"), self._command)
+            with lexer.nest():
+                return lexer.node("negated_command", start, [negation, self._parse_pipeline()])
+        return self._parse_joined("pipeline", ("|&", "|"), self._parse_command)
 
-    def _joined(self, type: str, operators: tuple[str, str], part: Callable[[], Node]) -> Node:
-        lexer, start = self.lexer, self.lexer.place
-        parts = [part()]
+    def _parse_joined(
+        self, node_type: str, operators: tuple[str, str], parse_part: Callable[[], Node]
+    ) -> Node:
+        lexer, start = self.lexer, self.lexer.position
+        parts = [parse_part()]
         while True:
-            end = lexer.place
+            end = lexer.position
             self._skip()
-            operator = next((each for each in operators if lexer.sees(each)), None)
-            if operator is None or (operator == "|" and lexer.sees("||")):
+            operator = next((each for each in operators if lexer.starts_with(each)), None)
+            if operator is None or (operator == "|" and lexer.starts_with("||")):
                 if len(parts) == 1:
                     return parts[0]
-                return Node(type=type, source=lexer.text, start=start, end=end, children=parts)
-            parts.append(lexer.mark(operator))
+                return Node(type=node_type, source=lexer.text, start=start, end=end, children=parts)
+            parts.append(lexer.expect(operator))
             self._skip(lines=True)
-            parts.append(part())
+            parts.append(parse_part())
 
     # --- commands ---
 
-    def _command(self) -> Node:
+    def _parse_command(self) -> Node:
         lexer = self.lexer
-        self._count += 1
-        if self._count > MAX_COMMANDS:
+        self._command_count += 1
+        if self._command_count > MAX_COMMANDS:
             raise UnparsableError("it is too long to be judged")
-        with lexer.deeper():
-            leading = self._leading()
-            if lexer.char() == "(" or leading in _RESERVED:
-                return self._redirected(self._compound(leading))
-            if (found := lexer.match(_DEFINED)) and found[0] not in _BEFORE:
-                return self._function()
-            return self._simple()
+        with lexer.nest():
+            leading = self._peek_word()
+            if lexer.peek() == "(" or leading in _RESERVED_WORDS:
+                return self._parse_redirected(self._parse_compound(leading))
+            if (found := lexer.match(_DEFINED_FUNCTION)) and found[0] not in _COMMAND_PREFIXES:
+                return self._parse_function()
+            return self._parse_simple_command()
 
-    def _compound(self, leading: str) -> Node:
-        lexer, start = self.lexer, self.lexer.place
+    def _parse_compound(self, leading: str) -> Node:
+        lexer, start = self.lexer, self.lexer.position
         match leading:
-            case "" if lexer.sees("(("):
-                return lexer.numbers()
+            case "" if lexer.starts_with("(("):
+                return lexer.read_arithmetic_command()
             case "":
-                parts = [lexer.mark("("), *self._statements(frozenset()), lexer.mark(")")]
+                parts = [lexer.expect("("), *self._parse_statements(frozenset()), lexer.expect(")")]
                 return lexer.node("subshell", start, parts)
             case "{":
-                return lexer.node("compound_statement", start, self._group("{", "}"))
+                return lexer.node("compound_statement", start, self._parse_group("{", "}"))
             case "if":
-                return self._if()
+                return self._parse_if()
             case "while" | "until":
-                parts = [self._reserved(leading), *self._condition("do")]
-                return lexer.node("while_statement", start, [*parts, self._body()])
+                parts = [self._expect_reserved(leading), *self._parse_condition("do")]
+                return lexer.node("while_statement", start, [*parts, self._parse_loop_body()])
             case "for" | "select":
-                return self._for(leading)
+                return self._parse_for(leading)
             case "case":
-                return self._case()
+                return self._parse_case()
             case "function":
-                return self._function()
+                return self._parse_function()
             case "[[":
-                return self._test()
+                return self._parse_test()
             case _:
                 raise UnparsableError("it is not shell syntax that we can read")
 
-    def _group(self, opening: str, closing: str) -> list[Node]:
-        return [self._reserved(opening), *self._statements(frozenset({closing})), self._reserved(closing)]
+    def _parse_group(self, opening: str, closing: str) -> list[Node]:
+        return [
+            self._expect_reserved(opening),
+            *self._parse_statements(frozenset({closing})),
+            self._expect_reserved(closing),
+        ]
 
-    def _body(self) -> Node:
-        start = self.lexer.place
-        return self.lexer.node("do_group", start, self._group("do", "done"))
+    def _parse_loop_body(self) -> Node:
+        start = self.lexer.position
+        return self.lexer.node("do_group", start, self._parse_group("do", "done"))
 
-    def _condition(self, stop: str) -> list[Node]:
-        found = self._statements(frozenset({stop}))
-        return [replace(each, field="condition") if each.is_named else each for each in found]
+    def _parse_condition(self, stop: str) -> list[Node]:
+        statements = self._parse_statements(frozenset({stop}))
+        return [
+            replace(statement, field="condition") if statement.is_named else statement
+            for statement in statements
+        ]
 
-    def _if(self) -> Node:
-        lexer, start = self.lexer, self.lexer.place
-        parts = [self._reserved("if"), *self._condition("then"), self._reserved("then")]
-        parts += self._statements(frozenset({"elif", "else", "fi"}))
-        while self._leading() == "elif":
-            here = lexer.place
-            own = [self._reserved("elif"), *self._condition("then"), self._reserved("then")]
-            own += self._statements(frozenset({"elif", "else", "fi"}))
-            parts.append(lexer.node("elif_clause", here, own))
-        if self._leading() == "else":
-            here = lexer.place
-            own = [self._reserved("else"), *self._statements(frozenset({"fi"}))]
-            parts.append(lexer.node("else_clause", here, own))
-        return lexer.node("if_statement", start, [*parts, self._reserved("fi")])
+    def _parse_if(self) -> Node:
+        lexer, start = self.lexer, self.lexer.position
+        parts = [self._expect_reserved("if"), *self._parse_condition("then"), self._expect_reserved("then")]
+        parts += self._parse_statements(frozenset({"elif", "else", "fi"}))
+        while self._peek_word() == "elif":
+            part_start = lexer.position
+            clause = [
+                self._expect_reserved("elif"),
+                *self._parse_condition("then"),
+                self._expect_reserved("then"),
+            ]
+            clause += self._parse_statements(frozenset({"elif", "else", "fi"}))
+            parts.append(lexer.node("elif_clause", part_start, clause))
+        if self._peek_word() == "else":
+            part_start = lexer.position
+            clause = [self._expect_reserved("else"), *self._parse_statements(frozenset({"fi"}))]
+            parts.append(lexer.node("else_clause", part_start, clause))
+        return lexer.node("if_statement", start, [*parts, self._expect_reserved("fi")])
 
-    def _for(self, leading: str) -> Node:
-        lexer, start = self.lexer, self.lexer.place
-        parts = [self._reserved(leading)]
+    def _parse_for(self, leading: str) -> Node:
+        lexer, start = self.lexer, self.lexer.position
+        parts = [self._expect_reserved(leading)]
         self._skip()
-        if leading == "for" and lexer.sees("(("):
-            parts.append(lexer.numbers())
-            self._between()
-            return lexer.node("c_style_for_statement", start, [*parts, self._body()])
-        here = lexer.place
-        if not lexer.take(_VARIABLE):
+        if leading == "for" and lexer.starts_with("(("):
+            parts.append(lexer.read_arithmetic_command())
+            self._skip_loop_separator()
+            return lexer.node("c_style_for_statement", start, [*parts, self._parse_loop_body()])
+        part_start = lexer.position
+        if not lexer.read(_LOOP_VARIABLE):
             raise UnparsableError("a loop has no variable")
-        parts.append(replace(lexer.node("variable_name", here), field="variable"))
+        parts.append(replace(lexer.node("variable_name", part_start), field="variable"))
         self._skip(lines=True)
-        if self._leading() == "in":
-            parts.append(self._reserved("in"))
+        if self._peek_word() == "in":
+            parts.append(self._expect_reserved("in"))
             self._skip()
-            while lexer.char() not in ("", "\n", ";"):
-                parts.append(replace(lexer.word(), field="value"))
+            while lexer.peek() not in ("", "\n", ";"):
+                parts.append(replace(lexer.read_word(), field="value"))
                 self._skip()
-        self._between()
-        return lexer.node("for_statement", start, [*parts, self._body()])
+        self._skip_loop_separator()
+        return lexer.node("for_statement", start, [*parts, self._parse_loop_body()])
 
-    def _between(self) -> None:
+    def _skip_loop_separator(self) -> None:
         """Skip the separator between the head of a loop and its body."""
         self._skip()
-        if self.lexer.char() == ";":
-            self.lexer.mark(";")
+        if self.lexer.peek() == ";":
+            self.lexer.expect(";")
         self._skip(lines=True)
 
-    def _case(self) -> Node:
-        lexer, start = self.lexer, self.lexer.place
-        parts = [self._reserved("case")]
+    def _parse_case(self) -> Node:
+        lexer, start = self.lexer, self.lexer.position
+        parts = [self._expect_reserved("case")]
         self._skip()
-        parts.append(replace(lexer.word(), field="value"))
+        parts.append(replace(lexer.read_word(), field="value"))
         self._skip(lines=True)
-        parts.append(self._reserved("in"))
+        parts.append(self._expect_reserved("in"))
         self._skip(lines=True)
-        while self._leading() != "esac":
-            parts.append(self._item())
+        while self._peek_word() != "esac":
+            parts.append(self._parse_case_item())
             self._skip(lines=True)
-        return lexer.node("case_statement", start, [*parts, self._reserved("esac")])
+        return lexer.node("case_statement", start, [*parts, self._expect_reserved("esac")])
 
-    def _item(self) -> Node:
-        lexer, start = self.lexer, self.lexer.place
-        parts = [lexer.mark("(")] if lexer.char() == "(" else []
+    def _parse_case_item(self) -> Node:
+        lexer, start = self.lexer, self.lexer.position
+        parts = [lexer.expect("(")] if lexer.peek() == "(" else []
         while True:
             self._skip()
-            parts.append(lexer.word())
+            parts.append(lexer.read_word())
             self._skip()
-            if lexer.char() != "|":
+            if lexer.peek() != "|":
                 break
-            parts.append(lexer.mark("|"))
-        parts += [lexer.mark(")"), *self._statements(frozenset({"esac"}))]
-        ending = next((each for each in (";;&", ";;", ";&") if lexer.sees(each)), None)
+            parts.append(lexer.expect("|"))
+        parts += [lexer.expect(")"), *self._parse_statements(frozenset({"esac"}))]
+        ending = next((each for each in (";;&", ";;", ";&") if lexer.starts_with(each)), None)
         if ending is not None:
-            parts.append(lexer.mark(ending))
-        elif self._leading() != "esac":
+            parts.append(lexer.expect(ending))
+        elif self._peek_word() != "esac":
             raise UnparsableError("it is not shell syntax that we can read")
         return lexer.node("case_item", start, parts)
 
-    def _function(self) -> Node:
-        lexer, start = self.lexer, self.lexer.place
+    def _parse_function(self) -> Node:
+        lexer, start = self.lexer, self.lexer.position
         parts = list[Node]()
-        named = self._leading() == "function"
-        if named:
-            parts.append(self._reserved("function"))
+        has_keyword = self._peek_word() == "function"
+        if has_keyword:
+            parts.append(self._expect_reserved("function"))
             self._skip()
-        here = lexer.place
-        name = lexer.take(_FUNCTION if named else _DEFINED)
-        if not name or name in _RESERVED:
+        part_start = lexer.position
+        name = lexer.read(_FUNCTION_NAME if has_keyword else _DEFINED_FUNCTION)
+        if not name or name in _RESERVED_WORDS:
             raise UnparsableError("a function has no name that we can read")
-        parts.append(replace(lexer.node("word", here), field="name"))
+        parts.append(replace(lexer.node("word", part_start), field="name"))
         self._skip()
-        if lexer.char() == "(":
-            parts.append(lexer.mark("("))
+        if lexer.peek() == "(":
+            parts.append(lexer.expect("("))
             self._skip()
-            parts.append(lexer.mark(")"))
+            parts.append(lexer.expect(")"))
         self._skip(lines=True)
-        leading = self._leading()
-        if leading == "function" or (lexer.char() != "(" and leading not in _RESERVED):
+        leading = self._peek_word()
+        if leading == "function" or (lexer.peek() != "(" and leading not in _RESERVED_WORDS):
             raise UnparsableError("a function has a body that we cannot read")
-        parts.append(replace(self._compound(leading), field="body"))
-        parts += self._redirects()
+        parts.append(replace(self._parse_compound(leading), field="body"))
+        parts += self._parse_redirects()
         return lexer.node("function_definition", start, parts)
 
-    def _test(self) -> Node:
+    def _parse_test(self) -> Node:
         """Read `[[ … ]]`: words, and operators that only exist here."""
-        lexer, start = self.lexer, self.lexer.place
-        parts = [self._reserved("[[")]
+        lexer, start = self.lexer, self.lexer.position
+        parts = [self._expect_reserved("[[")]
         while True:
             self._skip_inside()
-            if lexer.match(_ENDS_TEST):
-                return lexer.node("test_command", start, [*parts, lexer.mark("]]")])
-            operator = next((each for each in ("&&", "||", "(", ")", "<", ">") if lexer.sees(each)), None)
-            if operator is not None and not (operator in "<>" and lexer.char(1) == "("):
-                parts.append(lexer.mark(operator))
-            elif self._leading() == "=~":
-                parts.append(self._reserved("=~"))
+            if lexer.match(_TEST_END):
+                return lexer.node("test_command", start, [*parts, lexer.expect("]]")])
+            operator = next(
+                (each for each in ("&&", "||", "(", ")", "<", ">") if lexer.starts_with(each)), None
+            )
+            if operator is not None and not (operator in "<>" and lexer.peek(1) == "("):
+                parts.append(lexer.expect(operator))
+            elif self._peek_word() == "=~":
+                parts.append(self._expect_reserved("=~"))
                 self._skip()
-                parts.append(self._regex())
+                parts.append(self._parse_regex())
             else:
-                parts.append(lexer.word())
+                parts.append(lexer.read_word())
 
-    def _regex(self) -> Node:
-        lexer, start, depth = self.lexer, self.lexer.place, 0
+    def _parse_regex(self) -> Node:
+        lexer, start, depth = self.lexer, self.lexer.position, 0
         parts = list[Node]()
         while True:
-            lexer.take(_REGEX)
-            match lexer.char():
+            lexer.read(_REGEX_TEXT)
+            match lexer.peek():
                 case "(":
                     depth += 1
-                    lexer.place += 1
+                    lexer.position += 1
                 case ")" if depth:
                     depth -= 1
-                    lexer.place += 1
+                    lexer.position += 1
                 case "|" if depth:
-                    lexer.place += 1
-                case "$" if lexer.char(1) in ("", *" \t\n)|"):
-                    lexer.place += 1
-                case "$" if lexer.char(1) not in ("'", '"'):
-                    parts += lexer.quoted_dollar()
-                case "\\" if lexer.char(1) not in ("", "\n"):
-                    lexer.place += 2
-                case " " | "\t" | "\n" if not depth and lexer.place > start:
+                    lexer.position += 1
+                case "$" if lexer.peek(1) in ("", *" \t\n)|"):
+                    lexer.position += 1
+                case "$" if lexer.peek(1) not in ("'", '"'):
+                    parts += lexer.read_quoted_dollar()
+                case "\\" if lexer.peek(1) not in ("", "\n"):
+                    lexer.position += 2
+                case " " | "\t" | "\n" if not depth and lexer.position > start:
                     return lexer.node("regex", start, parts)
                 case _:
                     raise UnparsableError("there is a pattern in it that we cannot read")
 
     # --- simple commands ---
 
-    def _simple(self) -> Node:
-        lexer, start = self.lexer, self.lexer.place
+    def _parse_simple_command(self) -> Node:
+        lexer, start = self.lexer, self.lexer.position
         parts, first = list[Node](), ""
         words = end = 0
         while True:
-            redirect = self._redirect()
+            redirect = self._parse_redirect()
             if redirect is not None:
                 parts.append(redirect)
-            elif lexer.char() in ("", *"\n;&|)"):
+            elif lexer.peek() in ("", *"\n;&|)"):
                 break
-            elif (not words or first in _DECLARING) and (
-                assignment := self._assignment(declared=words > 0)
+            elif (not words or first in _DECLARING_BUILTINS) and (
+                assignment := self._parse_assignment(declared=words > 0)
             ) is not None:
                 parts.append(assignment)
             else:
-                leading = self._leading()
-                if first in _BEFORE and words == 1 and (leading in _RESERVED or _ASSIGNED.match(leading)):
+                leading = self._peek_word()
+                if (
+                    first in _COMMAND_PREFIXES
+                    and words == 1
+                    and (leading in _RESERVED_WORDS or _ASSIGNED_NAME.match(leading))
+                ):
                     raise UnparsableError(f"there is something after {first} that we cannot read")
-                word = lexer.word()
+                word = lexer.read_word()
                 first = first if words else word.text
                 parts.append(replace(word, field="argument" if words else "name"))
                 words += 1
-            end = lexer.place
+            end = lexer.position
             self._skip()
         if not parts:
             raise UnparsableError("it is not shell syntax that we can read")
-        return self._shape(start, end, parts, first)
+        return self._build_command(start, end, parts, first)
 
-    def _shape(self, start: int, end: int, parts: list[Node], first: str) -> Node:
+    def _build_command(self, start: int, end: int, parts: list[Node], first: str) -> Node:
         """Return the node of a simple command. Builtins with a syntax of their own get their own node type."""
         source = self.lexer.text
-        own = [part for part in parts if not part.type.endswith("_redirect")]
-        if not any(part.field == "name" for part in own):
-            if len(parts) == len(own) == 1:
-                return own[0]
-            type = "variable_assignments" if len(own) == len(parts) else "command"
+        own_parts = [part for part in parts if not part.type.endswith("_redirect")]
+        if not any(part.field == "name" for part in own_parts):
+            if len(parts) == len(own_parts) == 1:
+                return own_parts[0]
+            type = "variable_assignments" if len(own_parts) == len(parts) else "command"
             return Node(type=type, source=source, start=start, end=end, children=parts)
         special = {
             "[": "test_command",
             "unset": "unset_command",
-            **dict.fromkeys(_DECLARING, "declaration_command"),
+            **dict.fromkeys(_DECLARING_BUILTINS, "declaration_command"),
         }
         if first not in special:
             return Node(type="command", source=source, start=start, end=end, children=parts)
-        if own[0].field != "name":
+        if own_parts[0].field != "name":
             raise UnparsableError(f"a variable is assigned before {first}")
-        if first == "[" and own[-1].text != "]":
+        if first == "[" and own_parts[-1].text != "]":
             raise UnparsableError("a test is not closed")
-        mark = replace(own[0], is_named=False, type=first)
+        name = replace(own_parts[0], is_named=False, type=first)
         inner = Node(
-            type=special[first], source=source, start=own[0].start, end=own[-1].end, children=(mark, *own[1:])
+            type=special[first],
+            source=source,
+            start=own_parts[0].start,
+            end=own_parts[-1].end,
+            children=(name, *own_parts[1:]),
         )
         redirects = [part for part in parts if part.type.endswith("_redirect")]
         if not redirects:
@@ -398,136 +421,138 @@ class _Grammar:
             children=(replace(inner, field="body"), *redirects),
         )
 
-    def _assignment(self, *, declared: bool) -> Node | None:
-        lexer, start = self.lexer, self.lexer.place
-        if not (found := lexer.match(_ASSIGNED)):
+    def _parse_assignment(self, *, declared: bool) -> Node | None:
+        lexer, start = self.lexer, self.lexer.position
+        if not (match := lexer.match(_ASSIGNED_NAME)):
             return None
-        lexer.place = found.end()
+        lexer.position = match.end()
         name = lexer.node("variable_name", start)
-        if lexer.char() == "[":
-            name = lexer.node("subscript", start, [name, *lexer.subscript()])
+        if lexer.peek() == "[":
+            name = lexer.node("subscript", start, [name, *lexer.read_subscript()])
             if declared and set(" \t\n") & set(name.text):
                 raise UnparsableError("there are blanks in the name of a variable")
-            if not lexer.match(_EQUALS):
-                lexer.place = start
+            if not lexer.match(_ASSIGNMENT_OPERATOR):
+                lexer.position = start
                 return None
-        equals = lexer.match(_EQUALS)
-        parts = [replace(name, field="name"), lexer.mark(equals[0] if equals else "=")]
-        if lexer.char() == "(":
-            parts.append(replace(self._array(), field="value"))
-        elif lexer.char() not in _ENDS_WORD or lexer.sees("<(") or lexer.sees(">("):
-            parts.append(replace(lexer.word(), field="value"))
+        equals = lexer.match(_ASSIGNMENT_OPERATOR)
+        parts = [replace(name, field="name"), lexer.expect(equals[0] if equals else "=")]
+        if lexer.peek() == "(":
+            parts.append(replace(self._parse_array(), field="value"))
+        elif lexer.peek() not in _WORD_ENDS or lexer.starts_with("<(") or lexer.starts_with(">("):
+            parts.append(replace(lexer.read_word(), field="value"))
         return lexer.node("variable_assignment", start, parts)
 
-    def _array(self) -> Node:
+    def _parse_array(self) -> Node:
         """Read the elements of an array.
 
         Their keys are evaluated as arithmetic, which may run the content of a variable.
         """
-        lexer, start = self.lexer, self.lexer.place
-        parts = [lexer.mark("(")]
+        lexer, start = self.lexer, self.lexer.position
+        parts = [lexer.expect("(")]
         self._skip_inside()
-        while lexer.char() != ")":
-            if lexer.char() == "[" and not lexer.match(_KEY):
+        while lexer.peek() != ")":
+            if lexer.peek() == "[" and not lexer.match(_ARRAY_KEY):
                 raise UnparsableError("there is a key in an array that we cannot read")
-            parts.append(lexer.word())
+            parts.append(lexer.read_word())
             self._skip_inside()
-        return lexer.node("array", start, [*parts, lexer.mark(")")])
+        return lexer.node("array", start, [*parts, lexer.expect(")")])
 
     # --- redirections ---
 
-    def _redirected(self, inner: Node) -> Node:
-        redirects = self._redirects()
+    def _parse_redirected(self, inner: Node) -> Node:
+        redirects = self._parse_redirects()
         if not redirects:
             return inner
         return self.lexer.node(
             "redirected_statement", inner.start, [replace(inner, field="body"), *redirects]
         )
 
-    def _redirects(self) -> list[Node]:
-        lexer, found = self.lexer, list[Node]()
+    def _parse_redirects(self) -> list[Node]:
+        lexer, redirects = self.lexer, list[Node]()
         while True:
-            end = lexer.place
+            end = lexer.position
             self._skip()
-            redirect = self._redirect()
+            redirect = self._parse_redirect()
             if redirect is None:
-                lexer.place = end
-                return found
-            found.append(redirect)
+                lexer.position = end
+                return redirects
+            redirects.append(redirect)
 
-    def _redirect(self) -> Node | None:
-        lexer, start = self.lexer, self.lexer.place
+    def _parse_redirect(self) -> Node | None:
+        lexer, start = self.lexer, self.lexer.position
         if lexer.match(_NAMED_FD):
             raise UnparsableError("a redirection sets a variable")
-        found = lexer.match(_REDIRECT)
-        if found is None:
+        match = lexer.match(_REDIRECT)
+        if match is None:
             return None
-        operator = found["operator"] or found["both"]
-        if operator in "<>" and self.lexer.text[found.end() : found.end() + 1] == "(":
-            if found["fd"]:
+        operator = match["operator"] or match["both"]
+        if operator in "<>" and self.lexer.text[match.end() : match.end() + 1] == "(":
+            if match["fd"]:
                 raise UnparsableError("a process substitution is joined to a word")
             return None
         parts = list[Node]()
-        if found["fd"]:
-            lexer.place += len(found["fd"])
+        if match["fd"]:
+            lexer.position += len(match["fd"])
             parts.append(lexer.node("file_descriptor", start))
-        parts.append(lexer.mark(operator))
+        parts.append(lexer.expect(operator))
         self._skip()
         if operator in ("<<", "<<-"):
-            return self._here_document(start, parts)
-        if lexer.char() in ("!", "|"):
+            return self._parse_here_document(start, parts)
+        if lexer.peek() in ("!", "|"):
             raise UnparsableError("shells read a redirection differently")
-        word = replace(lexer.word(), field="destination")
+        word = replace(lexer.read_word(), field="destination")
         type = "herestring_redirect" if operator == "<<<" else "file_redirect"
         return lexer.node(type, start, [*parts, word])
 
-    def _here_document(self, start: int, parts: list[Node]) -> Node:
-        lexer, here = self.lexer, self.lexer.place
-        found = lexer.match(_DELIMITER)
-        if found is None:
+    def _parse_here_document(self, start: int, parts: list[Node]) -> Node:
+        lexer, part_start = self.lexer, self.lexer.position
+        match = lexer.match(_HEREDOC_DELIMITER)
+        if match is None:
             raise UnparsableError("the end marker of a here-document is not plain")
-        lexer.place = found.end()
-        if lexer.char() not in _ENDS_WORD:
+        lexer.position = match.end()
+        if lexer.peek() not in _WORD_ENDS:
             raise UnparsableError("the end marker of a here-document is not plain")
-        parts.append(lexer.node("heredoc_start", here))
+        parts.append(lexer.node("heredoc_start", part_start))
         document = HereDocument(
             parts=parts,
-            delimiter=found["single"] or found["double"] or found["plain"],
-            quoted=found["plain"] is None or bool(found["escape"]),
-            tabs=parts[-2].type == "<<-",
+            delimiter=match["single"] or match["double"] or match["plain"],
+            quoted=match["plain"] is None or bool(match["escape"]),
+            strips_tabs=parts[-2].type == "<<-",
         )
         lexer.pending.append(document)
-        return Node(type="heredoc_redirect", source=lexer.text, start=start, end=lexer.place, children=parts)
+        return Node(
+            type="heredoc_redirect", source=lexer.text, start=start, end=lexer.position, children=parts
+        )
 
-    def _here_documents(self) -> None:
-        """Read the bodies of the here-documents that were announced on the line that has just ended."""
+    def _read_here_documents(self) -> None:
+        """Read the bodies of the here-documents that began on the line that has just ended."""
         lexer = self.lexer
-        waiting, lexer.pending = lexer.pending, []
-        for document in waiting:
-            start = lexer.place
-            end = self._find_end(document)
-            inside = [] if document.quoted else self._expanded(start, end)
+        documents, lexer.pending = lexer.pending, []
+        for document in documents:
+            start = lexer.position
+            end = self._find_here_document_end(document)
+            expansions = [] if document.quoted else self._read_body_expansions(start, end)
             document.parts.append(
-                Node(type="heredoc_body", source=lexer.text, start=start, end=end, children=inside)
+                Node(type="heredoc_body", source=lexer.text, start=start, end=end, children=expansions)
             )
 
-    def _expanded(self, start: int, end: int) -> list[Node]:
+    def _read_body_expansions(self, start: int, end: int) -> list[Node]:
         lexer = self.lexer
-        place, limit = lexer.place, lexer.limit
-        lexer.place, lexer.limit = start, end
-        found = lexer.body()
-        lexer.place, lexer.limit = place, limit
-        return found
+        position, limit = lexer.position, lexer.limit
+        lexer.position, lexer.limit = start, end
+        expansions = lexer.read_here_document_body()
+        lexer.position, lexer.limit = position, limit
+        return expansions
 
-    def _find_end(self, document: HereDocument) -> int:
-        """Return where the body ends, and continue behind its end marker."""
+    def _find_here_document_end(self, document: HereDocument) -> int:
+        """Return the position where the body ends, and continue after its end marker."""
         lexer, joined = self.lexer, ""
-        while lexer.place < lexer.limit:
-            start = lexer.place
+        while lexer.position < lexer.limit:
+            start = lexer.position
             end = lexer.text.find("\n", start, lexer.limit)
             end = lexer.limit if end < 0 else end
-            line = lexer.text[start:end].lstrip("\t") if document.tabs else lexer.text[start:end]
-            lexer.place = min(end + 1, lexer.limit)
+            line = lexer.text[start:end].lstrip("\t") if document.strips_tabs else lexer.text[start:end]
+            lexer.position = min(end + 1, lexer.limit)
             if line == document.delimiter and not joined:
                 return start
             if joined and document.delimiter in (line, joined + line):
@@ -539,11 +564,11 @@ class _Grammar:
 
 
 MAX_SCRIPT_CHARACTERS: Final = 256 * 1024
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+_CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
 # Syntax of bash and zsh that plain shells read differently, for example as a program named `[[`.
-_BASH_ONLY: Final = re.compile(
+_BASH_SYNTAX: Final = re.compile(
     r"\[\[|(?<!\$)\(\(|\$['\"\[]|&>|[<>]\(|<<<|\|&|;&|;;&|\b(?:function|select|coproc)\b"
 )
 PLAIN_SHELLS: Final = frozenset({"sh", "dash", "ash", "posh", "busybox"})
@@ -551,16 +576,16 @@ PLAIN_SHELLS: Final = frozenset({"sh", "dash", "ash", "posh", "busybox"})
 
 def reads_like_bash(text: str, shell: str) -> bool:
     """Return True if a shell reads a text as bash does, as far as we can tell."""
-    return shell.rpartition("/")[2] not in PLAIN_SHELLS or _BASH_ONLY.search(text) is None
+    return shell.rpartition("/")[2] not in PLAIN_SHELLS or _BASH_SYNTAX.search(text) is None
 
 
 def parse(text: str) -> Node | str:
     """Return the syntax tree of a script, or the reason why it cannot be read with certainty."""
     if len(text) > MAX_SCRIPT_CHARACTERS:
         return "it is too long to be judged"
-    if _CONTROL.search(text):
+    if _CONTROL_CHARACTERS.search(text):
         return "there are control characters in it"
     try:
-        return parse_script(text)
+        return _Grammar(text).parse_program()
     except UnparsableError as error:
         return str(error)

@@ -25,22 +25,22 @@ from weft.tool.contract import Job, ToolContext, ToolResult
 from weft.tool.inputs import JobsInput
 
 
-async def jobs(wanted: JobsInput, ctx: ToolContext) -> ToolResult:
-    await ctx.ask("jobs", wanted.stop or "*", always=("*",))
-    held = ctx.resources.jobs
-    if wanted.stop is None:
-        found = held.list(ctx.session_id)
-        return _to_result(format_count(len(found), "job"), found)
+async def jobs(arguments: JobsInput, ctx: ToolContext) -> ToolResult:
+    await ctx.ask("jobs", arguments.stop or "*", always=("*",))
+    session_jobs = ctx.resources.jobs
+    if arguments.stop is None:
+        listed = session_jobs.list(ctx.session_id)
+        return _to_result(format_count(len(listed), "job"), listed)
     try:
-        return _to_result(f"Stop {wanted.stop}", [await held.stop(ctx.session_id, wanted.stop)])
+        return _to_result(f"Stop {arguments.stop}", [await session_jobs.stop(ctx.session_id, arguments.stop)])
     except NotFoundError as error:
-        known = ", ".join(job.id for job in held.list(ctx.session_id)) or "none"
-        raise ToolError(f"There is no job {wanted.stop!r} in this session; there are: {known}.") from error
+        ids = ", ".join(job.id for job in session_jobs.list(ctx.session_id)) or "none"
+        raise ToolError(f"There is no job {arguments.stop!r} in this session; there are: {ids}.") from error
 
 
-def _to_result(title: str, found: list[Job]) -> ToolResult:
-    metadata: dict[str, Any] = {"jobs": [to_plain(job) for job in found], "truncated": False}
-    return ToolResult(title=title, output="\n".join(map(_format_job, found)) or "No jobs", metadata=metadata)
+def _to_result(title: str, listed: list[Job]) -> ToolResult:
+    metadata: dict[str, Any] = {"jobs": [to_plain(job) for job in listed], "truncated": False}
+    return ToolResult(title=title, output="\n".join(map(_format_job, listed)) or "No jobs", metadata=metadata)
 
 
 def _format_job(job: Job) -> str:
@@ -68,17 +68,17 @@ def write_record(directory: str, job: Job) -> JobRecord:
     return JobRecord(path=path, fd=fd)
 
 
-def remove_record(entry: JobRecord) -> None:
+def remove_record(record: JobRecord) -> None:
     """Remove the record of a job."""
     with suppress(OSError):
-        os.unlink(entry.path)
-    os.close(entry.fd)
+        os.unlink(record.path)
+    os.close(record.fd)
 
 
 def list_running(directory: str, session: SessionID | None = None) -> list[Job]:
-    """Return the jobs of all processes that are running now, of one session or of all, oldest first."""
-    found = [job for path in _list_paths(directory) if (job := _read_record(path)) is not None]
-    return sorted((job for job in found if session in (None, job.session_id)), key=lambda job: job.started)
+    """Return the running jobs of one session or of all, of every process, oldest first."""
+    running = [job for path in _list_paths(directory) if (job := _read_record(path)) is not None]
+    return sorted((job for job in running if session in (None, job.session_id)), key=lambda job: job.started)
 
 
 def _list_paths(directory: str) -> Iterator[str]:
@@ -106,76 +106,80 @@ def _read_record(path: str) -> Job | None:
         os.close(fd)
 
 
-MAX_RUNNING = 10
+MAX_RUNNING_JOBS = 10
 
 
 class _StartedJob(Struct, kw_only=True):
     """A job, and while it is running, its record and task."""
 
     job: Job
-    entry: JobRecord | None
+    record: JobRecord | None
     task: asyncio.Task[None] | None = None
 
 
 class BackgroundJobs:
-    """The background jobs of one directory. With `roll`, a directory for records, other processes can list them.
+    """The background jobs of one directory. Other processes can list them by the records in `record_directory`, if set.
 
     Every process that a job started ends with the job. All jobs end when `open_jobs` is left or this process dies.
     """
 
-    def __init__(self, tasks: asyncio.TaskGroup, clock: Clock, roll: str = "") -> None:
+    def __init__(self, tasks: asyncio.TaskGroup, clock: Clock, record_directory: str = "") -> None:
         self._tasks = tasks
         self._clock = clock
-        self._roll = roll
-        self._held: dict[str, _StartedJob] = {}
+        self._record_directory = record_directory
+        self._jobs: dict[str, _StartedJob] = {}
 
     async def start(self, job: Job, command: ProcessCommand) -> None:
         """Start a job. Raise `ToolError` if the session has too many, or if the record cannot be written."""
-        running = [each for each in self.list(job.session_id) if each.ended is None]
-        if len(running) >= MAX_RUNNING:
-            raise ToolError(f"There are {MAX_RUNNING} jobs running in this session. Stop one of them first.")
+        running = [other for other in self.list(job.session_id) if other.ended is None]
+        if len(running) >= MAX_RUNNING_JOBS:
+            raise ToolError(
+                f"There are {MAX_RUNNING_JOBS} jobs running in this session. Stop one of them first."
+            )
         try:
-            entry = (
-                await run_to_completion(asyncio.to_thread(write_record, self._roll, job))
-                if self._roll
+            record = (
+                await run_to_completion(asyncio.to_thread(write_record, self._record_directory, job))
+                if self._record_directory
                 else None
             )
         except OSError as error:
             raise ToolError(f"The job could not be started: {error}") from error
-        held = _StartedJob(job=job, entry=entry)
-        self._held[job.id] = held
-        held.task = self._tasks.create_task(self._see_through(held, command))
+        started_job = _StartedJob(job=job, record=record)
+        self._jobs[job.id] = started_job
+        started_job.task = self._tasks.create_task(self._run_job(started_job, command))
 
     def list(self, session: SessionID) -> list[Job]:
         """Return the jobs of a session, oldest first, including those that have ended."""
-        return [held.job for held in self._held.values() if held.job.session_id == session]
+        return [
+            started_job.job for started_job in self._jobs.values() if started_job.job.session_id == session
+        ]
 
     async def stop(self, session: SessionID, id: str) -> Job:
         """End a job with every process it started, if it is still running.
 
         Raise `NotFoundError` if the session has no such job.
         """
-        held = self._held.get(id)
-        if held is None or held.job.session_id != session:
+        started_job = self._jobs.get(id)
+        if started_job is None or started_job.job.session_id != session:
             raise NotFoundError("job", id)
-        if held.task is not None:
-            held.task.cancel()
-            await asyncio.wait([held.task])
-            self._note_end(held)  # it was stopped before it started
-        return held.job
+        if started_job.task is not None:
+            started_job.task.cancel()
+            await asyncio.wait([started_job.task])
+            self._finish(started_job)  # it was stopped before it started
+        return started_job.job
 
     async def end(self, *sessions: SessionID) -> None:
         """End the jobs of these sessions and forget them."""
-        for held in [each for each in self._held.values() if each.job.session_id in sessions]:
-            await self.stop(held.job.session_id, held.job.id)
-            self._held.pop(held.job.id, None)
+        for started_job in [other for other in self._jobs.values() if other.job.session_id in sessions]:
+            await self.stop(started_job.job.session_id, started_job.job.id)
+            self._jobs.pop(started_job.job.id, None)
 
     async def close(self) -> None:
-        await self.end(*{held.job.session_id for held in self._held.values()})
+        await self.end(*{started_job.job.session_id for started_job in self._jobs.values()})
 
-    async def _see_through(self, held: _StartedJob, command: ProcessCommand) -> None:
+    async def _run_job(self, started_job: _StartedJob, command: ProcessCommand) -> None:
         # Keep nothing in memory: all output goes to the file, which exists from the start.
-        output = ProcessOutput(lambda: held.job.output, memory=-1)
+        output = ProcessOutput(lambda: started_job.job.output, memory=-1)
         code: int | None = None
         try:
             await output.add(b"")
@@ -184,21 +188,21 @@ class BackgroundJobs:
             await output.add(f"The command could not be run: {error}\n".encode())
         finally:
             output.close()
-            self._note_end(held, code)
+            self._finish(started_job, code)
 
-    def _note_end(self, held: _StartedJob, code: int | None = None) -> None:
-        if held.job.ended is None:
-            held.job = replace(held.job, ended=self._clock.now(), code=code)
-        if held.entry is not None:
-            remove_record(held.entry)
-        held.entry = held.task = None
+    def _finish(self, started_job: _StartedJob, code: int | None = None) -> None:
+        if started_job.job.ended is None:
+            started_job.job = replace(started_job.job, ended=self._clock.now(), code=code)
+        if started_job.record is not None:
+            remove_record(started_job.record)
+        started_job.record = started_job.task = None
 
 
 @asynccontextmanager
-async def open_jobs(clock: Clock, roll: str = "") -> AsyncIterator[BackgroundJobs]:
+async def open_jobs(clock: Clock, record_directory: str = "") -> AsyncIterator[BackgroundJobs]:
     """Open the background jobs of a directory. Leaving ends them all."""
     async with open_tasks() as tasks:
-        jobs = BackgroundJobs(tasks, clock, roll)
+        jobs = BackgroundJobs(tasks, clock, record_directory)
         try:
             yield jobs
         finally:

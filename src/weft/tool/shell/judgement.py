@@ -16,7 +16,7 @@ from itertools import groupby
 from msgspec import Struct
 
 from weft.tool.shell.grammar import reads_like_bash
-from weft.tool.shell.places import CommandLocation
+from weft.tool.shell.paths import CommandLocation
 from weft.tool.shell.state import PERMISSIONS, ShellAction, ShellState
 from weft.tool.shell.walk import ScriptWalker
 
@@ -94,13 +94,13 @@ def judge_command(command: str, location: CommandLocation) -> Judgement:
 
 
 def _to_request(permission: str, actions: Iterable[ShellAction]) -> ShellRequest:
-    every = tuple(actions)
-    found = [action for action in every if not action.perhaps]
+    all_actions = tuple(actions)
+    certain_actions = [action for action in all_actions if not action.perhaps]
     return ShellRequest(
-        perhaps=tuple(action.pattern for action in every if action.perhaps),
+        perhaps=tuple(action.pattern for action in all_actions if action.perhaps),
         permission=permission,
-        patterns=tuple(action.pattern for action in found),
-        always=tuple(dict.fromkeys(action.always for action in found if action.always)),
-        may_write=tuple(action.pattern for action in found if action.may_write),
-        why=tuple(dict.fromkeys(action.why for action in found if action.why)),
+        patterns=tuple(action.pattern for action in certain_actions),
+        always=tuple(dict.fromkeys(action.always for action in certain_actions if action.always)),
+        may_write=tuple(action.pattern for action in certain_actions if action.may_write),
+        why=tuple(dict.fromkeys(action.why for action in certain_actions if action.why)),
     )

@@ -10,18 +10,20 @@ from msgspec import Struct
 from weft.tool.shell.arguments import Field, Fields, has_hole, join_fields, parse_arguments, split_names
 from weft.tool.shell.state import ShellAction
 
-# Programs whose second word says what they do, and those that need a third one.
-_TWO = """
+# Programs whose second word is a subcommand that says what they do.
+_TWO_WORD_PROGRAMS = """
 apt apt-get brew bun bundle cargo choco composer conda consul dart deno direnv docker docker-compose dnf dotnet eksctl
 elixir firebase flutter gem git go gradle gradlew heroku helm ip java just kind kubectl lerna make mc minikube mix mise
 mvn mvnw mysql netlify next node npm npx nx openssl oc pacman pdm php pip pip3 pipenv pipx pnpm podman poetry psql pulumi
 pyenv python python3 rails rake rbenv redis-cli ruby rustup sbt sfdx skaffold snap sqlite3 ssh swift systemctl tach
 task terraform tox turbo uv vagrant vault vercel vite volta wrangler xcodebuild xcrun yarn zig
 """
-_THREE = """
+# Programs whose second and third word together say what they do.
+_THREE_WORD_PROGRAMS = """
 aws az gcloud gh doctl sfdx glab linode-cli
 """
-_DEEPER = """
+# Each line: a program, and its subcommands that have a subcommand in turn.
+_THREE_WORD_SUBCOMMANDS = """
 git config remote stash submodule worktree bisect notes
 npm run exec init view config run-script
 pnpm run dlx exec config
@@ -49,34 +51,34 @@ helm repo
 gem sources
 rails db
 """
-_VERBS: Final = frozenset(_TWO.split()) | frozenset(_THREE.split())
-_SECOND_VERBS: Final = frozenset(_THREE.split())
-_SECOND: Final = {
+_WITH_SUBCOMMAND: Final = frozenset(_TWO_WORD_PROGRAMS.split()) | frozenset(_THREE_WORD_PROGRAMS.split())
+_WITH_NESTED_SUBCOMMAND: Final = frozenset(_THREE_WORD_PROGRAMS.split())
+_NESTING_SUBCOMMANDS: Final = {
     (words[0], verb)
-    for line in _DEEPER.strip().splitlines()
+    for line in _THREE_WORD_SUBCOMMANDS.strip().splitlines()
     for words in [line.split()]
     for verb in words[1:]
 }
-_WORD: Final = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
-_VERB: Final = re.compile(r"[A-Za-z@./][A-Za-z0-9:@_./-]*")
-# The first words of these commands say nothing about what they do.
-_OPEN_ENDED_NAMES = """
+_PLAIN_WORD: Final = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+_PLAIN_SUBCOMMAND: Final = re.compile(r"[A-Za-z@./][A-Za-z0-9:@_./-]*")
+# What these programs do depends on all of their arguments, so an "always" reply allows the whole command only.
+_OPEN_ENDED_PROGRAM_NAMES = """
 bash sh dash zsh ksh fish env eval exec command builtin xargs sudo doas su time timeout nice nohup setsid stdbuf parallel
 watch find ssh perl awk gawk sed dd curl wget tee nc ncat socat source .
 """
-_GRANTED_WHOLE: Final = frozenset(_OPEN_ENDED_NAMES.split())
+_OPEN_ENDED_PROGRAMS: Final = frozenset(_OPEN_ENDED_PROGRAM_NAMES.split())
 
 
 def find_prefix(words: list[str]) -> list[str]:
     """Return the first words of a command, which say what it does."""
     count = 1
-    if words and words[0] in _VERBS:
-        deeper = words[0] in _SECOND_VERBS or tuple(words[:2]) in _SECOND
-        count = 3 if deeper else 2
+    if words and words[0] in _WITH_SUBCOMMAND:
+        is_nested = words[0] in _WITH_NESTED_SUBCOMMAND or tuple(words[:2]) in _NESTING_SUBCOMMANDS
+        count = 3 if is_nested else 2
     return words[:count]
 
 
-def find_lasting_pattern(words: list[str]) -> str:
+def find_always_pattern(words: list[str]) -> str:
     """Return the pattern that an "always" reply to this command allows.
 
     This is its prefix if that says enough, else the whole command. There is a blank before the star, unlike in
@@ -85,22 +87,22 @@ def find_lasting_pattern(words: list[str]) -> str:
     """
     if not words:
         return ""
-    beginning = find_prefix(words)
-    plain = all(_WORD.fullmatch(word) for word in beginning) and all(
-        _VERB.fullmatch(word) for word in beginning[1:]
+    prefix = find_prefix(words)
+    is_plain = all(_PLAIN_WORD.fullmatch(word) for word in prefix) and all(
+        _PLAIN_SUBCOMMAND.fullmatch(word) for word in prefix[1:]
     )
-    if plain and words[0] not in _GRANTED_WHOLE and "=" not in words[0]:
-        return " ".join(beginning) + " *"
+    if is_plain and words[0] not in _OPEN_ENDED_PROGRAMS and "=" not in words[0]:
+        return " ".join(prefix) + " *"
     whole = " ".join(words)
     return whole if set(whole).isdisjoint("*?$`") else ""
 
 
 # A change of directory is judged by its target and not as a command, as in OpenCode.
-_NOT_ASKED: Final = frozenset({"cd", ""})
-MAX_POSSIBLE: Final = 12
-_STARTS: Final = re.compile(r"[A-Za-z_]")
+_NOT_LISTED: Final = frozenset({"cd", ""})
+MAX_POSSIBLE_COMMANDS: Final = 12
+_COMMAND_START: Final = re.compile(r"[A-Za-z_]")
 # Options with a value that may come between a program and its subcommand.
-_GLOBAL: Final = {
+_GLOBAL_VALUE_OPTIONS: Final = {
     "docker": split_names("-H --host -c --context --config -l --log-level"),
     "podman": split_names("-c --connection --url --log-level"),
     "kubectl": split_names("-n --namespace --context --kubeconfig --cluster --user -s --server"),
@@ -124,44 +126,48 @@ class WrittenWord(Struct, frozen=True):
     source: str
 
 
-def name_line(line: list[WrittenWord]) -> list[ShellAction]:
+def list_line_actions(line: list[WrittenWord]) -> list[ShellAction]:
     """Return the actions for a command that a person could have typed, as written and as expanded."""
     written = [
         Field(word.source) if word.field.listing is None and not has_hole(word.field.text) else word.field
         for word in line
     ]
-    meant = [
-        word.field if word.field.text and not any(char.isspace() for char in word.field.text) else shown
-        for word, shown in zip(line, written, strict=True)
+    expanded = [
+        word.field
+        if word.field.text and not any(char.isspace() for char in word.field.text)
+        else written_word
+        for word, written_word in zip(line, written, strict=True)
     ]
-    return name_argv(tuple(written), tuple(meant))
+    return list_argv_actions(tuple(written), tuple(expanded))
 
 
-def name_argv(*ways: Fields) -> list[ShellAction]:
-    """Return an action for each spelling under which the rules may know a command."""
-    spellings = dict.fromkeys(spelling for fields in ways for spelling in _list_spellings(fields))
-    return [_to_action(fields) for fields in spellings if fields[0].text not in _NOT_ASKED]
+def list_argv_actions(*expansions: Fields) -> list[ShellAction]:
+    """Return an action for each spelling of a command that the rules may use."""
+    spellings = dict.fromkeys(spelling for fields in expansions for spelling in _list_spellings(fields))
+    return [_to_action(fields) for fields in spellings if fields[0].text not in _NOT_LISTED]
 
 
-def name_possible(argv: Fields) -> list[ShellAction]:
-    """Return the commands that an unknown program may run.
+def list_possible_actions(argv: Fields) -> list[ShellAction]:
+    """Return an action for each command that an unknown program may run.
 
     These are each tail of its words, and each word that is itself a command line.
     """
     texts = [field.text for field in argv]
     first = max(1, len(find_prefix(texts)))
-    lines = [*_list_tails(texts[first:])]
+    commands = [*_list_tails(texts[first:])]
     for text in texts[1:]:
         if " " in text:
-            lines += _list_tails((text.partition("=")[2] if text.startswith("-") else text).split())
+            commands += _list_tails((text.partition("=")[2] if text.startswith("-") else text).split())
     return [
-        ShellAction(permission="bash", pattern=line, perhaps=True) for line in lines if _STARTS.match(line)
+        ShellAction(permission="bash", pattern=command, perhaps=True)
+        for command in commands
+        if _COMMAND_START.match(command)
     ]
 
 
 def _list_tails(words: list[str]) -> Iterator[str]:
-    for place in range(min(len(words), MAX_POSSIBLE)):
-        yield " ".join((os.path.basename(words[place]), *words[place + 1 :]))
+    for start in range(min(len(words), MAX_POSSIBLE_COMMANDS)):
+        yield " ".join((os.path.basename(words[start]), *words[start + 1 :]))
 
 
 def _list_spellings(fields: Fields) -> Iterator[Fields]:
@@ -171,11 +177,11 @@ def _list_spellings(fields: Fields) -> Iterator[Fields]:
     if "/" in name:
         name = os.path.basename(name)
         yield (Field(name), *fields[1:])
-    if name in _GLOBAL and len(fields) > 1 and fields[1].text.startswith("-"):
-        yield (Field(name), *parse_arguments(fields[1:], _GLOBAL[name], until_word=True).words)
+    if name in _GLOBAL_VALUE_OPTIONS and len(fields) > 1 and fields[1].text.startswith("-"):
+        yield (Field(name), *parse_arguments(fields[1:], _GLOBAL_VALUE_OPTIONS[name], until_word=True).words)
 
 
 def _to_action(fields: Fields) -> ShellAction:
-    known = not any(has_hole(field.text) for field in fields)
-    always = find_lasting_pattern([field.text for field in fields]) if known else ""
+    is_known = not any(has_hole(field.text) for field in fields)
+    always = find_always_pattern([field.text for field in fields]) if is_known else ""
     return ShellAction(permission="bash", pattern=join_fields(fields), always=always)

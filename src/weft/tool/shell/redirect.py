@@ -12,8 +12,8 @@ from weft.tool.shell.lexer import Node
 from weft.tool.shell.state import StreamContent
 from weft.tool.shell.words import WordReader
 
-_WRITING: Final = frozenset({">", ">>", "&>", "&>>", ">|", ">&"})
-_DUPLICATE: Final = re.compile(r"\d*-?")
+_WRITE_OPERATORS: Final = frozenset({">", ">>", "&>", "&>>", ">|", ">&"})
+_DESCRIPTOR: Final = re.compile(r"\d*-?")
 
 
 class Redirections(Struct, frozen=True, kw_only=True):
@@ -27,19 +27,19 @@ class Redirections(Struct, frozen=True, kw_only=True):
 
 def read_redirections(nodes: Sequence[Node], words: WordReader) -> Redirections:
     """Read the redirections of a command."""
-    found = Redirections(reads=[], writes=[], nested=list(nodes))
+    redirections = Redirections(reads=[], writes=[], nested=list(nodes))
     stdin = None
     for node in nodes:
-        stream = _read_redirection(node, words, found)
+        stream = _read_redirection(node, words, redirections)
         # The last of several inputs is the one that is read.
         stdin = stream if stream is not None and _is_input(node) else stdin
-    return replace(found, stdin=stdin)
+    return replace(redirections, stdin=stdin)
 
 
-def _read_redirection(node: Node, words: WordReader, found: Redirections) -> StreamContent | None:
+def _read_redirection(node: Node, words: WordReader, redirections: Redirections) -> StreamContent | None:
     match node.type:
         case "file_redirect":
-            return _read_file_redirection(node, words, found)
+            return _read_file_redirection(node, words, redirections)
         case "heredoc_redirect":
             return _read_here_document(node)
         case _:
@@ -52,27 +52,27 @@ def _is_input(node: Node) -> bool:
     return all(int(descriptor) == 0 for descriptor in descriptors)
 
 
-def _read_file_redirection(node: Node, words: WordReader, found: Redirections) -> StreamContent | None:
+def _read_file_redirection(node: Node, words: WordReader, redirections: Redirections) -> StreamContent | None:
     operator = next(child.type for child in node.children if not child.is_named)
     target = node.children[-1]
-    if operator in (">&", "<&") and _DUPLICATE.fullmatch(target.text):
+    if operator in (">&", "<&") and _DESCRIPTOR.fullmatch(target.text):
         return StreamContent() if operator == "<&" else None
-    fields = [field for reading in words.readings(target) for field in reading]
+    fields = [field for expansion in words.list_expansions(target) for field in expansion]
     # Here, a dash is an ordinary name.
     fields = [Field("./-") if field.text == "-" else field for field in fields]
-    if operator in _WRITING:
-        found.writes.extend(fields)
+    if operator in _WRITE_OPERATORS:
+        redirections.writes.extend(fields)
         return None
-    found.reads.extend(fields)
+    redirections.reads.extend(fields)
     if operator == "<>":
-        found.writes.extend(fields)
+        redirections.writes.extend(fields)
     return StreamContent()
 
 
 def _read_here_string(node: Node, words: WordReader) -> StreamContent:
-    values = words.values(node.children[-1])
-    known = len(values) == 1 and isinstance(values[0], str) and not has_hole(values[0])
-    return StreamContent(text=f"{values[0]}\n") if known else StreamContent()
+    values = words.list_values(node.children[-1])
+    is_known = len(values) == 1 and isinstance(values[0], str) and not has_hole(values[0])
+    return StreamContent(text=f"{values[0]}\n") if is_known else StreamContent()
 
 
 def _read_here_document(node: Node) -> StreamContent:

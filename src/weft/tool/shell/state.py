@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from weft.model.permission import mark_unknown
 from weft.tool.paths import list_patterns
 from weft.tool.shell.arguments import Field, FileListing, Number, Value, has_hole
-from weft.tool.shell.places import (
+from weft.tool.shell.paths import (
     CommandLocation,
     expand_glob,
     find_sensitive,
@@ -29,7 +29,7 @@ FileUse = Literal["look", "read", "write"]
 # In the order in which they are asked.
 PERMISSIONS: Final = ("external_directory", "read", "edit", "bash")
 MAX_ACTIONS: Final = 2000
-_KNOWN_LATER: Final = "the path is known only at run time"
+_UNKNOWN_PATH_REASON: Final = "the path is known only at run time"
 
 
 class ShellAction(Struct, frozen=True, kw_only=True):
@@ -60,11 +60,11 @@ class StreamContent(Struct, frozen=True, kw_only=True):
 
 
 class ShellState:
-    """What is known at one point of a command.
+    """The state of the shell at one point of a command.
 
     `cwds` are the directories the shell may be in, None if they are unknown. `visited` are all directories it has been
-    in. `cwds_on_success` are those after a `cd` that succeeds. All findings go into `actions`, once each, in the order
-    in which they were found.
+    in. `cwds_on_success` are those after a `cd` that succeeds. `actions` has each action once, in the order in which
+    they were found.
     """
 
     def __init__(self, location: CommandLocation, variables: Variables | None = None) -> None:
@@ -80,16 +80,16 @@ class ShellState:
     def add(self, action: ShellAction) -> None:
         """Add an action. If it is known already, keep the stricter one. Beyond the limit, add an unclear one instead."""
         key = (action.permission, action.pattern)
-        known = self.actions.get(key)
-        if known is None and len(self.actions) >= MAX_ACTIONS:
+        present = self.actions.get(key)
+        if present is None and len(self.actions) >= MAX_ACTIONS:
             action = ShellAction(
                 permission=action.permission, pattern=mark_unknown("and more"), why="it has too many parts"
             )
             key = (action.permission, action.pattern)
         if (
-            known is None
-            or (action.may_write and not known.may_write)
-            or (known.perhaps and not action.perhaps)
+            present is None
+            or (action.may_write and not present.may_write)
+            or (present.perhaps and not action.perhaps)
         ):
             self.actions[key] = action
 
@@ -104,9 +104,9 @@ class ShellState:
 
     def mark_writer(self, pattern: str) -> None:
         """Mark a command that was added as one that may change files which its arguments do not name."""
-        known = self.actions.get(("bash", pattern))
-        if known is not None:
-            self.actions["bash", pattern] = replace(known, may_write=True)
+        action = self.actions.get(("bash", pattern))
+        if action is not None:
+            self.actions["bash", pattern] = replace(action, may_write=True)
 
     # --- paths ---
 
@@ -127,8 +127,8 @@ class ShellState:
         return any(map(os.path.isdir, self.resolve_roots(field)))
 
     def touch(self, field: Field, use: FileUse) -> None:
-        """Note that a path is used. Outside of the project this is an action of its own, besides reading or writing."""
-        text = field.wild or field.text
+        """Note that a path is used. A path outside of the project is another action besides reading or writing."""
+        text = field.glob_pattern or field.text
         if field.listing is not None:
             self.touch_tree(field.listing, use, links=True)
         elif text in ("", "-"):
@@ -137,7 +137,7 @@ class ShellState:
             self._touch_unknown(text, use)
         else:
             for cwd in self.cwds or ("/",):
-                self._touch_from(field, cwd, use)
+                self._touch_in_directory(field, cwd, use)
 
     def touch_all(self, field: Field, use: FileUse, *, links: bool = False) -> None:
         """Note that a path and everything below it are used."""
@@ -160,13 +160,13 @@ class ShellState:
             for path in find_sensitive(listing, links=links, follow=follow):
                 self._touch_path(path, path, "read")
         if use == "write":
-            self._write_tree(listing)
+            self._touch_written_tree(listing)
 
     def touch_below(self, *roots: str) -> None:
         """Note that unknown files below these directories are written."""
         for root in roots:
             self._touch_path(root, root, "look")
-            for pattern in self._patterns(root, self.location.real_path(root)):
+            for pattern in self._list_patterns(root, self.location.real_path(root)):
                 below = mark_unknown("everything below")
                 self.add(
                     ShellAction(
@@ -178,48 +178,50 @@ class ShellState:
 
     def resolve_roots(self, field: Field) -> tuple[str, ...]:
         """Return the paths that a word may name, as far as they are known."""
-        if field.listing is not None or has_hole(field.wild or field.text):
+        if field.listing is not None or has_hole(field.glob_pattern or field.text):
             return ()
         return tuple(
             os.path.normpath(os.path.join(cwd, text))
             for cwd in self.cwds or ()
-            for text in ((expand_glob(field.wild, cwd) or ()) if field.wild else (field.text,))
+            for text in (
+                (expand_glob(field.glob_pattern, cwd) or ()) if field.glob_pattern else (field.text,)
+            )
         )
 
-    def _write_tree(self, listing: FileListing) -> None:
+    def _touch_written_tree(self, listing: FileListing) -> None:
         files = list_files(listing)
         if files is None:
             self.touch_below(*listing.roots)
         for path in files or ():
             self._touch_path(path, path, "write")
 
-    def _touch_from(self, field: Field, cwd: str, use: FileUse) -> None:
-        if "**" in field.wild:
-            self.touch_tree(list_deep_glob(field.wild, cwd), use, links=True)
-        found = expand_glob(field.wild, cwd) if field.wild else [field.text]
-        if found is None:
+    def _touch_in_directory(self, field: Field, cwd: str, use: FileUse) -> None:
+        if "**" in field.glob_pattern:
+            self.touch_tree(list_deep_glob(field.glob_pattern, cwd), use, links=True)
+        texts = expand_glob(field.glob_pattern, cwd) if field.glob_pattern else [field.text]
+        if texts is None:
             self._touch_unknown(field.text, use)
             return
-        if field.wild and any(text.startswith("-") for text in found):
+        if field.glob_pattern and any(text.startswith("-") for text in texts):
             self.mark_unclear(field.text, "the name of a file would be taken for an option")
-        for text in found:
+        for text in texts:
             self._touch_path(text, cwd, use)
 
     def _touch_path(self, text: str, cwd: str, use: FileUse) -> None:
         try:
-            found = self.location.resolve(text, cwd)
+            resolved = self.location.resolve(text, cwd)
         except (ValueError, OSError):
             self._touch_unknown(text, use)
             return
-        if found is None:
+        if resolved is None:
             return
-        if not found.inside:
-            self.mark_outside(found.real)
+        if not resolved.inside:
+            self.mark_outside(resolved.real)
         if use == "read":
-            for pattern in dict.fromkeys((found.path, found.real)):
+            for pattern in dict.fromkeys((resolved.path, resolved.real)):
                 self.add(ShellAction(permission="read", pattern=pattern, always=_to_exact_pattern(pattern)))
         if use == "write":
-            for pattern in self._patterns(found.path, found.real):
+            for pattern in self._list_patterns(resolved.path, resolved.real):
                 self.add(ShellAction(permission="edit", pattern=pattern, always=_to_exact_pattern(pattern)))
 
     def mark_outside(self, real: str) -> None:
@@ -237,16 +239,18 @@ class ShellState:
             )
         )
 
-    def _patterns(self, path: str, real: str) -> tuple[str, ...]:
+    def _list_patterns(self, path: str, real: str) -> tuple[str, ...]:
         worktree = self.location.worktree
         return list_patterns((path, worktree), (real, self.location.real_path(os.path.normpath(worktree))))
 
     def _touch_unknown(self, text: str, use: FileUse) -> None:
         pattern = mark_unknown(text)
-        self.add(ShellAction(permission="external_directory", pattern=pattern, why=_KNOWN_LATER))
+        self.add(ShellAction(permission="external_directory", pattern=pattern, why=_UNKNOWN_PATH_REASON))
         if use != "look":
             self.add(
-                ShellAction(permission="read" if use == "read" else "edit", pattern=pattern, why=_KNOWN_LATER)
+                ShellAction(
+                    permission="read" if use == "read" else "edit", pattern=pattern, why=_UNKNOWN_PATH_REASON
+                )
             )
 
     # --- directories ---
@@ -289,7 +293,7 @@ def _to_exact_pattern(path: str) -> str:
 
 MAX_VARIABLE_DEPTH: Final = 5
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_]\w*")
-_EVALUATED: Final = frozenset("[]$`\\'\"{}")
+_EVALUATED_CHARACTERS: Final = frozenset("[]$`\\'\"{}")
 
 
 def is_safe_number(value: Value, state: ShellState, depth: int = 0) -> bool:
@@ -302,7 +306,7 @@ def is_safe_number(value: Value, state: ShellState, depth: int = 0) -> bool:
     if (
         isinstance(value, FileListing)
         or has_hole(value)
-        or not _EVALUATED.isdisjoint(value)
+        or not _EVALUATED_CHARACTERS.isdisjoint(value)
         or depth > MAX_VARIABLE_DEPTH
     ):
         return False

@@ -1,4 +1,4 @@
-"""Walk through a command as the shell would run it, and note everything that it may do."""
+"""Walk through a command as the shell would run it, and note every action that it may take."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -12,10 +12,10 @@ from msgspec import Struct
 from weft.model.permission import mark_unknown
 from weft.tool.shell.arguments import Field, Fields, Number, Value, has_hole
 from weft.tool.shell.grammar import parse
-from weft.tool.shell.invocations import TOO_DEEP, InvocationJudge, NestingDepth
+from weft.tool.shell.invocations import TOO_DEEP_REASON, InvocationJudge, NestingDepth
 from weft.tool.shell.lexer import Node
-from weft.tool.shell.patterns import WrittenWord, name_line
-from weft.tool.shell.places import expand_glob
+from weft.tool.shell.paths import expand_glob
+from weft.tool.shell.patterns import WrittenWord, list_line_actions
 from weft.tool.shell.program.builtins import examine_builtin, takes_variable_name
 from weft.tool.shell.program.output import predict_output
 from weft.tool.shell.redirect import read_redirections
@@ -59,24 +59,24 @@ def _split_list(node: Node, redirects: tuple[Node, ...]) -> list[PipelineStep]:
         if not child.is_named:
             operator = child.type
             continue
-        found = split_steps(child, redirects if child is node.children[-1] else ())
-        steps += _join_steps(operator, found)
+        steps_of_child = split_steps(child, redirects if child is node.children[-1] else ())
+        steps += _join_steps(operator, steps_of_child)
     return steps
 
 
 def _split_pipeline(node: Node, redirects: tuple[Node, ...]) -> list[PipelineStep]:
     stages = node.named_children
     steps: list[PipelineStep] = []
-    for place, child in enumerate(stages):
-        found = split_steps(child, redirects if place == len(stages) - 1 else ())
-        steps = _join_pipelines(steps, found) if steps else found
+    for index, child in enumerate(stages):
+        steps_of_child = split_steps(child, redirects if index == len(stages) - 1 else ())
+        steps = _join_pipelines(steps, steps_of_child) if steps else steps_of_child
     return steps
 
 
 def _split_redirected(node: Node, redirects: tuple[Node, ...]) -> list[PipelineStep]:
     body = node.child_by_field_name("body")
-    own = tuple(child for child in node.named_children if child.type.endswith("_redirect"))
-    return split_steps(body, (*own, *redirects)) if body is not None else []
+    own_redirects = tuple(child for child in node.named_children if child.type.endswith("_redirect"))
+    return split_steps(body, (*own_redirects, *redirects)) if body is not None else []
 
 
 def _join_pipelines(steps: list[PipelineStep], more: list[PipelineStep]) -> list[PipelineStep]:
@@ -90,31 +90,31 @@ def _join_steps(operator: str, steps: list[PipelineStep]) -> list[PipelineStep]:
     return [PipelineStep(operator, steps[0].stages), *steps[1:]] if steps else []
 
 
-MAX_READINGS: Final = 16
+MAX_EXPANSIONS: Final = 16
 
 
 def expand_command(nodes: Sequence[Node], words: WordReader) -> list[list[WrittenWord]] | None:
     """Return every possible expansion of a command, except empty ones. Return None if there are too many."""
     choices = [_list_choices(node, words) for node in nodes]
-    if prod(map(len, choices)) > MAX_READINGS:
+    if prod(map(len, choices)) > MAX_EXPANSIONS:
         return None
-    lines = [[word for part in reading for word in part] for reading in product(*choices)]
+    lines = [[word for part in expansion for word in part] for expansion in product(*choices)]
     return [line for line in lines if line]
 
 
 def _list_choices(node: Node, words: WordReader) -> list[list[WrittenWord]]:
     source = node.text
     return [
-        [WrittenWord(field, source if len(reading) == 1 else field.text) for field in reading]
-        for reading in words.readings(node)
+        [WrittenWord(field, source if len(expansion) == 1 else field.text) for field in expansion]
+        for expansion in words.list_expansions(node)
     ]
 
 
 def make_word_reader(state: ShellState, functions: Collection[str]) -> WordReader:
     """Return a reader that evaluates words in a state. The output of these functions is unknown."""
-    foresight = _WordEvaluator(state, functions)
-    state.lookup = foresight.words.lookup
-    return foresight.words
+    evaluator = _WordEvaluator(state, functions)
+    state.lookup = evaluator.words.lookup
+    return evaluator.words
 
 
 class _WordEvaluator:
@@ -123,39 +123,39 @@ class _WordEvaluator:
     def __init__(self, state: ShellState, functions: Collection[str]) -> None:
         self._state = state
         self._functions = functions
-        self.words = WordReader(lookup=self._lookup, output=self._output, home=state.location.home)
+        self.words = WordReader(lookup=self._lookup, output=self._predict, home=state.location.home)
 
     def _lookup(self, name: str) -> Sequence[Value] | None:
         if name == "PWD":
             return self._state.cwds
-        return self._state.variables.lookup(name, self._values)
+        return self._state.variables.lookup(name, self._evaluate)
 
-    def _values(self, node: Node, in_loop: bool) -> list[Value]:
+    def _evaluate(self, node: Node, in_loop: bool) -> list[Value]:
         if not in_loop:
-            return self.words.values(node)
+            return self.words.list_values(node)
         return [
             value
-            for reading in self.words.readings(node)
-            for field in reading
-            for value in self._each_of(field)
+            for expansion in self.words.list_expansions(node)
+            for field in expansion
+            for value in self._list_field_values(field)
         ]
 
-    def _each_of(self, field: Field) -> list[Value]:
+    def _list_field_values(self, field: Field) -> list[Value]:
         if field.listing is not None:
             return [field.listing]
         if field.is_number:
             return [Number.SOME]
-        if not field.wild:
+        if not field.glob_pattern:
             return [field.text]
-        if self._state.cwds is None or "**" in field.wild:
+        if self._state.cwds is None or "**" in field.glob_pattern:
             return [mark_unknown(field.text)]
         return [
             name
             for cwd in self._state.cwds
-            for name in expand_glob(field.wild, cwd) or [mark_unknown(field.text)]
+            for name in expand_glob(field.glob_pattern, cwd) or [mark_unknown(field.text)]
         ]
 
-    def _output(self, node: Node) -> list[Value] | None:
+    def _predict(self, node: Node) -> list[Value] | None:
         """Predict the output of a substitution. Return None unless it is a single predictable pipeline."""
         statements = node.named_children
         steps = split_steps(statements[0]) if len(statements) == 1 else []
@@ -163,13 +163,13 @@ class _WordEvaluator:
             return None
         stream: StreamContent | None = None
         for stage in steps[0].stages:
-            argv = self._argv(stage)
+            argv = self._expand_argv(stage)
             if argv is None or (argv and argv[0].text in self._functions):
                 return None
             stream = predict_output(argv, self._state, stream)
         return None if stream is None else _to_values(stream)
 
-    def _argv(self, stage: PipelineStage) -> Fields | None:
+    def _expand_argv(self, stage: PipelineStage) -> Fields | None:
         """Return the words of a simple command if they have only one expansion."""
         node = stage.node
         if node.type != "command" or stage.redirects:
@@ -179,8 +179,8 @@ class _WordEvaluator:
         # `wc` prints a number, whatever it reads.
         if others and (words[:1] == [] or words[0].text != "wc" or not all(map(_is_input, others))):
             return None
-        readings = list(product(*(self.words.readings(word) for word in words)))
-        return tuple(field for part in readings[0] for field in part) if len(readings) == 1 else None
+        expansions = list(product(*(self.words.list_expansions(word) for word in words)))
+        return tuple(field for part in expansions[0] for field in part) if len(expansions) == 1 else None
 
 
 def _is_input(node: Node) -> bool:
@@ -197,8 +197,8 @@ def _to_values(stream: StreamContent) -> list[Value] | None:
 
 _SUBSTITUTIONS: Final = frozenset({"command_substitution", "process_substitution"})
 _ARITHMETIC: Final = frozenset({"arithmetic_expansion", "arithmetic_command", "subscript"})
-_KEY: Final = re.compile(r"\[['\"]?([^\]'\"]*)")
-_COMPARING: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_ARRAY_KEY: Final = re.compile(r"\[['\"]?([^\]'\"]*)")
+_NUMERIC_COMPARISONS: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _UNKNOWN_OPERAND: Final = "an arithmetic operand is known only at run time, and may run a command"
 
 
@@ -212,7 +212,7 @@ class ScriptWalker:
         self._depth = NestingDepth()
         self._invocations = InvocationJudge(state, self._depth, self.walk_script, self._walk_call)
         self._input: StreamContent | None = None
-        self._conditional = 0
+        self._conditional_depth = 0
 
     def walk_script(self, text: str, stdin: StreamContent | None = None) -> None:
         """Judge a script: the command itself, or a text that the command runs as a script."""
@@ -220,11 +220,11 @@ class ScriptWalker:
             self._state.mark_unclear(text, "the text that is run is not known")
             return
         root = parse(text)
-        if isinstance(root, str) or self._depth.is_reached:
-            self._state.mark_unclear(text, root if isinstance(root, str) else TOO_DEEP)
+        if isinstance(root, str) or self._depth.is_at_limit:
+            self._state.mark_unclear(text, root if isinstance(root, str) else TOO_DEEP_REASON)
             return
         self._state.variables.collect(root)
-        with self._depth.deeper():
+        with self._depth.nest():
             self._walk_children(root, stdin)
 
     def _walk_children(self, node: Node, stdin: StreamContent | None = None) -> StreamContent:
@@ -237,19 +237,19 @@ class ScriptWalker:
 
     def _walk_statement(self, node: Node, stdin: StreamContent | None = None) -> StreamContent:
         state, streams = self._state, []
-        ends: list[tuple[str, ...] | None] = []
+        possible_cwds: list[tuple[str, ...] | None] = []
         skipped = False
-        for place, step in enumerate(split_steps(node)):
+        for index, step in enumerate(split_steps(node)):
             if step.operator == "&&" and state.cwds_on_success is not None:
                 state.cwds = state.cwds_on_success
             if step.operator == "||" or skipped:
-                state.add_directories(*ends)
+                state.add_directories(*possible_cwds)
             skipped = step.operator == "||"
-            with self._conditionally(when=place > 0):
+            with self._conditionally(when=index > 0):
                 streams.append(self._walk_step(step, stdin))
-            ends.append(state.cwds)
+            possible_cwds.append(state.cwds)
         # Any of these pipelines may have been the last one that ran.
-        state.add_directories(*ends)
+        state.add_directories(*possible_cwds)
         return _join_streams(streams)
 
     def _walk_step(self, step: PipelineStep, stdin: StreamContent | None) -> StreamContent:
@@ -268,7 +268,7 @@ class ScriptWalker:
         return self._walk_compound(stage.node, stdin)
 
     def _walk_redirections(self, nodes: Sequence[Node], stdin: StreamContent | None) -> StreamContent | None:
-        """Note what redirections do. Return the input after them."""
+        """Note the files of redirections. Return the input of the command."""
         redirect = read_redirections(nodes, self._words)
         for node in redirect.nested:
             self._walk_words(node)
@@ -304,7 +304,7 @@ class ScriptWalker:
         return StreamContent()
 
     def _walk_words(self, node: Node) -> None:
-        """Judge what runs within words."""
+        """Judge the commands that run inside of words."""
         if node.type in _SUBSTITUTIONS:
             with self._in_subshell():
                 self._walk_children(node)
@@ -322,31 +322,31 @@ class ScriptWalker:
                 self._walk_words(child)
 
     def _check_expansion(self, node: Node) -> None:
-        kinds = {child.type for child in node.children}
+        types = {child.type for child in node.children}
         prefix, name, *rest = node.children[1:]
-        keys = (rest and rest[0].type in ("@", "*")) or name.text.endswith(("[@]", "[*]"))
-        if prefix.type == "!" and not keys:
+        lists_keys = (rest and rest[0].type in ("@", "*")) or name.text.endswith(("[@]", "[*]"))
+        if prefix.type == "!" and not lists_keys:
             self._state.mark_unclear(node.text, "a variable refers to another one by name")
-        if "P" in kinds:  # ${name@P}
+        if "P" in types:  # ${name@P}
             self._state.mark_unclear(node.text, "the content of the variable is run")
-        if not kinds.isdisjoint({"=", ":="}):
+        if not types.isdisjoint({"=", ":="}):
             self._invocations.assign(node.named_children[0].text, mark_unknown(node.text))
 
     def _check_arithmetic(self, node: Node) -> None:
         """Mark arithmetic as unclear unless its operands are known to be numbers."""
-        named = node.named_children
-        for child in named[1:] if node.type in ("subscript", "expansion") else named:
+        children = node.named_children
+        for child in children[1:] if node.type in ("subscript", "expansion") else children:
             if child.type == "variable_name":
-                known = names_safe_number(child.text, self._state)
+                is_safe = names_safe_number(child.text, self._state)
             else:
-                known = all(is_safe_number(value, self._state) for value in self._words.values(child))
-            if not known:
+                is_safe = all(is_safe_number(value, self._state) for value in self._words.list_values(child))
+            if not is_safe:
                 self._state.mark_unclear(node.text, _UNKNOWN_OPERAND)
 
     def _check_array_keys(self, node: Node) -> None:
         """Check the keys of array elements, which are evaluated as arithmetic unless declared otherwise."""
         for child in node.named_children:
-            key = _KEY.match(child.text)
+            key = _ARRAY_KEY.match(child.text)
             if key is not None and not is_safe_number(key[1], self._state):
                 self._state.mark_unclear(node.text, _UNKNOWN_OPERAND)
 
@@ -357,26 +357,28 @@ class ScriptWalker:
         """
         double = node.children[0].type == "[["
         for before, middle, after in zip(node.children, node.children[1:], node.children[2:], strict=False):
-            sides = [before, after] if double and middle.text in _COMPARING else []
-            operators = [before.text] if double else self._words.values(before) if before.is_named else []
+            sides = [before, after] if double and middle.text in _NUMERIC_COMPARISONS else []
+            operators = (
+                [before.text] if double else self._words.list_values(before) if before.is_named else []
+            )
             sides += (
                 [middle]
                 if any(isinstance(each, str) and takes_variable_name(each) for each in operators)
                 else []
             )
             for side in sides:
-                if not all(is_safe_number(value, self._state) for value in self._words.values(side)):
+                if not all(is_safe_number(value, self._state) for value in self._words.list_values(side)):
                     self._state.mark_unclear(node.text, _UNKNOWN_OPERAND)
 
     def _walk_loop(self, node: Node, stdin: StreamContent | None) -> None:
         before = self._state.cwds
         if (variable := node.child_by_field_name("variable")) is not None:
             self._invocations.assign(variable.text, mark_unknown("each of them"))
-        loop = variable.text if variable is not None and node.children_by_field_name("value") else ""
-        reading = self._state.variables.bind_listing(
+        loop_variable = variable.text if variable is not None and node.children_by_field_name("value") else ""
+        bound_listing = self._state.variables.bind_listing(
             _find_read_variable(node), (stdin or StreamContent()).listing
         )
-        with reading, self._state.variables.overwritten(loop):
+        with bound_listing, self._state.variables.overwrite_in_loop(loop_variable):
             self._walk_branches(node, stdin)
             if self._state.cwds != before:
                 # Each iteration leads further.
@@ -405,8 +407,8 @@ class ScriptWalker:
 
     def _walk_call(self, name: str, stdin: StreamContent | None) -> bool:
         """Judge the function of this name once more, in the state of the caller. Return False if there is none."""
-        if name in self._functions and not self._depth.is_reached:
-            with self._depth.deeper():
+        if name in self._functions and not self._depth.is_at_limit:
+            with self._depth.nest():
                 self._walk_statement(self._functions[name], stdin)
         return name in self._functions
 
@@ -415,7 +417,7 @@ class ScriptWalker:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name is None:
             return
-        values = [""] if value is None else self._words.values(value)
+        values = [""] if value is None else self._words.list_values(value)
         for each in values:
             text = each if isinstance(each, str) else node.text
             self._invocations.assign(name.text, text)
@@ -423,7 +425,7 @@ class ScriptWalker:
     def _note_overwritten(self, node: Node) -> None:
         """Note that an unconditional assignment at the top level replaces all earlier values of the variable."""
         name = node.child_by_field_name("name")
-        if name is not None and not self._conditional and self._depth.level == 1:
+        if name is not None and not self._conditional_depth and self._depth.level == 1:
             self._state.variables.overwrite(name.text)
 
     def _walk_declaration(self, node: Node) -> None:
@@ -433,18 +435,18 @@ class ScriptWalker:
             elif node.type == "declaration_command" and child.type not in ("variable_name", "word"):
                 self._declare_words(child)
         self._walk_words(node)
-        fields = [field for child in node.named_children for field in self._declared(child)]
+        fields = [field for child in node.named_children for field in self._expand_declared(child)]
         examine_builtin(node.children[0].text, tuple(fields), self._state)
 
-    def _declared(self, node: Node) -> list[Field]:
+    def _expand_declared(self, node: Node) -> list[Field]:
         """Return the words that a part of a declaration may expand to."""
         if node.type == "variable_assignment":
             return [Field(node.text)]
-        return [field for reading in self._words.readings(node) for field in reading]
+        return [field for expansion in self._words.list_expansions(node) for field in expansion]
 
     def _declare_words(self, node: Node) -> None:
         """Judge `export "$name=$value"`, where the declaration is composed first."""
-        for value in self._words.values(node):
+        for value in self._words.list_values(node):
             name, equals, text = (
                 value.partition("=") if isinstance(value, str) else (mark_unknown(""), "=", "")
             )
@@ -476,9 +478,9 @@ class ScriptWalker:
             if argv[-1].text == "exec" and {field.text for field in argv} <= {"exec", "command", "builtin"}:
                 # From here on, the shell itself reads this input.
                 self._input = stdin
-            self._invocations.judge(argv, name_line(line), stdin)
-            own = argv[0].text in self._functions
-            streams.append(StreamContent() if own else predict_output(argv, self._state, stdin))
+            self._invocations.judge(argv, list_line_actions(line), stdin)
+            is_function = argv[0].text in self._functions
+            streams.append(StreamContent() if is_function else predict_output(argv, self._state, stdin))
         return streams[0] if len(streams) == 1 else StreamContent()
 
     @contextmanager
@@ -492,10 +494,10 @@ class ScriptWalker:
 
     @contextmanager
     def _conditionally(self, *, when: bool = True) -> Iterator[None]:
-        """Walk what may not run at all, or not in the current shell."""
-        self._conditional += when
+        """Walk commands that may not run at all, or not in the current shell."""
+        self._conditional_depth += when
         yield
-        self._conditional -= when
+        self._conditional_depth -= when
 
 
 def _join_streams(streams: list[StreamContent]) -> StreamContent:

@@ -55,44 +55,46 @@ def _split_characters(atoms: Atoms) -> Atoms:
 
 
 def _expand_braces(atoms: Atoms) -> list[Atoms]:
-    opened = next((place for place, atom in enumerate(atoms) if _is_bare(atom, "{")), None)
-    if opened is None:
+    opening = next((index for index, atom in enumerate(atoms) if _is_bare(atom, "{")), None)
+    if opening is None:
         return [atoms]
-    closed, commas = _find_closing_brace(atoms, opened)
-    head, inside = atoms[:opened], atoms[opened + 1 : closed]
-    if closed is None:
-        return [(*atoms[: opened + 1], *rest) for rest in _expand_braces(atoms[opened + 1 :])]
-    tails = _expand_braces(atoms[closed + 1 :])
+    closing, commas = _find_closing_brace(atoms, opening)
+    head, inside = atoms[:opening], atoms[opening + 1 : closing]
+    if closing is None:
+        return [(*atoms[: opening + 1], *rest) for rest in _expand_braces(atoms[opening + 1 :])]
+    tails = _expand_braces(atoms[closing + 1 :])
     if commas:
-        ends = [opened, *commas, closed]
+        ends = [opening, *commas, closing]
         choices = [
             choice for start, end in pairwise(ends) for choice in _expand_braces(atoms[start + 1 : end])
         ]
     else:
         choices = _expand_sequence(inside) or [
-            (atoms[opened], *each, atoms[closed]) for each in _expand_braces(inside)
+            (atoms[opening], *expansion, atoms[closing]) for expansion in _expand_braces(inside)
         ]
     if len(choices) * len(tails) > MAX_BRACE_WORDS:
         return [head] * (MAX_BRACE_WORDS + 1)
     return [(*head, *choice, *tail) for choice in choices for tail in tails]
 
 
-def _find_closing_brace(atoms: Atoms, opened: int) -> tuple[int | None, list[int]]:
+def _find_closing_brace(atoms: Atoms, opening: int) -> tuple[int | None, list[int]]:
+    """Return the index of the closing brace, or None, and the indexes of the commas directly inside."""
     depth = 0
     commas: list[int] = []
-    for place in range(opened, len(atoms)):
-        if _is_bare(atoms[place], "{"):
+    for index in range(opening, len(atoms)):
+        if _is_bare(atoms[index], "{"):
             depth += 1
-        elif _is_bare(atoms[place], "}"):
+        elif _is_bare(atoms[index], "}"):
             depth -= 1
             if depth == 0:
-                return place, commas
-        elif depth == 1 and _is_bare(atoms[place], ","):
-            commas.append(place)
+                return index, commas
+        elif depth == 1 and _is_bare(atoms[index], ","):
+            commas.append(index)
     return None, []
 
 
 def _expand_sequence(inside: Atoms) -> list[Atoms]:
+    """Return the words of `{1..9}` or `{a..e}`, and none for anything else."""
     if not all(atom.is_text and not atom.quoted for atom in inside):
         return []
     ends = "".join(atom.text for atom in inside).split("..")
@@ -101,8 +103,8 @@ def _expand_sequence(inside: Atoms) -> list[Atoms]:
         step = abs(int(ends[2])) if len(ends) > 2 else 1  # noqa: PLR2004  {1..9..2}
     except (ValueError, IndexError):
         return _expand_letters(ends)
-    way = (step or 1) if first <= last else -(step or 1)
-    numbers = range(first, last + (1 if way > 0 else -1), way)
+    increment = (step or 1) if first <= last else -(step or 1)
+    numbers = range(first, last + (1 if increment > 0 else -1), increment)
     return [(Atom(str(number)),) for number in numbers[: MAX_BRACE_WORDS + 1]]
 
 
@@ -117,21 +119,21 @@ def _is_bare(atom: Atom, char: str) -> bool:
     return atom.is_text and not atom.quoted and atom.text == char
 
 
-MAX_WORD_READINGS: Final = 24
+MAX_WORD_EXPANSIONS: Final = 24
 
 # Return all possible values of a variable, or of the output of a substitution. None means unknown.
 LookupVariable = Callable[[str], Sequence[Value] | None]
 PredictOutput = Callable[[Node], Sequence[Value] | None]
 
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+")
-_ESCAPED: Final = re.compile(r"\\(?:\n|(.))", re.DOTALL)
-_ESCAPED_IN_QUOTES: Final = re.compile(r"\\(?:\n|([$`\"\\]))")
-_ANSI: Final = re.compile(
+_PLAIN_WORD: Final = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+")
+_ESCAPE: Final = re.compile(r"\\(?:\n|(.))", re.DOTALL)
+_QUOTED_ESCAPE: Final = re.compile(r"\\(?:\n|([$`\"\\]))")
+_ANSI_ESCAPE: Final = re.compile(
     r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL
 )
 _ANSI_LETTERS: Final = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 _BLANKS: Final = re.compile(r"[ \t\n]+")
-_WILD: Final = frozenset("*?[")
+_WILDCARDS: Final = frozenset("*?[")
 
 
 class WordReader(Struct, frozen=True, kw_only=True):
@@ -141,52 +143,57 @@ class WordReader(Struct, frozen=True, kw_only=True):
     output: PredictOutput
     home: str
 
-    def readings(self, node: Node) -> list[Fields]:
+    def list_expansions(self, node: Node) -> list[Fields]:
         """Return every possible expansion of a word. Each is a tuple of fields: none, one or several."""
-        if node.type == "word" and _PLAIN.fullmatch(node.text):
+        if node.type == "word" and _PLAIN_WORD.fullmatch(node.text):
             return [(Field(node.text),)]
-        words = expand_braces(tuple(self._atoms(node)))
+        words = expand_braces(tuple(self._split_atoms(node)))
         if words is None:
             return [(unknown_field(node.text),)]
-        ways = [self._ways(atoms) for atoms in words]
-        if _count_combinations(ways) > MAX_WORD_READINGS:
+        expansions = [self._expand_atoms(atoms) for atoms in words]
+        if _count_combinations(expansions) > MAX_WORD_EXPANSIONS:
             return [(unknown_field(node.text),)]
-        return [tuple(field for part in parts for field in part) for parts in product(*ways)]
+        return [tuple(field for part in parts for field in part) for parts in product(*expansions)]
 
-    def values(self, node: Node) -> list[Value]:
+    def list_values(self, node: Node) -> list[Value]:
         """Return every possible value of a word in a place where it is not split, such as an assignment."""
-        ways = self._ways(tuple(self._atoms(node)))
-        return [_to_value(way) for way in ways]
+        expansions = self._expand_atoms(tuple(self._split_atoms(node)))
+        return [_to_value(fields) for fields in expansions]
 
-    def _ways(self, atoms: Atoms) -> list[Fields]:
-        choices = [self._choices(atom) for atom in atoms]
-        if _count_combinations(choices) > MAX_WORD_READINGS:
+    def _expand_atoms(self, atoms: Atoms) -> list[Fields]:
+        """Return the fields for every combination of the values of the atoms, or one unknown field if there are too many."""
+        choices = [self._list_choices(atom) for atom in atoms]
+        if _count_combinations(choices) > MAX_WORD_EXPANSIONS:
             return [(unknown_field("".join(atom.text for atom in atoms)),)]
-        return list(dict.fromkeys(self._join(atoms, values) for values in product(*choices)))
+        return list(dict.fromkeys(self._join_values(atoms, values) for values in product(*choices)))
 
-    def _choices(self, atom: Atom) -> Sequence[Value]:
+    def _list_choices(self, atom: Atom) -> Sequence[Value]:
         if atom.name:
-            found = self.lookup(atom.name)
-            return [mark_unknown(atom.text)] if found is None else found
+            values = self.lookup(atom.name)
+            return [mark_unknown(atom.text)] if values is None else values
         return atom.values or (atom.text,)
 
-    def _join(self, atoms: Atoms, values: tuple[Value, ...]) -> Fields:
-        joined = _FieldBuilder()
-        for place, (atom, value) in enumerate(zip(atoms, values, strict=True)):
+    def _join_values(self, atoms: Atoms, values: tuple[Value, ...]) -> Fields:
+        builder = _FieldBuilder()
+        for index, (atom, value) in enumerate(zip(atoms, values, strict=True)):
             if isinstance(value, FileListing):
-                return (_to_listed_file(value, atoms, place),)
+                return (_to_listed_file(value, atoms, index),)
             if atom.number or isinstance(value, Number):
-                joined.add(mark_unknown(atom.text), "*")
+                builder.add(mark_unknown(atom.text), "*")
             elif atom.is_text and not atom.quoted:
-                text = self._tilde(value, alone=len(atoms) == 1) if not place and value[:1] == "~" else value
-                joined.add(text, text if has_wildcard(value) else "")
+                text = (
+                    self._expand_tilde(value, alone=len(atoms) == 1)
+                    if not index and value[:1] == "~"
+                    else value
+                )
+                builder.add(text, text if has_wildcard(value) else "")
             elif atom.quoted or atom.is_text or UNKNOWN_START in value:
-                joined.add(value)
+                builder.add(value)
             else:
-                joined.split(value)
-        return joined.fields()
+                builder.split(value)
+        return builder.build()
 
-    def _tilde(self, text: str, *, alone: bool) -> str:
+    def _expand_tilde(self, text: str, *, alone: bool) -> str:
         if text == "~" and alone:
             return self.home
         if text.startswith("~/"):
@@ -196,7 +203,7 @@ class WordReader(Struct, frozen=True, kw_only=True):
 
     # --- splitting words into atoms ---
 
-    def _atoms(self, node: Node, *, quoted: bool = False) -> Iterator[Atom]:
+    def _split_atoms(self, node: Node, *, quoted: bool = False) -> Iterator[Atom]:
         text = node.text
         match node.type:
             case "word" | "variable_name":
@@ -206,9 +213,9 @@ class WordReader(Struct, frozen=True, kw_only=True):
             case "ansi_c_string":
                 yield Atom(_decode_ansi(text[2:-1]), True)
             case "string":
-                yield from self._in_quotes(node)
+                yield from self._split_quoted(node)
             case "concatenation" | "translated_string":
-                yield from (atom for child in node.named_children for atom in self._atoms(child))
+                yield from (atom for child in node.named_children for atom in self._split_atoms(child))
             case "simple_expansion" | "expansion":
                 name = _find_variable(node)
                 if name in NUMERIC_VARIABLES or _is_length(node):
@@ -216,8 +223,8 @@ class WordReader(Struct, frozen=True, kw_only=True):
                 else:
                     yield Atom(text, quoted, name=name) if name else Atom(mark_unknown(text), True)
             case "command_substitution":
-                found = self.output(node)
-                yield Atom(text, quoted, values=(mark_unknown(text),) if found is None else tuple(found))
+                values = self.output(node)
+                yield Atom(text, quoted, values=(mark_unknown(text),) if values is None else tuple(values))
             case "process_substitution":
                 yield Atom("/dev/fd/63", True)
             case "arithmetic_expansion":
@@ -225,72 +232,74 @@ class WordReader(Struct, frozen=True, kw_only=True):
             case _:
                 yield Atom(mark_unknown(text), True)
 
-    def _in_quotes(self, node: Node) -> Iterator[Atom]:
+    def _split_quoted(self, node: Node) -> Iterator[Atom]:
         """Yield the atoms of a quoted string, including the text between its expansions."""
         source, start = node.text, node.start
-        place = 1
+        position = 1
         yield Atom("", True)
         for child in node.named_children:
-            yield _to_quoted_atom(source[place : child.start - start])
-            yield from self._atoms(child, quoted=True)
-            place = child.end - start
-        yield _to_quoted_atom(source[place:-1])
+            yield _to_quoted_atom(source[position : child.start - start])
+            yield from self._split_atoms(child, quoted=True)
+            position = child.end - start
+        yield _to_quoted_atom(source[position:-1])
 
 
 class _FieldBuilder:
-    """Builds fields piece by piece: their text, and the glob pattern that they are if a piece contains a wildcard."""
+    """Builds fields piece by piece: their text, and their glob pattern if a piece contains a wildcard."""
 
     def __init__(self) -> None:
-        self._done: list[Field] = []
+        self._fields: list[Field] = []
         self._text: str | None = None
         self._pattern = ""
-        self._wild = False
+        self._has_wildcard = False
 
-    def add(self, text: str, wild: str = "") -> None:
-        """Append a piece of text. `wild` is its glob pattern, if it contains a wildcard."""
+    def add(self, text: str, glob_pattern: str = "") -> None:
+        """Append a piece of text. `glob_pattern` is set if it contains a wildcard."""
         self._text = (self._text or "") + text
-        self._pattern += wild or glob.escape(text)
-        self._wild |= bool(wild)
+        self._pattern += glob_pattern or glob.escape(text)
+        self._has_wildcard |= bool(glob_pattern)
 
     def split(self, value: str) -> None:
         """Append an unquoted value: blanks separate fields, and its wildcards count."""
         parts = [part for part in _BLANKS.split(value) if part]
         if _BLANKS.match(value):
-            self._end()
-        for place, part in enumerate(parts):
-            if place:
-                self._end()
+            self._end_field()
+        for index, part in enumerate(parts):
+            if index:
+                self._end_field()
             self.add(part, part if has_wildcard(part) else "")
         if parts and _BLANKS.match(value[-1:]):
-            self._end()
+            self._end_field()
 
-    def _end(self) -> None:
+    def _end_field(self) -> None:
         if self._text is not None:
-            self._done.append(Field(self._text, self._pattern if self._wild else ""))
-        self._text, self._pattern, self._wild = None, "", False
+            self._fields.append(Field(self._text, self._pattern if self._has_wildcard else ""))
+        self._text, self._pattern, self._has_wildcard = None, "", False
 
-    def fields(self) -> Fields:
-        self._end()
-        return tuple(self._done)
+    def build(self) -> Fields:
+        """Return the finished fields."""
+        self._end_field()
+        return tuple(self._fields)
 
 
-def _to_value(way: Fields) -> Value:
-    if len(way) == 1 and way[0].listing is not None:
-        return way[0].listing
-    if len(way) == 1 and way[0].is_number:
+def _to_value(fields: Fields) -> Value:
+    if len(fields) == 1 and fields[0].listing is not None:
+        return fields[0].listing
+    if len(fields) == 1 and fields[0].is_number:
         return Number.SOME
-    return " ".join(field.text for field in way)
+    return " ".join(field.text for field in fields)
 
 
 def has_wildcard(text: str) -> bool:
-    return not _WILD.isdisjoint(text)
+    """Return True if a text contains a wildcard of the shell."""
+    return not _WILDCARDS.isdisjoint(text)
 
 
-def _to_listed_file(listing: FileListing, atoms: Atoms, place: int) -> Field:
+def _to_listed_file(listing: FileListing, atoms: Atoms, index: int) -> Field:
     """Return a field for one of the listed files, or for a file beside it if a suffix follows."""
     source = "".join(atom.text for atom in atoms)
-    before = "".join(atom.text for atom in atoms[:place])
-    after = [atom for atom in atoms[place + 1 :] if atom.text]
+    before = "".join(atom.text for atom in atoms[:index])
+    after = [atom for atom in atoms[index + 1 :] if atom.text]
     if before not in ("", "./") or not all(atom.is_text and "/" not in atom.text for atom in after):
         return unknown_field(source)
     return Field(
@@ -299,28 +308,28 @@ def _to_listed_file(listing: FileListing, atoms: Atoms, place: int) -> Field:
     )
 
 
-def _count_combinations(ways: Sequence[Sequence[object]]) -> int:
+def _count_combinations(choices: Sequence[Sequence[object]]) -> int:
     count = 1
-    for each in ways:
-        count *= max(1, len(each))
+    for choice in choices:
+        count *= max(1, len(choice))
     return count
 
 
 def _split_bare(text: str) -> Iterator[Atom]:
     """Yield the atoms of unquoted text, in which a backslash quotes the next character."""
-    place = 0
-    for found in _ESCAPED.finditer(text):
-        if found.start() > place:
-            yield Atom(text[place : found.start()])
-        if found[1] is not None:
-            yield Atom(found[1], True)
-        place = found.end()
-    if place < len(text) or not text:
-        yield Atom(text[place:])
+    position = 0
+    for match in _ESCAPE.finditer(text):
+        if match.start() > position:
+            yield Atom(text[position : match.start()])
+        if match[1] is not None:
+            yield Atom(match[1], True)
+        position = match.end()
+    if position < len(text) or not text:
+        yield Atom(text[position:])
 
 
 def _to_quoted_atom(source: str) -> Atom:
-    return Atom(_ESCAPED_IN_QUOTES.sub(lambda found: found[1] or "", source), True)
+    return Atom(_QUOTED_ESCAPE.sub(lambda found: found[1] or "", source), True)
 
 
 def _find_variable(node: Node) -> str:
@@ -337,8 +346,8 @@ def _is_length(node: Node) -> bool:
 
 
 def _decode_ansi(text: str) -> str:
-    def decoded(found: re.Match[str]) -> str:
-        code = found[1]
+    def decode(match: re.Match[str]) -> str:
+        code = match[1]
         if code[0] in "xuU" and len(code) > 1:
             return _to_character(int(code[1:], 16))
         if code[0] in "01234567":
@@ -348,7 +357,7 @@ def _decode_ansi(text: str) -> str:
         return _ANSI_LETTERS.get(code, code)
 
     # The shell ends such a text at its first NUL.
-    return _ANSI.sub(decoded, text).partition("\0")[0]
+    return _ANSI_ESCAPE.sub(decode, text).partition("\0")[0]
 
 
 def _to_character(code: int) -> str:

@@ -7,7 +7,7 @@ import pytest
 from given.shell import make_shell_tree
 from weft.tool.shell.arguments import FileListing
 from weft.tool.shell.grammar import parse
-from weft.tool.shell.places import (
+from weft.tool.shell.paths import (
     ResolvedPath,
     expand_glob,
     find_sensitive,
@@ -177,7 +177,7 @@ def test_where_a_path_leads(tmp_path: Path) -> None:
     )
     assert where.resolve("/dev/null", project) is None
     assert where.resolve("/proc/self/cwd", project) is not None
-    assert [where.is_program(name) for name in ("/bin/ls", "./ls", "/usr/bin/../bin/ls")] == [
+    assert [where.is_in_program_directory(name) for name in ("/bin/ls", "./ls", "/usr/bin/../bin/ls")] == [
         True,
         False,
         True,

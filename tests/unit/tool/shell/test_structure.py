@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from given.gate_harness import rules
 from weft.local.permissions import explain
 from weft.tool.shell.judgement import judge_command
-from weft.tool.shell.places import CommandLocation
+from weft.tool.shell.paths import CommandLocation
 
 WHERE = CommandLocation(
     directory="/nowhere",

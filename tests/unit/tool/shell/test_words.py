@@ -18,7 +18,7 @@ from weft.tool.shell.arguments import (
 )
 from weft.tool.shell.grammar import parse
 from weft.tool.shell.lexer import Node
-from weft.tool.shell.patterns import find_lasting_pattern, find_prefix
+from weft.tool.shell.patterns import find_always_pattern, find_prefix
 from weft.tool.shell.words import Atom, WordReader, expand_braces
 
 KNOWN: dict[str, Sequence[Value]] = {
@@ -71,9 +71,9 @@ def word_of(text: str) -> Node:
         ("<(ls)", [("/dev/fd/63",)]),
     ],
 )
-def test_a_word_is_read_as_the_shell_reads_it(text: str, readings: list[tuple[str, ...]]) -> None:
-    found = WORDS.readings(word_of(text))
-    assert [tuple(field.text for field in reading) for reading in found] == readings
+def test_a_word_is_read_as_the_shell_reads_it(text: str, list_expansions: list[tuple[str, ...]]) -> None:
+    found = WORDS.list_expansions(word_of(text))
+    assert [tuple(field.text for field in reading) for reading in found] == list_expansions
 
 
 @pytest.mark.parametrize(
@@ -92,22 +92,24 @@ def test_a_word_is_read_as_the_shell_reads_it(text: str, readings: list[tuple[st
         ("a", ""),
     ],
 )
-def test_what_is_wild_in_a_word_is_wild_and_nothing_else(text: str, wild: str) -> None:
-    ((field,),) = WORDS.readings(word_of(text))
-    assert field.wild == wild
+def test_what_is_wild_in_a_word_is_wild_and_nothing_else(text: str, glob_pattern: str) -> None:
+    ((field,),) = WORDS.list_expansions(word_of(text))
+    assert field.glob_pattern == glob_pattern
 
 
 def test_a_file_of_a_listing_stays_a_file_of_it() -> None:
     listing = FileListing(roots=("/x",))
-    ((field,),) = WORDS.readings(word_of("$list"))
+    ((field,),) = WORDS.list_expansions(word_of("$list"))
     assert field == Field("⟦$list⟧", listing=listing)
-    assert WORDS.readings(word_of("$list.bak")) == [(Field("⟦$list.bak⟧", listing=listing),)]
-    assert WORDS.readings(word_of("a/$list")) == [(unknown_field("a/$list"),)]
+    assert WORDS.list_expansions(word_of("$list.bak")) == [(Field("⟦$list.bak⟧", listing=listing),)]
+    assert WORDS.list_expansions(word_of("a/$list")) == [(unknown_field("a/$list"),)]
 
 
 def test_too_many_ways_to_read_a_word_are_none() -> None:
-    assert WORDS.readings(word_of("$two$two$two$two$two")) == [(unknown_field("$two$two$two$two$two"),)]
-    assert WORDS.readings(word_of("{1..1000}")) == [(unknown_field("{1..1000}"),)]
+    assert WORDS.list_expansions(word_of("$two$two$two$two$two")) == [
+        (unknown_field("$two$two$two$two$two"),)
+    ]
+    assert WORDS.list_expansions(word_of("{1..1000}")) == [(unknown_field("{1..1000}"),)]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,7 @@ def fields(text: str) -> Fields:
 )
 def test_options_and_words_are_told_apart(line: str, given: ParsedArguments) -> None:
     assert (
-        parse_arguments(fields(line), split_names("-o -m --output --outline"), last=split_names("-m"))
+        parse_arguments(fields(line), split_names("-o -m --output --outline"), last_options=split_names("-m"))
         == given
     )
 
@@ -204,4 +206,4 @@ def test_the_first_words_of_a_command_name_its_action(words: str, count: int) ->
     ],
 )
 def test_a_lasting_yes_is_as_narrow_as_it_has_to_be(words: str, always: str) -> None:
-    assert find_lasting_pattern(words.split()) == always
+    assert find_always_pattern(words.split()) == always

@@ -36,10 +36,10 @@ def to_auth(entry: RemoteEntry, oauth: OAuthContext) -> httpx2.Auth | None:
     """Return the authentication for requests to a server, or None if it uses none."""
     if entry.oauth is None:
         return None
-    storage = _Storage(entry.name, entry.url, entry.oauth, oauth)
-    provider = _Provider(
+    storage = _TokenStorage(entry.name, entry.url, entry.oauth, oauth)
+    provider = _OAuthProvider(
         entry.url,
-        storage.metadata(),
+        storage.make_client_metadata(),
         storage,
         redirect_handler=_make_redirect_handler(oauth.login),
         callback_handler=_make_callback_handler(oauth.login),
@@ -48,7 +48,7 @@ def to_auth(entry: RemoteEntry, oauth: OAuthContext) -> httpx2.Auth | None:
     return provider
 
 
-class _Provider(OAuthClientProvider):
+class _OAuthProvider(OAuthClientProvider):
     """The library's provider, which raises a separate error if we have to be registered manually."""
 
     async def async_auth_flow(self, request: httpx2.Request) -> Any:
@@ -75,53 +75,53 @@ def _make_redirect_handler(login: McpLogin | None) -> Any:
 
 
 def _make_callback_handler(login: McpLogin | None) -> Any:
-    async def bring() -> AuthorizationCodeResult:
+    async def wait_for_code() -> AuthorizationCodeResult:
         if login is None:
             raise LoginNeededError
-        code, state, issuer = await login.bring()
+        code, state, issuer = await login.wait_for_code()
         return AuthorizationCodeResult(code=code, state=state, iss=issuer)
 
-    return bring
+    return wait_for_code
 
 
-class _Storage:
-    """Stores what the library needs, under OpenCode's keys.
+class _TokenStorage:
+    """Stores tokens and client information for the library, under OpenCode's keys.
 
     The server's metadata is stored in addition, under our own key. It says where tokens are refreshed; without it, a
     login would end with its first token after a restart.
     """
 
-    def __init__(self, name: str, url: str, terms: OAuthSettings, oauth: OAuthContext) -> None:
+    def __init__(self, name: str, url: str, settings: OAuthSettings, oauth: OAuthContext) -> None:
         self._name = name
         self._url = url
-        self._terms = terms
+        self._settings = settings
         self._logins = oauth.logins
         self._redirect = AnyUrl(oauth.redirect)
         self.provider: OAuthClientProvider | None = None
 
-    def metadata(self) -> OAuthClientMetadata:
+    def make_client_metadata(self) -> OAuthClientMetadata:
         return OAuthClientMetadata(
             redirect_uris=[self._redirect],
             client_name=CLIENT_NAME,
             grant_types=["authorization_code", "refresh_token"],
             response_types=["code"],
-            token_endpoint_auth_method=self._method(self._terms.client_secret),
-            scope=self._terms.scope or None,
+            token_endpoint_auth_method=self._choose_auth_method(self._settings.client_secret),
+            scope=self._settings.scope or None,
         )
 
     @staticmethod
-    def _method(secret: str | None) -> Any:
+    def _choose_auth_method(secret: str | None) -> Any:
         return "client_secret_post" if secret else "none"
 
     async def get_tokens(self) -> OAuthToken | None:
         stored = (await self._load()).get("tokens")
         if not isinstance(stored, dict) or not isinstance(stored.get("accessToken"), str):
             return None
-        until = stored.get("expiresAt")
+        expires_at = stored.get("expiresAt")
         token = OAuthToken(
             access_token=stored["accessToken"],
             refresh_token=stored.get("refreshToken"),
-            expires_in=int(until - now() / 1000) if isinstance(until, int | float) else None,
+            expires_in=int(expires_at - now() / 1000) if isinstance(expires_at, int | float) else None,
             scope=stored.get("scope"),
         )
         if self.provider is not None:
@@ -129,36 +129,45 @@ class _Storage:
         return token
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        until = None if tokens.expires_in is None else now() // 1000 + tokens.expires_in
+        expires_at = None if tokens.expires_in is None else now() // 1000 + tokens.expires_in
         values = {
             "accessToken": tokens.access_token,
             "refreshToken": tokens.refresh_token,
-            "expiresAt": until,
+            "expiresAt": expires_at,
             "scope": tokens.scope,
         }
-        found = self.provider.context.oauth_metadata if self.provider is not None else None
-        ours = found.model_dump(mode="json", exclude_none=True) if found is not None else None
-        await self._save({"tokens": _drop_none(values), **({"weft": {"metadata": ours}} if ours else {})})
+        metadata = self.provider.context.oauth_metadata if self.provider is not None else None
+        stored_metadata = (
+            metadata.model_dump(mode="json", exclude_none=True) if metadata is not None else None
+        )
+        await self._save(
+            {
+                "tokens": _drop_none(values),
+                **({"weft": {"metadata": stored_metadata}} if stored_metadata else {}),
+            }
+        )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         entry = await self._load()
-        self._recall_metadata(entry)
-        if self._terms.client_id:
-            return self._client(self._terms.client_id, self._terms.client_secret or None, {})
+        self._restore_metadata(entry)
+        if self._settings.client_id:
+            return self._make_client_info(self._settings.client_id, self._settings.client_secret or None, {})
         stored = entry.get("clientInfo")
         if not isinstance(stored, dict) or not isinstance(stored.get("clientId"), str):
             return None
-        until = stored.get("clientSecretExpiresAt")
-        if isinstance(until, int | float) and 0 < until < now() / 1000:
+        expires_at = stored.get("clientSecretExpiresAt")
+        if isinstance(expires_at, int | float) and 0 < expires_at < now() / 1000:
             return None
-        return self._client(stored["clientId"], stored.get("clientSecret"), stored)
+        return self._make_client_info(stored["clientId"], stored.get("clientSecret"), stored)
 
-    def _client(self, id: str, secret: str | None, stored: Mapping[str, Any]) -> OAuthClientInformationFull:
+    def _make_client_info(
+        self, id: str, secret: str | None, stored: Mapping[str, Any]
+    ) -> OAuthClientInformationFull:
         return OAuthClientInformationFull(
             client_id=id,
             client_secret=secret,
             redirect_uris=[self._redirect],
-            token_endpoint_auth_method=stored.get("method") or self._method(secret),
+            token_endpoint_auth_method=stored.get("method") or self._choose_auth_method(secret),
             issuer=stored.get("issuer"),
         )
 
@@ -173,7 +182,7 @@ class _Storage:
         }
         await self._save({"clientInfo": _drop_none(values)})
 
-    def _recall_metadata(self, entry: Mapping[str, Any]) -> None:
+    def _restore_metadata(self, entry: Mapping[str, Any]) -> None:
         ours = entry.get("weft")
         stored = ours.get("metadata") if isinstance(ours, dict) else None
         if stored is None or self.provider is None:

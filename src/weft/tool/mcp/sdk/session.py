@@ -32,61 +32,63 @@ class SdkConnection:
         self._session = session
 
     async def list_offers(self) -> McpOffers:
-        can = self._session.server_capabilities or types.ServerCapabilities()
-        tools, more = (
-            await self._pages(self._session.list_tools, "tools", MAX_TOOLS) if can.tools else ([], 0)
+        capabilities = self._session.server_capabilities or types.ServerCapabilities()
+        tools, surplus = (
+            await self._list_pages(self._session.list_tools, "tools", MAX_TOOLS)
+            if capabilities.tools
+            else ([], 0)
         )
         return McpOffers(
-            tools=tuple(to_tool_offer(each) for each in tools),
-            prompts=await self._prompts() if can.prompts else (),
-            resources=await self._resources() if can.resources else (),
-            left_out=f"{more} or more tools left out: there are more than {MAX_TOOLS}" if more else "",
+            tools=tuple(to_tool_offer(tool) for tool in tools),
+            prompts=await self._list_prompts() if capabilities.prompts else (),
+            resources=await self._list_resources() if capabilities.resources else (),
+            left_out=f"{surplus} or more tools left out: there are more than {MAX_TOOLS}" if surplus else "",
         )
 
-    async def _prompts(self) -> tuple[PromptOffer, ...]:
+    async def _list_prompts(self) -> tuple[PromptOffer, ...]:
         try:
-            found, _ = await self._pages(self._session.list_prompts, "prompts", MAX_PROMPTS)
+            prompts, _ = await self._list_pages(self._session.list_prompts, "prompts", MAX_PROMPTS)
         except McpError:
             return ()  # a server without usable prompts or resources still offers its tools
         return tuple(
             PromptOffer(
-                name=each.name,
-                about=each.description or "",
-                arguments=tuple(to_argument(argument) for argument in each.arguments or ()),
+                name=prompt.name,
+                about=prompt.description or "",
+                arguments=tuple(to_argument(argument) for argument in prompt.arguments or ()),
             )
-            for each in found
+            for prompt in prompts
         )
 
-    async def _resources(self) -> tuple[ResourceOffer, ...]:
+    async def _list_resources(self) -> tuple[ResourceOffer, ...]:
         try:
-            found, _ = await self._pages(self._session.list_resources, "resources", MAX_RESOURCES)
+            resources, _ = await self._list_pages(self._session.list_resources, "resources", MAX_RESOURCES)
         except McpError:
             return ()
         return tuple(
             ResourceOffer(
-                name=each.name,
-                uri=str(each.uri),
-                about=each.description or "",
-                mime=each.mime_type or "",
+                name=resource.name,
+                uri=str(resource.uri),
+                about=resource.description or "",
+                mime=resource.mime_type or "",
             )
-            for each in found
+            for resource in resources
         )
 
-    async def _pages(
-        self, list_page: Callable[..., Awaitable[Any]], field: str, most: int
+    async def _list_pages(
+        self, list_page: Callable[..., Awaitable[Any]], field: str, limit: int
     ) -> tuple[list[Any], int]:
         """Return the items of a list, page by page up to a limit, and how many more were seen."""
-        found: list[Any] = []
+        items: list[Any] = []
         cursors: set[str | None] = set()
         cursor: str | None = None
-        while len(cursors) < MAX_PAGES and cursor not in cursors and len(found) <= most:
+        while len(cursors) < MAX_PAGES and cursor not in cursors and len(items) <= limit:
             cursors.add(cursor)
             page = await _convert_errors(list_page(params=types.PaginatedRequestParams(cursor=cursor)))
-            found += (each for each in getattr(page, field) if len(each.name) <= MAX_NAME_LENGTH)
+            items += (item for item in getattr(page, field) if len(item.name) <= MAX_NAME_LENGTH)
             cursor = page.next_cursor
             if cursor is None:
                 break
-        return found[:most], max(0, len(found) - most)
+        return items[:limit], max(0, len(items) - limit)
 
     async def call(self, tool: str, arguments: dict[str, Any], on_progress: OnProgress) -> dict[str, Any]:
         # `call_tool` would check the result against a schema of the server's own.
@@ -96,8 +98,8 @@ class SdkConnection:
         async def report(progress: float, total: float | None, message: str | None) -> None:
             await on_progress(progress, total, message)
 
-        asked = self._session.send_request(request, types.CallToolResult, progress_callback=report)
-        return _to_plain(await _convert_errors(asked))
+        response = self._session.send_request(request, types.CallToolResult, progress_callback=report)
+        return _to_plain(await _convert_errors(response))
 
     async def render(self, prompt: str, arguments: dict[str, str]) -> dict[str, Any]:
         return _to_plain(await _convert_errors(self._session.get_prompt(prompt, arguments or None)))

@@ -29,15 +29,18 @@ from weft.errors import McpError
 from weft.host.pipes import PipeProcess, open_pipe_process
 from weft.host.processes import ProcessCommand
 from weft.host.tasks import open_tasks
-from weft.tool.mcp.connection import ConnectionEvents, McpConnection, first_error
+from weft.tool.mcp.connection import ConnectionEvents, McpConnection, get_first_error
 from weft.tool.mcp.entry import AnyEntry, LocalEntry, RemoteEntry, to_single_line
 from weft.tool.mcp.sdk.oauth import OAuthContext, to_auth
 from weft.tool.mcp.sdk.session import SdkConnection
 from weft.version import VERSION
 
+# The names that `SdkConnector` uses.
+__all__ = ["OAuthContext", "open_connection"]
+
 MAX_RESPONSE_BYTES: Final = 32 << 20
 # An event stream may be silent for a long time. Every request has its own deadline above this.
-READ_SECONDS: Final = 3600.0
+READ_TIMEOUT_SECONDS: Final = 3600.0
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
@@ -69,7 +72,7 @@ def open_client(entry: RemoteEntry, auth: httpx2.Auth | None) -> httpx2.AsyncCli
     """Return an HTTP client for a server."""
     return httpx2.AsyncClient(
         headers=dict(entry.headers),
-        timeout=httpx2.Timeout(entry.connect, read=READ_SECONDS),
+        timeout=httpx2.Timeout(entry.connect, read=READ_TIMEOUT_SECONDS),
         auth=auth,
         event_hooks={"response": [_limit_response]},
     )
@@ -85,30 +88,30 @@ class LineTooLongError(Exception):
 class LineReader:
     """Splits received bytes into lines."""
 
-    def __init__(self, longest: int = MAX_LINE_BYTES) -> None:
-        self._longest = longest
-        self._rest = bytearray()
+    def __init__(self, max_bytes: int = MAX_LINE_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._partial = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """Yield the lines that are complete by now, except empty ones. Raise `LineTooLongError`."""
-        *whole, rest = piece.split(b"\n")
-        for line in whole:
-            self._rest += line
-            if stripped := bytes(self._rest).strip():
+        *complete, rest = piece.split(b"\n")
+        for line in complete:
+            self._partial += line
+            if stripped := bytes(self._partial).strip():
                 yield stripped
-            self._rest.clear()
-        self._rest += rest
-        if len(self._rest) > self._longest:
+            self._partial.clear()
+        self._partial += rest
+        if len(self._partial) > self._max_bytes:
             raise LineTooLongError
 
 
 # Lines that are not messages are skipped, as the library does, but not without a limit.
-MAX_JUNK_LINES: Final = 1000
+MAX_INVALID_LINES: Final = 1000
 # Pause after so many messages in a row, so that other tasks can run.
 MESSAGES_PER_PAUSE: Final = 256
 PAUSE_SECONDS: Final = 0.005
 MAX_STDERR_BYTES: Final = 2000
-STDERR_SECONDS: Final = 0.3
+STDERR_WAIT_SECONDS: Final = 0.3
 
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
@@ -121,42 +124,42 @@ class _StdioReader:
         self._incoming = incoming
         self._events = events
         self._lines = LineReader()
-        self._junk = 0
-        self._count = 0
+        self._invalid_lines = 0
+        self._message_count = 0
         self._stderr = bytearray()
 
     async def read_output(self, piece: bytes) -> None:
-        if self._events.lost:
+        if self._events.end_reason:
             return
         try:
             for line in self._lines.feed(piece):
-                await self._take(line)
+                await self._handle_line(line)
         except LineTooLongError:
-            self.lose("it sent a message without an end")
+            self.note_end("it sent a message without an end")
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self.lose("nobody listens to it any more")
+            self.note_end("nobody listens to it any more")
 
-    async def _take(self, line: bytes) -> None:
+    async def _handle_line(self, line: bytes) -> None:
         try:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValidationError:
-            self._junk += 1
-            if self._junk > MAX_JUNK_LINES:
-                self.lose(f"it writes what is not MCP to its standard output: {_decode_line(line[:200])}")
+            self._invalid_lines += 1
+            if self._invalid_lines > MAX_INVALID_LINES:
+                self.note_end(f"it writes what is not MCP to its standard output: {_decode_line(line[:200])}")
             return
-        if not self._events.lost:
+        if not self._events.end_reason:
             await self._incoming.send(SessionMessage(message))
-        self._count += 1
-        if self._count % MESSAGES_PER_PAUSE == 0:
+        self._message_count += 1
+        if self._message_count % MESSAGES_PER_PAUSE == 0:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def read_stderr(self, piece: bytes) -> None:
         self._stderr += piece
         del self._stderr[:-MAX_STDERR_BYTES]
 
-    def lose(self, reason: str) -> None:
+    def note_end(self, reason: str) -> None:
         stderr = _decode_line(bytes(self._stderr))
-        self._events.lose(f"{reason}; it said: {stderr}" if stderr else reason)
+        self._events.note_end(f"{reason}; it said: {stderr}" if stderr else reason)
         self._incoming.close()
 
 
@@ -180,12 +183,12 @@ async def open_stdio(entry: LocalEntry, events: ConnectionEvents) -> AsyncIterat
     with incoming_writer, incoming_reader, outgoing_writer, outgoing_reader:
         try:
             async with (
-                open_pipe_process(command, reader.read_output, reader.read_stderr) as talk,
+                open_pipe_process(command, reader.read_output, reader.read_stderr) as process,
                 open_tasks() as tasks,
             ):
                 workers = [
-                    tasks.create_task(_write_messages(outgoing_reader, talk)),
-                    tasks.create_task(_watch_exit(talk, reader, entry)),
+                    tasks.create_task(_write_messages(outgoing_reader, process)),
+                    tasks.create_task(_watch_exit(process, reader, entry)),
                 ]
                 try:
                     yield incoming_reader, outgoing_writer
@@ -198,25 +201,25 @@ async def open_stdio(entry: LocalEntry, events: ConnectionEvents) -> AsyncIterat
 
 def _is_installed(entry: LocalEntry) -> bool:
     program = entry.argv[0]
-    named = os.path.join(entry.directory, program) if "/" in program else program
-    return shutil.which(named, path=entry.environment.get("PATH", os.defpath)) is not None
+    path = os.path.join(entry.directory, program) if "/" in program else program
+    return shutil.which(path, path=entry.environment.get("PATH", os.defpath)) is not None
 
 
 async def _write_messages(
-    outgoing_reader: MemoryObjectReceiveStream[SessionMessage], talk: PipeProcess
+    outgoing_reader: MemoryObjectReceiveStream[SessionMessage], process: PipeProcess
 ) -> None:
-    async for each in outgoing_reader:
-        line = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+    async for message in outgoing_reader:
+        line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
         try:
-            talk.write(line.encode() + b"\n")
+            process.write(line.encode() + b"\n")
         except OSError:
             return  # it has ended or does not read; callers have a deadline
 
 
-async def _watch_exit(talk: PipeProcess, reader: _StdioReader, entry: LocalEntry) -> None:
-    await talk.wait()
-    await talk.wait_for_output(STDERR_SECONDS)
-    reader.lose(f"{os.path.basename(entry.argv[0])} has ended")
+async def _watch_exit(process: PipeProcess, reader: _StdioReader, entry: LocalEntry) -> None:
+    await process.wait()
+    await process.wait_for_output(STDERR_WAIT_SECONDS)
+    reader.note_end(f"{os.path.basename(entry.argv[0])} has ended")
 
 
 @asynccontextmanager
@@ -254,10 +257,10 @@ async def _find_endpoint(sse_events: AsyncIterator[httpx2.ServerSentEvent], url:
     """Return the URL for our messages from the first event. It must be on the server's own origin."""
     async for event in sse_events:
         if event.event == "endpoint":
-            found = urljoin(url, event.data)
-            if not _is_same_origin(httpx2.URL(url), httpx2.URL(found)):
+            endpoint = urljoin(url, event.data)
+            if not _is_same_origin(httpx2.URL(url), httpx2.URL(endpoint)):
                 raise httpx2.SSEError("the server wants messages to be sent to another server")
-            return found
+            return endpoint
     raise httpx2.SSEError("the server did not say where to send messages")
 
 
@@ -279,7 +282,7 @@ async def _read_events(
         reason = str(error) or type(error).__name__
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
         reason = "nobody listens to it any more"
-    events.lose(reason)
+    events.note_end(reason)
     incoming_writer.close()
 
 
@@ -294,13 +297,13 @@ class _MessagePoster:
     async def post_all(
         self, outgoing_reader: MemoryObjectReceiveStream[SessionMessage], incoming_writer: Incoming
     ) -> None:
-        async for each in outgoing_reader:
-            fault = await self._send(each)
+        async for message in outgoing_reader:
+            reason = await self._send(message)
             # A request that was not delivered gets no answer. Answer it with an error, so that its caller does not wait
             # in vain.
-            if fault and isinstance(each.message, JSONRPCRequest):
-                refused = ErrorData(code=INTERNAL_ERROR, message=fault)
-                answer = JSONRPCError(jsonrpc="2.0", id=each.message.id, error=refused)
+            if reason and isinstance(message.message, JSONRPCRequest):
+                error = ErrorData(code=INTERNAL_ERROR, message=reason)
+                answer = JSONRPCError(jsonrpc="2.0", id=message.message.id, error=error)
                 try:
                     await incoming_writer.send(SessionMessage(answer))
                 except (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -322,18 +325,18 @@ class _MessagePoster:
 
 @asynccontextmanager
 async def _send_request(
-    client: httpx2.AsyncClient, method: str, url: str, **more: object
+    client: httpx2.AsyncClient, method: str, url: str, **options: object
 ) -> AsyncIterator[httpx2.Response]:
     """Send a request and follow redirects on the same origin only, because the headers contain the person's keys."""
-    request = client.build_request(method, url, **more)  # type: ignore[arg-type]
+    request = client.build_request(method, url, **options)  # type: ignore[arg-type]
     response = await client.send(request, stream=True, follow_redirects=False)
-    followed = 0
-    while followed < client.max_redirects and (following := response.next_request) is not None:
-        if following.method != method or not _is_same_origin(response.request.url, following.url):
+    redirects = 0
+    while redirects < client.max_redirects and (next_request := response.next_request) is not None:
+        if next_request.method != method or not _is_same_origin(response.request.url, next_request.url):
             break
         await response.aclose()
-        response = await client.send(following, stream=True, follow_redirects=False)
-        followed += 1
+        response = await client.send(next_request, stream=True, follow_redirects=False)
+        redirects += 1
     try:
         yield response
     finally:
@@ -343,8 +346,6 @@ async def _send_request(
 def _is_same_origin(one: httpx2.URL, other: httpx2.URL) -> bool:
     return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
 
-
-__all__ = ["OAuthContext", "open_connection"]
 
 CLIENT_INFO: Final = types.Implementation(name="weft", version=VERSION)
 CHANGE_NOTIFICATIONS: Final = (
@@ -365,49 +366,51 @@ async def open_connection(
                 await _initialize(session)
                 yield SdkConnection(session)
         case RemoteEntry():
-            async with AsyncExitStack() as held:
-                yield SdkConnection(await _connect_remote(held, entry, events, oauth))
+            async with AsyncExitStack() as stack:
+                yield SdkConnection(await _connect_remote(stack, entry, events, oauth))
 
 
 async def _connect_remote(
-    held: AsyncExitStack, entry: RemoteEntry, events: ConnectionEvents, oauth: OAuthContext
+    stack: AsyncExitStack, entry: RemoteEntry, events: ConnectionEvents, oauth: OAuthContext
 ) -> ClientSession:
     """Return a session by the first transport that works. If both fail, raise the error of the first."""
-    known = to_auth(entry, oauth)
-    client = await held.enter_async_context(open_client(entry, known))
+    auth = to_auth(entry, oauth)
+    client = await stack.enter_async_context(open_client(entry, auth))
     try:
-        newer = streamable_http_client(entry.url, http_client=client, max_sse_event_size=MAX_RESPONSE_BYTES)
-        return await _try_transport(held, newer, events)
+        transport = streamable_http_client(
+            entry.url, http_client=client, max_sse_event_size=MAX_RESPONSE_BYTES
+        )
+        return await _try_transport(stack, transport, events)
     except (MCPError, httpx2.HTTPStatusError) as error:
-        refused = error
+        first_failure = error
 
     try:
-        return await _try_transport(held, open_sse(client, entry, events), events)
+        return await _try_transport(stack, open_sse(client, entry, events), events)
     except (httpx2.HTTPError, MCPError) as error:
-        raise McpError(str(refused)) from error
+        raise McpError(str(first_failure)) from error
 
 
 async def _try_transport(
-    held: AsyncExitStack, transport: AbstractAsyncContextManager[Any], events: ConnectionEvents
+    stack: AsyncExitStack, transport: AbstractAsyncContextManager[Any], events: ConnectionEvents
 ) -> ClientSession:
     try:
-        async with AsyncExitStack() as opened:
-            streams = await opened.enter_async_context(transport)
-            session = await opened.enter_async_context(_make_session(streams, events))
+        async with AsyncExitStack() as own_stack:
+            streams = await own_stack.enter_async_context(transport)
+            session = await own_stack.enter_async_context(_make_session(streams, events))
             await _initialize(session)
-            held.push_async_exit(opened.pop_all())
+            stack.push_async_exit(own_stack.pop_all())
             return session
     except BaseExceptionGroup as group:
-        raise first_error(group) from group
+        raise get_first_error(group) from group
 
 
 def _make_session(streams: Any, events: ConnectionEvents) -> ClientSession:
-    async def hear(message: Any) -> None:
+    async def handle_message(message: Any) -> None:
         if isinstance(message, CHANGE_NOTIFICATIONS):
-            events.change()
+            events.note_change()
 
     read, write = streams
-    return ClientSession(read, write, message_handler=hear, client_info=CLIENT_INFO)
+    return ClientSession(read, write, message_handler=handle_message, client_info=CLIENT_INFO)
 
 
 async def _initialize(session: ClientSession) -> None:

@@ -9,36 +9,38 @@ from weft.tool.shell.arguments import Field, Fields, has_hole, parse_arguments, 
 from weft.tool.shell.state import ShellState, is_safe_number
 from weft.tool.shell.variables import ASSIGNING_BUILTINS
 
-DECLARING: Final = split_names("declare typeset local export readonly")
+DECLARING_BUILTINS: Final = split_names("declare typeset local export readonly")
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 # Builtins that evaluate variable names in their arguments: `a[$(…)]` runs a command.
-_READING_NAMES: Final = split_names(
+_NAME_EVALUATING_BUILTINS: Final = split_names(
     "test [ [[ let declare typeset local export readonly read unset printf mapfile readarray wait getopts"
 )
-_EVALUATING: Final = split_names("let unset test [ declare typeset local")
-_LOOSE_OPTIONS: Final = split_names(
+# Builtins that evaluate arguments as arithmetic.
+_ARITHMETIC_BUILTINS: Final = split_names("let unset test [ declare typeset local")
+# Options of the shell that change how the rest of the command is read.
+_REINTERPRETING_OPTIONS: Final = split_names(
     "expand_aliases dotglob extglob globstar nullglob failglob sourcepath cdable_vars autocd lastpipe nocaseglob"
     " allexport physical"
 )
 
 
-def examine_builtin(name: str, rest: Fields, state: ShellState) -> bool:
-    """Note what a builtin does. Return False if it is not a builtin that is handled here."""
-    texts = [field.text for field in rest]
-    if name in _READING_NAMES and any(map(runs_when_evaluated, texts)):
+def examine_builtin(name: str, arguments: Fields, state: ShellState) -> bool:
+    """Note the effects of a builtin. Return False if the program is not a builtin that is handled here."""
+    texts = [field.text for field in arguments]
+    if name in _NAME_EVALUATING_BUILTINS and any(map(runs_when_evaluated, texts)):
         state.mark_unclear(" ".join([name, *texts]), "a name in it runs a command")
-    if name in _EVALUATING and not all(
-        is_safe_number(field.text, state) for field in _list_evaluated(name, rest)
+    if name in _ARITHMETIC_BUILTINS and not all(
+        is_safe_number(field.text, state) for field in _list_evaluated(name, arguments)
     ):
         state.mark_unclear(" ".join([name, *texts]), "a name in it may run a command")
     match name:
         case "cd" | "pushd" | "chdir":
-            _change_directory(rest, state)
+            _change_directory(arguments, state)
         case "popd":
             state.add_directories(state.visited)
         case "source" | ".":
-            for field in rest[:1]:
+            for field in arguments[:1]:
                 _source(field, state)
         case "hash" if "-p" in texts:
             state.mark_unclear(" ".join([name, *texts]), "it replaces a program by another")
@@ -46,25 +48,25 @@ def examine_builtin(name: str, rest: Fields, state: ShellState) -> bool:
             state.mark_unclear(" ".join([name, *texts]), "it changes what the shell's own commands do")
         case "complete" | "compgen" | "bind" | "zmodload" | "autoload" | "zle" | "precmd":
             state.mark_unclear(" ".join([name, *texts]), "it makes something run later")
-        case "shopt" | "setopt" | "set" if not _LOOSE_OPTIONS.isdisjoint(texts):
+        case "shopt" | "setopt" | "set" if not _REINTERPRETING_OPTIONS.isdisjoint(texts):
             state.mark_unclear(" ".join([name, *texts]), "it changes how the rest is read")
         case _:
             return False
     return True
 
 
-def _list_evaluated(name: str, rest: Fields) -> Fields:
+def _list_evaluated(name: str, arguments: Fields) -> Fields:
     """Return the arguments that are evaluated as arithmetic or as variable names."""
-    texts = [field.text for field in rest]
+    texts = [field.text for field in arguments]
     match name:
         case "let":
-            return rest
+            return arguments
         case "unset":
-            return tuple(field for field in rest if not field.text.startswith("-"))
+            return tuple(field for field in arguments if not field.text.startswith("-"))
         case "test" | "[":
-            return tuple(field for before, field in pairwise(rest) if takes_variable_name(before.text))
+            return tuple(field for before, field in pairwise(arguments) if takes_variable_name(before.text))
         case _:
-            return rest if any(re.fullmatch(r"[-+]\w*i\w*", text) for text in texts) else ()
+            return arguments if any(re.fullmatch(r"[-+]\w*i\w*", text) for text in texts) else ()
 
 
 def takes_variable_name(operator: str) -> bool:
@@ -74,14 +76,16 @@ def takes_variable_name(operator: str) -> bool:
 
 def runs_when_evaluated(text: str) -> bool:
     """Return True if evaluating a text as a variable name or as arithmetic runs a command: `a[$(…)]`."""
-    known = remove_holes(text)
-    return ("[" in known or known.startswith(("$(", "`"))) and ("$(" in known or "`" in known)
+    known_text = remove_holes(text)
+    return ("[" in known_text or known_text.startswith(("$(", "`"))) and (
+        "$(" in known_text or "`" in known_text
+    )
 
 
-def list_assigned(name: str, rest: Fields) -> list[tuple[str, str]]:
+def list_assigned(name: str, arguments: Fields) -> list[tuple[str, str]]:
     """Return the variables that a builtin sets, each with its value as far as it is known."""
-    texts = [field.text for field in rest]
-    if name in DECLARING:
+    texts = [field.text for field in arguments]
+    if name in DECLARING_BUILTINS:
         declared = [text.partition("=") for text in texts if not text.startswith("-")]
         return [
             (variable.rstrip("+"), value)
@@ -92,15 +96,15 @@ def list_assigned(name: str, rest: Fields) -> list[tuple[str, str]]:
         return []
     if name == "printf":
         texts = _list_printf_variables(texts)
-    named = [text[2:] if text.startswith("-") and not has_hole(text) else text for text in texts]
-    found = [text for text in named if _NAME.match(text) or has_hole(text)]
-    return [(text if has_hole(text) else _NAME.findall(text)[0], mark_unknown(name)) for text in found]
+    candidates = [text[2:] if text.startswith("-") and not has_hole(text) else text for text in texts]
+    names = [text for text in candidates if _NAME.match(text) or has_hole(text)]
+    return [(text if has_hole(text) else _NAME.findall(text)[0], mark_unknown(name)) for text in names]
 
 
-def makes_reference(name: str, rest: Fields) -> bool:
+def makes_reference(name: str, arguments: Fields) -> bool:
     """Return True if a builtin makes a variable refer to another one: `declare -n`."""
-    return name in DECLARING and any(
-        field.text.startswith("-") and ("n" in field.text or has_hole(field.text)) for field in rest
+    return name in DECLARING_BUILTINS and any(
+        field.text.startswith("-") and ("n" in field.text or has_hole(field.text)) for field in arguments
     )
 
 
@@ -113,12 +117,12 @@ def _list_printf_variables(texts: list[str]) -> list[str]:
     return texts[1:2] if texts[:1] and has_hole(texts[0]) and _NAME.fullmatch(" ".join(texts[1:2])) else []
 
 
-def _change_directory(rest: Fields, state: ShellState) -> None:
-    words = parse_arguments(rest).words
+def _change_directory(arguments: Fields, state: ShellState) -> None:
+    words = parse_arguments(arguments).words
     if any(field.text.startswith(("+", "~+", "~-")) for field in words):
         state.add_directories(state.visited)
         return
-    dash = [field for field in rest if field.text == "-"]
+    dash = [field for field in arguments if field.text == "-"]
     state.change_directory(words[0] if words else (dash[0] if dash else None))
 
 

@@ -1,4 +1,4 @@
-"""Find out what a program does by asking every module that knows some programs."""
+"""Find out what a program does, with the module of this package that knows it."""
 
 import re
 from typing import Final
@@ -69,8 +69,8 @@ _INPUT_EXAMINERS: Final[dict[str, ExamineWithInput]] = {
     "sftp": examine_sftp,
     "sqlite3": examine_sqlite,
 }
-_CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl", "kubectl"})
-_CLIENTS: Final = frozenset({"psql", "mysql", "mariadb"})
+_CONTAINER_CLIENTS: Final = frozenset({"docker", "podman", "nerdctl", "kubectl"})
+_DATABASE_CLIENTS: Final = frozenset({"psql", "mysql", "mariadb"})
 
 
 # Programs whose options we know, except those that only print something.
@@ -86,63 +86,67 @@ _WITH_KNOWN_OPTIONS: Final = (
 
 
 def examine(argv: Fields, state: ShellState, stdin: StreamContent | None) -> ProgramEffects:
-    """Note what a program does with files, and return its further effects.
+    """Note the files that a program uses, and return its further effects.
 
     `stdin` is its input, None if it is not redirected.
     """
-    name, rest = argv[0].text.rpartition("/")[2], argv[1:]
-    if examine_builtin(name, rest, state):
-        return ProgramEffects(quiet=name not in ("source", "."))
+    name, arguments = argv[0].text.rpartition("/")[2], argv[1:]
+    if examine_builtin(name, arguments, state):
+        return ProgramEffects(may_write=name in ("source", "."))
     if name in DETACHING_PROGRAMS:
         state.mark_unclear(
             " ".join(field.text for field in argv),
             "it starts processes that go on after the command has ended",
         )
-        return ProgramEffects(quiet=False)
-    if name in _WITH_KNOWN_OPTIONS and (hidden := find_unknown_option(argv[1:], PROGRAMS.get(name))):
-        state.mark_unclear(" ".join(field.text for field in argv), f"{hidden} may be an option")
+        return ProgramEffects(may_write=True)
+    if name in _WITH_KNOWN_OPTIONS and (unknown_option := find_unknown_option(argv[1:], PROGRAMS.get(name))):
+        state.mark_unclear(" ".join(field.text for field in argv), f"{unknown_option} may be an option")
     inner = unwrap_command(argv, state, stdin)
     if inner is not None:
-        return ProgramEffects(inner=tuple(inner), quiet=name not in FETCHING_PROGRAMS)
+        return ProgramEffects(inner=tuple(inner), may_write=name in FETCHING_PROGRAMS)
     if stdin is None and asks_for_help(argv):
         return ProgramEffects()
-    inner = examine_interpreter(name, rest, state, stdin)
+    inner = examine_interpreter(name, arguments, state, stdin)
     if inner is not None:
-        return ProgramEffects(inner=tuple(inner), quiet=bool(inner) or (stdin is None and not rest))
-    found = _examine_program(name, rest, state, stdin)
-    return replace(found, quiet=found.quiet or only_reads(argv))
+        return ProgramEffects(
+            inner=tuple(inner), may_write=not inner and (stdin is not None or bool(arguments))
+        )
+    effects = _examine_program(name, arguments, state, stdin)
+    return replace(effects, may_write=effects.may_write and not only_reads(argv))
 
 
 def _examine_program(
-    name: str, rest: Fields, state: ShellState, stdin: StreamContent | None
+    name: str, arguments: Fields, state: ShellState, stdin: StreamContent | None
 ) -> ProgramEffects:
     if name in _EXAMINERS:
-        found = _EXAMINERS[name](rest, state)
+        effects = _EXAMINERS[name](arguments, state)
         # The files that these programs write were noted above.
-        return replace(found, quiet=found.quiet or name in ("sed", "dd", "find"))
+        return replace(effects, may_write=effects.may_write and name not in ("sed", "dd", "find"))
     if name in _INPUT_EXAMINERS:
-        return _INPUT_EXAMINERS[name](rest, state, stdin)
-    if name in _CONTAINERS:
-        return examine_container(name, rest, state)
-    if name in _CLIENTS:
-        return examine_database_client(name, rest, state, stdin)
+        return _INPUT_EXAMINERS[name](arguments, state, stdin)
+    if name in _CONTAINER_CLIENTS:
+        return examine_container(name, arguments, state)
+    if name in _DATABASE_CLIENTS:
+        return examine_database_client(name, arguments, state, stdin)
     if name in PROGRAMS:
-        _examine_by_table(name, rest, state)
-        # It has more options that write files than we know.
-        return ProgramEffects(quiet=name != "openssl")
-    touch_paths(rest, state)
-    return ProgramEffects(quiet=False, known=False)
+        _examine_by_table(name, arguments, state)
+        # openssl has more options that write files than we know.
+        return ProgramEffects(may_write=name == "openssl")
+    touch_paths(arguments, state)
+    return ProgramEffects(may_write=True, understood=False)
 
 
-def _examine_by_table(name: str, rest: Fields, state: ShellState) -> None:
+def _examine_by_table(name: str, arguments: Fields, state: ShellState) -> None:
     """Examine a program that is in the table."""
-    if name == "file" and parse_arguments(rest, PROGRAMS[name].taking).has(
+    if name == "file" and parse_arguments(arguments, PROGRAMS[name].value_options).has(
         "-C", "--compile", "-p", "--preserve-date"
     ):
-        state.mark_unclear(" ".join([name, *(field.text for field in rest)]), "an option of it writes")
-    if name in ("less", "more", "most") and any(_is_pager_command(field.text) for field in rest):
-        state.mark_unclear(" ".join([name, *(field.text for field in rest)]), "it is told to run a command")
-    touch_files(name, PROGRAMS[name], rest, state)
+        state.mark_unclear(" ".join([name, *(field.text for field in arguments)]), "an option of it writes")
+    if name in ("less", "more", "most") and any(_is_pager_command(field.text) for field in arguments):
+        state.mark_unclear(
+            " ".join([name, *(field.text for field in arguments)]), "it is told to run a command"
+        )
+    touch_files(name, PROGRAMS[name], arguments, state)
 
 
 def _is_pager_command(text: str) -> bool:

@@ -33,16 +33,16 @@ Inner = InnerCommand | InnerScript | InnerAssignment
 
 
 class ProgramEffects(Struct, frozen=True, kw_only=True):
-    """What a program does besides the file uses that were noted already.
+    """What a program does besides using the files that were noted already.
 
-    `inner` is what it runs in turn. `quiet` means that it changes no files except those noted for it or for `inner`;
-    otherwise its action gets `may_write`. `known` means that we understand its arguments; an unknown program may take
-    some of them for a command.
+    `inner` is what it runs in turn. `may_write` means that it may change files other than those noted for it or for
+    `inner`. `understood` means that we know what its arguments mean; any other program may take some of them for a
+    command.
     """
 
     inner: tuple[Inner, ...] = ()
-    quiet: bool = True
-    known: bool = True
+    may_write: bool = False
+    understood: bool = True
 
 
 # Note what a program does with files, given its arguments and, if it matters, its input.

@@ -12,7 +12,7 @@ from weft.tool.shell.variables import NUMERIC_VARIABLES
 
 # Variables that change which programs run, what they read at start, or where they write additional files. Setting one
 # is unclear.
-_DANGEROUS: Final = re.compile(
+_DANGEROUS_VARIABLES: Final = re.compile(
     r"PATH|IFS|ENV|BASH\w*|SHELLOPTS|CDPATH|GLOBIGNORE|EXECIGNORE|FUNCNEST|POSIXLY_CORRECT|HOME|PWD|OLDPWD|DIRSTACK|PS[0-4]"
     r"|PROMPT_COMMAND|HIST\w+|COMP_\w+|READLINE_\w+|MAILPATH|LD_.*|DYLD_.*|GCONV_PATH|LOCPATH|NLSPATH|HOSTALIASES|MALLOC_\w+|GLIBC_TUNABLES"
     r"|PYTHON(?:STARTUP|HOME|BREAKPOINT|INSPECT|USERBASE|PYCACHEPREFIX|EXECUTABLE|PLATLIBDIR|CASEOK|DUMPREFS\w*|WARNINGS|PERFSUPPORT)"
@@ -25,7 +25,7 @@ _DANGEROUS: Final = re.compile(
     r"|COREUTILS_\w+|EXINIT|VIM\w*|NVIM\w*|TMUX\w*|SYSTEMD_(?!PAGER)\w+|GTK_\w+|QT_\w+|GIO_\w+|STRACE_\w+|GCC_\w+|COMPILER_PATH|LIBRARY_PATH"
 )
 # Variables of git that only carry information, or that are judged by the program or path they name.
-_HARMLESS_GIT: Final = re.compile(
+_HARMLESS_GIT_VARIABLES: Final = re.compile(
     r"GIT_(?:(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)|TERMINAL_PROMPT|MERGE_AUTOEDIT|OPTIONAL_LOCKS|NO_REPLACE_OBJECTS"
     r"|LITERAL_PATHSPECS|GLOB_PATHSPECS|ICASE_PATHSPECS|ADVICE|PAGER_IN_USE|DIR|WORK_TREE|INDEX_FILE|CEILING_DIRECTORIES)"
 )
@@ -47,7 +47,7 @@ def judge_assignment(name: str, value: str, state: ShellState) -> list[Inner]:
         state.mark_unclear(f"{name}={value}", f"{name} belongs to the shell")
     elif _COMMAND_VARIABLES.fullmatch(name):
         return [InnerScript(text=value)] if value else []
-    elif _DANGEROUS.fullmatch(name) and not _HARMLESS_GIT.fullmatch(name):
+    elif _DANGEROUS_VARIABLES.fullmatch(name) and not _HARMLESS_GIT_VARIABLES.fullmatch(name):
         state.mark_unclear(f"{name}={value}", f"{name} changes what programs do, or which are run")
     elif name == "NODE_OPTIONS":
         if has_hole(value) or re.search(

@@ -1,4 +1,4 @@
-"""Examine archivers, `find`, `make`, editors and pagers."""
+"""Examine archivers, `find`, `fd`, `make` and editors."""
 
 import re
 from itertools import pairwise
@@ -19,91 +19,91 @@ from weft.tool.shell.program.effects import Inner, InnerAssignment, InnerCommand
 from weft.tool.shell.program.output import find_listing
 from weft.tool.shell.state import ShellState, StreamContent
 
-_REMOTE: Final = re.compile(r"(?:[\w.-]+@)?[\w.-]+:")
-_RUNNING: Final = re.compile("command|program|action|script")
-_TAR: Final = split_names(
+_REMOTE_PATH: Final = re.compile(r"(?:[\w.-]+@)?[\w.-]+:")
+_RUNNING_OPTION: Final = re.compile("command|program|action|script")
+_TAR_VALUE_OPTIONS: Final = split_names(
     "-f -C -T -X -b -g -I -F --file --directory --files-from --exclude-from --to-command --use-compress-program"
     " --checkpoint-action --info-script --new-volume-script --rsh-command --rmt-command --exclude --transform"
     " --strip-components --one-top-level"
 )
-_ZIP: Final = split_names("-x -i -b -n -t -TT --unzip-command")
-_EXTRACT: Final = ("-x", "--extract", "--get")
+_ZIP_VALUE_OPTIONS: Final = split_names("-x -i -b -n -t -TT --unzip-command")
+_EXTRACT_OPTIONS: Final = ("-x", "--extract", "--get")
 
 
-def examine_tar(rest: Fields, state: ShellState) -> ProgramEffects:
-    if rest and not rest[0].text.startswith("-"):
-        rest = (Field(f"-{rest[0].text}"), *rest[1:])  # `tar xzf x`
-    given = parse_arguments(rest, _TAR)
-    for option, value in given.options:
-        if option in ("-I", "-F") or (option.startswith("--") and _RUNNING.search(option)):
+def examine_tar(arguments: Fields, state: ShellState) -> ProgramEffects:
+    if arguments and not arguments[0].text.startswith("-"):
+        arguments = (Field(f"-{arguments[0].text}"), *arguments[1:])  # `tar xzf x`
+    parsed = parse_arguments(arguments, _TAR_VALUE_OPTIONS)
+    for option, value in parsed.options:
+        if option in ("-I", "-F") or (option.startswith("--") and _RUNNING_OPTION.search(option)):
             state.mark_unclear(
                 f"tar {option} {value.text if value else ''}", "an option of tar runs a program"
             )
-    for field in given.values("-T", "-X", "--files-from", "--exclude-from"):
+    for field in parsed.values("-T", "-X", "--files-from", "--exclude-from"):
         state.touch(field, "read")
-    lists, extracts = given.has("-t", "--list"), given.has(*_EXTRACT)
-    for field in given.values("-f", "--file"):
-        if not _REMOTE.match(field.text):
+    lists, extracts = parsed.has("-t", "--list"), parsed.has(*_EXTRACT_OPTIONS)
+    for field in parsed.values("-f", "--file"):
+        if not _REMOTE_PATH.match(field.text):
             state.touch(field, "read" if lists or extracts else "write")
     if extracts:
-        _unpack(given.values("-C", "--directory", "--one-top-level"), state)
+        _touch_unpacked(parsed.values("-C", "--directory", "--one-top-level"), state)
     elif not lists:
-        _pack(given, state)
-    return ProgramEffects(quiet=lists)
+        _touch_packed(parsed, state)
+    return ProgramEffects(may_write=not lists)
 
 
-def _pack(given: ParsedArguments, state: ShellState) -> None:
-    for directory in given.values("-C", "--directory"):
+def _touch_packed(parsed: ParsedArguments, state: ShellState) -> None:
+    for directory in parsed.values("-C", "--directory"):
         state.touch_all(directory, "read")
-    for field in given.words:
-        state.touch_all(field, "read", links=given.has("-h", "--dereference"))
-    if given.has("-T", "--files-from"):
+    for field in parsed.words:
+        state.touch_all(field, "read", links=parsed.has("-h", "--dereference"))
+    if parsed.has("-T", "--files-from"):
         state.touch(unknown_field("files named in a list"), "read")
 
 
-def _unpack(into: list[Field], state: ShellState) -> None:
+def _touch_unpacked(into: list[Field], state: ShellState) -> None:
     for directory in into:
         state.touch_all(directory, "write")
     if not into:
         state.touch_below(*(state.cwds or ()))
 
 
-def examine_zip(rest: Fields, state: ShellState) -> ProgramEffects:
-    given = parse_arguments(rest, _ZIP)
-    for field in given.values("-TT", "--unzip-command"):
+def examine_zip(arguments: Fields, state: ShellState) -> ProgramEffects:
+    parsed = parse_arguments(arguments, _ZIP_VALUE_OPTIONS)
+    for field in parsed.values("-TT", "--unzip-command"):
         state.mark_unclear(f"zip -TT {field.text}", "an option of zip runs a program")
-    for field in given.words[:1]:
+    for field in parsed.words[:1]:
         state.touch(field, "write")
-    for field in given.words[1:]:
-        state.touch_all(field, "read", links=not given.has("-y", "--symlinks"))
-    return ProgramEffects(quiet=False)
+    for field in parsed.words[1:]:
+        state.touch_all(field, "read", links=not parsed.has("-y", "--symlinks"))
+    return ProgramEffects(may_write=True)
 
 
-def examine_unzip(rest: Fields, state: ShellState) -> ProgramEffects:
-    given = parse_arguments(rest, split_names("-d -x"))
-    for field in given.words[:1]:
+def examine_unzip(arguments: Fields, state: ShellState) -> ProgramEffects:
+    parsed = parse_arguments(arguments, split_names("-d -x"))
+    for field in parsed.words[:1]:
         state.touch(field, "read")
-    tells = given.has("-l", "-p", "-Z", "-t", "-v")
-    if not tells:
-        _unpack(given.values("-d"), state)
-    return ProgramEffects(quiet=tells)
+    only_lists = parsed.has("-l", "-p", "-Z", "-t", "-v")
+    if not only_lists:
+        _touch_unpacked(parsed.values("-d"), state)
+    return ProgramEffects(may_write=not only_lists)
 
 
-def examine_cpio(rest: Fields, state: ShellState, stdin: StreamContent | None) -> ProgramEffects:
+def examine_cpio(arguments: Fields, state: ShellState, stdin: StreamContent | None) -> ProgramEffects:
     """Examine cpio or pax, which read the names of files from their input."""
-    given = parse_arguments(rest, split_names("-f -F -I -O -E -H -R"))
-    for field in given.words:
+    parsed = parse_arguments(arguments, split_names("-f -F -I -O -E -H -R"))
+    for field in parsed.words:
         state.touch_all(field, "read")
-    for field in given.values("-O", "-F"):
+    for field in parsed.values("-O", "-F"):
         state.touch(field, "write")
     if stdin is not None:
-        _read_named(stdin, state)
-    if given.has("-i", "-p", "-r", "--extract", "--pass-through"):
+        _touch_named_files(stdin, state)
+    if parsed.has("-i", "-p", "-r", "--extract", "--pass-through"):
         state.touch_below(*(state.cwds or ()))
-    return ProgramEffects(quiet=False)
+    return ProgramEffects(may_write=True)
 
 
-def _read_named(stdin: StreamContent, state: ShellState) -> None:
+def _touch_named_files(stdin: StreamContent, state: ShellState) -> None:
     if stdin.listing is not None:
         state.touch_tree(stdin.listing, "read", links=True)
         return
@@ -113,170 +113,209 @@ def _read_named(stdin: StreamContent, state: ShellState) -> None:
         state.touch(unknown_field("names from the input"), "read")
 
 
-_TAKING: Final = split_names(
+_FIND_VALUE_OPTIONS: Final = split_names(
     "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname -ilname -type -xtype -size -perm -user -group -uid"
     " -gid -mtime -mmin -atime -amin -ctime -cmin -newer -anewer -cnewer -newermt -samefile -inum -links -maxdepth -mindepth"
     " -fstype -printf -regextype"
 )
-_ALTERNATIVES: Final = frozenset({"-o", "-or", "-not", "!", ","})
-_IN_FOUND_DIRECTORY: Final = frozenset({"-execdir", "-okdir"})
-_RUNS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_FIND_OPERATORS: Final = frozenset({"-o", "-or", "-not", "!", ","})
+_FIND_EXECDIR_OPTIONS: Final = frozenset({"-execdir", "-okdir"})
+_FIND_EXEC_OPTIONS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
 
-def examine_find(rest: Fields, state: ShellState) -> ProgramEffects:
-    for field in rest:
+def examine_find(arguments: Fields, state: ShellState) -> ProgramEffects:
+    for field in arguments:
         if field.text.startswith(("-", "(", "!")) and field.text not in ("-H", "-L", "-P"):
             break
         if field.text not in ("-H", "-L", "-P"):
             state.touch(field, "look")
-    texts = [field.text for field in rest]
-    _examine_unknown(rest, state)
-    _examine_execdir(rest, state)
-    listing = _list_before_action(rest, state)
-    quiet = True
-    for place, text in enumerate(texts):
-        after = rest[place + 1] if place + 1 < len(rest) else None
+    texts = [field.text for field in arguments]
+    _mark_unknown_tests(arguments, state)
+    _mark_execdir(arguments, state)
+    listing = _list_before_action(arguments, state)
+    may_write = False
+    for index, text in enumerate(texts):
+        value = arguments[index + 1] if index + 1 < len(arguments) else None
         if text == "-delete":
-            quiet = False
-            _delete(listing, state)
-        elif text in ("-fprint", "-fprint0", "-fls", "-fprintf") and after is not None:
-            quiet = False
-            state.touch(after, "write")
-        elif text == "-files0-from" and after is not None:
-            state.touch(after, "read")
-    return ProgramEffects(inner=tuple(_list_executed(rest, listing)), quiet=quiet)
+            may_write = True
+            _touch_deleted(listing, state)
+        elif text in ("-fprint", "-fprint0", "-fls", "-fprintf") and value is not None:
+            may_write = True
+            state.touch(value, "write")
+        elif text == "-files0-from" and value is not None:
+            state.touch(value, "read")
+    return ProgramEffects(inner=tuple(_list_find_commands(arguments, listing)), may_write=may_write)
 
 
-def _list_before_action(rest: Fields, state: ShellState) -> FileListing | None:
+def _list_before_action(arguments: Fields, state: ShellState) -> FileListing | None:
     """Return the files that `find` acts on.
 
     Only tests before the first action restrict them, and only without alternatives.
     """
-    texts = [field.text for field in rest]
-    first = next((place for place, text in enumerate(texts) if text in _RUNS or text == "-delete"), len(rest))
-    listing = find_listing(rest[:first], state)
-    if listing is not None and not _ALTERNATIVES.isdisjoint(texts):
+    texts = [field.text for field in arguments]
+    first = next(
+        (index for index, text in enumerate(texts) if text in _FIND_EXEC_OPTIONS or text == "-delete"),
+        len(arguments),
+    )
+    listing = find_listing(arguments[:first], state)
+    if listing is not None and not _FIND_OPERATORS.isdisjoint(texts):
         return FileListing(roots=listing.roots)
     return listing
 
 
-def _examine_execdir(rest: Fields, state: ShellState) -> None:
+def _mark_execdir(arguments: Fields, state: ShellState) -> None:
     """Mark `-execdir` as unclear if its arguments name files: they are relative to the directories that are found."""
     for before, field in pairwise(
-        rest[next((n for n, each in enumerate(rest) if each.text in _IN_FOUND_DIRECTORY), len(rest)) :]
+        arguments[
+            next(
+                (index for index, each in enumerate(arguments) if each.text in _FIND_EXECDIR_OPTIONS),
+                len(arguments),
+            ) :
+        ]
     ):
-        if before.text in _IN_FOUND_DIRECTORY or field.text in ("{}", ";", "+") or field.text.startswith("-"):
+        if (
+            before.text in _FIND_EXECDIR_OPTIONS
+            or field.text in ("{}", ";", "+")
+            or field.text.startswith("-")
+        ):
             continue
-        state.mark_unclear(" ".join(["find", *(each.text for each in rest)]), "it runs in other directories")
+        state.mark_unclear(
+            " ".join(["find", *(each.text for each in arguments)]), "it runs in other directories"
+        )
         return
 
 
-def _examine_unknown(rest: Fields, state: ShellState) -> None:
+def _mark_unknown_tests(arguments: Fields, state: ShellState) -> None:
     """Mark words of unknown text as unclear where they may turn out to be `-delete`."""
     running = False
-    for before, field in pairwise(rest):
-        running = (running or before.text in _RUNS) and before.text not in (";", "+")
-        if has_hole(field.text) and field.listing is None and not running and before.text not in _TAKING:
+    for before, field in pairwise(arguments):
+        running = (running or before.text in _FIND_EXEC_OPTIONS) and before.text not in (";", "+")
+        if (
+            has_hole(field.text)
+            and field.listing is None
+            and not running
+            and before.text not in _FIND_VALUE_OPTIONS
+        ):
             state.mark_unclear(
-                " ".join(["find", *(each.text for each in rest)]), f"{field.text} may be an option"
+                " ".join(["find", *(each.text for each in arguments)]), f"{field.text} may be an option"
             )
 
 
-def _delete(listing: FileListing | None, state: ShellState) -> None:
+def _touch_deleted(listing: FileListing | None, state: ShellState) -> None:
     if listing is not None:
         state.touch_tree(listing, "write")
     else:
         state.touch(unknown_field("whatever it finds"), "write")
 
 
-def _list_executed(rest: Fields, listing: FileListing | None) -> list[Inner]:
+def _list_find_commands(arguments: Fields, listing: FileListing | None) -> list[Inner]:
     inner: list[Inner] = []
-    found = Field(mark_unknown("{}"), listing=listing) if listing else unknown_field("{}")
-    place = 0
-    while place < len(rest):
-        if rest[place].text in _RUNS:
-            end = next((n for n in range(place + 1, len(rest)) if rest[n].text in (";", "+")), len(rest))
-            inner.append(
-                InnerCommand(fields=tuple(_substitute_name(field, found) for field in rest[place + 1 : end]))
+    found_file = Field(mark_unknown("{}"), listing=listing) if listing else unknown_field("{}")
+    index = 0
+    while index < len(arguments):
+        if arguments[index].text in _FIND_EXEC_OPTIONS:
+            end = next(
+                (
+                    position
+                    for position in range(index + 1, len(arguments))
+                    if arguments[position].text in (";", "+")
+                ),
+                len(arguments),
             )
-            place = end
-        place += 1
+            inner.append(
+                InnerCommand(
+                    fields=tuple(_substitute_name(field, found_file) for field in arguments[index + 1 : end])
+                )
+            )
+            index = end
+        index += 1
     return inner
 
 
-def _substitute_name(field: Field, found: Field) -> Field:
+def _substitute_name(field: Field, found_file: Field) -> Field:
     if field.text == "{}":
-        return found
+        return found_file
     return unknown_field(field.text) if "{}" in field.text else field
 
 
-_FD: Final = split_names("-e -t -d -E --extension --type --max-depth --exclude")
+_FD_VALUE_OPTIONS: Final = split_names("-e -t -d -E --extension --type --max-depth --exclude")
 
 
-def examine_fd(rest: Fields, state: ShellState) -> ProgramEffects:
-    texts = [field.text for field in rest]
-    run = next(
-        (n for n, text in enumerate(texts) if text in ("-x", "-X", "--exec", "--exec-batch")), len(rest)
+def examine_fd(arguments: Fields, state: ShellState) -> ProgramEffects:
+    texts = [field.text for field in arguments]
+    command_start = next(
+        (index for index, text in enumerate(texts) if text in ("-x", "-X", "--exec", "--exec-batch")),
+        len(arguments),
     )
-    given = parse_arguments(rest[:run], _FD)
-    for field in given.words[1:]:
+    parsed = parse_arguments(arguments[:command_start], _FD_VALUE_OPTIONS)
+    for field in parsed.words[1:]:
         state.touch(field, "look")
     roots = (
-        tuple(root for field in given.words[1:] for root in state.resolve_roots(field)) or state.cwds or ()
+        tuple(root for field in parsed.words[1:] for root in state.resolve_roots(field)) or state.cwds or ()
     )
-    hidden = given.has("-H", "-I", "-u", "--hidden")
-    found = Field(mark_unknown("{}"), listing=FileListing(roots=roots, hidden=hidden))
-    command = tuple(_substitute_name(field, found) for field in rest[run + 1 :])
+    hidden = parsed.has("-H", "-I", "-u", "--hidden")
+    found_file = Field(mark_unknown("{}"), listing=FileListing(roots=roots, hidden=hidden))
+    command = tuple(_substitute_name(field, found_file) for field in arguments[command_start + 1 :])
     if command and not any("{}" in text for text in texts):
-        command = (*command, found)
+        command = (*command, found_file)
     return ProgramEffects(inner=(InnerCommand(fields=command),) if command else ())
 
 
-_MAKE: Final = split_names("-f --file --makefile -C --directory -I --include-dir -j -l -o -W --eval -E")
-_VARIABLE: Final = re.compile(r"([A-Za-z_.]\w*)[:?+!]*=(.*)", re.DOTALL)
-_ELSEWHERE: Final = ("-", "/dev/")
+_MAKE_VALUE_OPTIONS: Final = split_names(
+    "-f --file --makefile -C --directory -I --include-dir -j -l -o -W --eval -E"
+)
+_MAKE_VARIABLE: Final = re.compile(r"([A-Za-z_.]\w*)[:?+!]*=(.*)", re.DOTALL)
+_UNKNOWN_MAKEFILES: Final = ("-", "/dev/")
 
 
-def examine_make(rest: Fields, state: ShellState) -> ProgramEffects:
-    given = parse_arguments(rest, _MAKE)
-    for field in given.values("--eval", "-E"):
+def examine_make(arguments: Fields, state: ShellState) -> ProgramEffects:
+    parsed = parse_arguments(arguments, _MAKE_VALUE_OPTIONS)
+    for field in parsed.values("--eval", "-E"):
         state.mark_unclear(f"make --eval {field.text}", "what it is given to run cannot be judged")
-    for field in given.values("-f", "--file", "--makefile"):
-        if field.text.startswith(_ELSEWHERE):
+    for field in parsed.values("-f", "--file", "--makefile"):
+        if field.text.startswith(_UNKNOWN_MAKEFILES):
             state.mark_unclear(f"make -f {field.text}", "what it is given to run is not known")
         state.touch(field, "read")
-    for field in given.values("-C", "--directory", "-I", "--include-dir"):
+    for field in parsed.values("-C", "--directory", "-I", "--include-dir"):
         state.touch(field, "look")
-    found = (_VARIABLE.fullmatch(field.text) for field in given.words)
-    settings = tuple(InnerAssignment(name=each[1], value=each[2]) for each in found if each)
-    return ProgramEffects(inner=settings, quiet=False)
+    matches = (_MAKE_VARIABLE.fullmatch(field.text) for field in parsed.words)
+    settings = tuple(InnerAssignment(name=match[1], value=match[2]) for match in matches if match)
+    return ProgramEffects(inner=settings, may_write=True)
 
 
-_VIM: Final = split_names("-c --cmd -S -s -w -W -u -U -i -t -T --listen --remote-expr --remote-send")
-_EMACS: Final = split_names("-l --load -f --funcall --eval --execute --script --batch -x")
-_LINE: Final = re.compile(r"\+\d*")
-_WHY: Final = "commands of an editor may write files and run programs"
+_VIM_VALUE_OPTIONS: Final = split_names(
+    "-c --cmd -S -s -w -W -u -U -i -t -T --listen --remote-expr --remote-send"
+)
+_EMACS_RUNNING_OPTIONS: Final = split_names("-l --load -f --funcall --eval --execute --script --batch -x")
+_LINE_NUMBER: Final = re.compile(r"\+\d*")
+_EDITOR_REASON: Final = "commands of an editor may write files and run programs"
 
 
-def examine_vim(rest: Fields, state: ShellState, stdin: StreamContent | None) -> ProgramEffects:
+def examine_vim(arguments: Fields, state: ShellState, stdin: StreamContent | None) -> ProgramEffects:
     """Examine vim, ex, ed and other editors with the same options."""
-    given = parse_arguments(rest, _VIM)
-    told = [
-        field.text for field in given.words if field.text.startswith("+") and not _LINE.fullmatch(field.text)
+    parsed = parse_arguments(arguments, _VIM_VALUE_OPTIONS)
+    commands = [
+        field.text
+        for field in parsed.words
+        if field.text.startswith("+") and not _LINE_NUMBER.fullmatch(field.text)
     ]
-    runs = given.has("-c", "--cmd", "-S", "-s", "-u", "-U", "--remote-expr", "--remote-send")
-    if told or runs or stdin is not None:
-        state.mark_unclear(" ".join(field.text for field in rest) or "commands from the input", _WHY)
-    for field in given.words:
+    runs = parsed.has("-c", "--cmd", "-S", "-s", "-u", "-U", "--remote-expr", "--remote-send")
+    if commands or runs or stdin is not None:
+        state.mark_unclear(
+            " ".join(field.text for field in arguments) or "commands from the input", _EDITOR_REASON
+        )
+    for field in parsed.words:
         if not field.text.startswith("+"):
             state.touch(field, "read")
-    return ProgramEffects(quiet=False)
+    return ProgramEffects(may_write=True)
 
 
-def examine_emacs(rest: Fields, state: ShellState, stdin: StreamContent | None) -> ProgramEffects:
-    given = parse_arguments(rest, _EMACS - {"--batch"})
-    if given.has(*_EMACS) or stdin is not None:
-        state.mark_unclear(" ".join(field.text for field in rest) or "commands from the input", _WHY)
-    for field in given.words:
+def examine_emacs(arguments: Fields, state: ShellState, stdin: StreamContent | None) -> ProgramEffects:
+    parsed = parse_arguments(arguments, _EMACS_RUNNING_OPTIONS - {"--batch"})
+    if parsed.has(*_EMACS_RUNNING_OPTIONS) or stdin is not None:
+        state.mark_unclear(
+            " ".join(field.text for field in arguments) or "commands from the input", _EDITOR_REASON
+        )
+    for field in parsed.words:
         state.touch(field, "read")
-    return ProgramEffects(quiet=False)
+    return ProgramEffects(may_write=True)

@@ -7,19 +7,19 @@ from msgspec import Struct
 
 from weft.tool.shell.arguments import Field, Fields, has_hole, parse_arguments, split_names
 from weft.tool.shell.grammar import reads_like_bash
-from weft.tool.shell.places import is_secret
+from weft.tool.shell.paths import is_secret
 from weft.tool.shell.program.effects import Inner, InnerScript
 from weft.tool.shell.program.table import touch_paths
 from weft.tool.shell.state import ShellState, StreamContent
 
-_WHY: Final = "code on the command line that reaches for files, programs or the network"
+_DANGEROUS_CODE_REASON: Final = "code on the command line that reaches for files, programs or the network"
 # A call that opens a file by its name, with the mode.
-_OPENED: Final = re.compile(
+_OPEN_CALL: Final = re.compile(
     r"""\b(?:open|readFileSync|readFile|writeFileSync|appendFileSync|require|file_get_contents|File\.read)"""
     r"""\(\s*(["'])(?P<path>[^"'\\$#{}\n]*)\1\s*(?:,\s*(?:mode\s*=\s*)?["'](?P<mode>[\w+-]*)["'])?\s*(?P<end>\))"""
 )
-_STRING: Final = re.compile(r"""(["'])((?:(?!\1)[^\\\n]|\\.)*)\1""")
-_WRITES: Final = re.compile(r"[wax+]|^utf")
+_STRING_LITERAL: Final = re.compile(r"""(["'])((?:(?!\1)[^\\\n]|\\.)*)\1""")
+_WRITE_MODE: Final = re.compile(r"[wax+]|^utf")
 # Names by which code reaches files, programs or the network. Not every library is covered: this is a precaution and not
 # a proof.
 _DANGEROUS_NAMES = """
@@ -31,38 +31,40 @@ require unlink remove rename rmtree rmdir removedirs IO File FileUtils Dir Kerne
 qx readpipe glob sysopen opendir do\\s+shell shell_exec passthru proc_open popen fopen readfile include include_once
 require_once file_put_contents dofile loadfile loadstring package\\.loadlib
 """
-_DANGEROUS: Final = re.compile(
+_DANGEROUS_CODE: Final = re.compile(
     rf"(?<![\w.])(?:{'|'.join(_DANGEROUS_NAMES.split())})\b|\bimport\s*\(|\.(?:system|popen|spawn|exec|constructor)\b"
 )
-_SHELL_QUOTES: Final = re.compile(r"`|%x\s*\W|\bqx\b|<\s*\$?\w*\s*>|\|\s*-?['\"]")
+_SHELL_CALL: Final = re.compile(r"`|%x\s*\W|\bqx\b|<\s*\$?\w*\s*>|\|\s*-?['\"]")
 
 
-def examine_code(code: str, state: ShellState, *, quotes_run: bool = False) -> None:
+def examine_code(code: str, state: ShellState, *, backticks_run: bool = False) -> None:
     """Note the files that a piece of code names.
 
     Code that may do more is unclear. `quotes_run` means that backticks run programs.
     """
-    for found in _OPENED.finditer(code):
-        wrote = (
-            "write" in found[0].partition("(")[0]
-            or "append" in found[0]
-            or _WRITES.search(found["mode"] or "")
+    for match in _OPEN_CALL.finditer(code):
+        writes = (
+            "write" in match[0].partition("(")[0]
+            or "append" in match[0]
+            or _WRITE_MODE.search(match["mode"] or "")
         )
-        path = found["path"]
-        if not found[0].startswith("require") or path.startswith((".", "/")):
-            state.touch(Field(path), "write" if wrote and "utf" not in (found["mode"] or "") else "read")
-    left = _OPENED.sub(_remove_opened, code)
-    for found in _STRING.finditer(left):
-        if _is_path(found[2], state):
-            state.touch(Field(found[2]), "read")
-    if _DANGEROUS.search(_STRING.sub('""', left)) or (quotes_run and _SHELL_QUOTES.search(left)):
-        state.mark_unclear(code, _WHY)
+        path = match["path"]
+        if not match[0].startswith("require") or path.startswith((".", "/")):
+            state.touch(Field(path), "write" if writes and "utf" not in (match["mode"] or "") else "read")
+    remaining = _OPEN_CALL.sub(_remove_open_call, code)
+    for match in _STRING_LITERAL.finditer(remaining):
+        if _is_path(match[2], state):
+            state.touch(Field(match[2]), "read")
+    if _DANGEROUS_CODE.search(_STRING_LITERAL.sub('""', remaining)) or (
+        backticks_run and _SHELL_CALL.search(remaining)
+    ):
+        state.mark_unclear(code, _DANGEROUS_CODE_REASON)
 
 
-def _remove_opened(found: re.Match[str]) -> str:
+def _remove_open_call(match: re.Match[str]) -> str:
     """Keep the names of modules that are not files, because some of them are dangerous."""
-    path = found["path"]
-    if found[0].startswith("require") and not path.startswith((".", "/")):
+    path = match["path"]
+    if match[0].startswith("require") and not path.startswith((".", "/")):
         return f" {path.removeprefix('node:')} "
     return '""'
 
@@ -76,48 +78,48 @@ def _is_path(text: str, state: ShellState) -> bool:
 
 
 _SHELLS: Final = frozenset({"bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "yash", "posh"})
-_FOREIGN: Final = split_names(
+_FOREIGN_LANGUAGES: Final = split_names(
     "fish nu csh tcsh pwsh powershell elvish xonsh osascript expect tclsh wish ipython julia groovy scala elixir iex erl"
     " ghc ghci clojure clj racket guile sbcl ocaml R mongo mongosh m4 bc dc"
 )
 # Modules of Python that take code or commands as arguments.
 _CODE_MODULES: Final = split_names("timeit pdb cProfile profile trace IPython code")
-_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_STDIN_PATHS: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
 class Interpreter(Struct, frozen=True, kw_only=True):
     """The options of an interpreter.
 
     The values of `code` options are code, those of `files` options are files that run first, those of `modules` options
-    are modules. `taking` are all options with a value. `quotes` means that backticks run programs.
+    are modules. `taking` are all options with a value. `backticks_run` means that backticks run programs.
     """
 
     code: frozenset[str]
-    taking: frozenset[str] = frozenset()
+    value_options: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
     modules: frozenset[str] = frozenset()
-    quotes: bool = False
+    backticks_run: bool = False
 
 
 def _make_interpreter(
-    code: str, taking: str = "", files: str = "", modules: str = "", *, quotes: bool = False
+    code: str, value_options: str = "", files: str = "", modules: str = "", *, backticks_run: bool = False
 ) -> Interpreter:
     return Interpreter(
         code=split_names(code),
-        taking=split_names(f"{code} {taking} {files} {modules}"),
+        value_options=split_names(f"{code} {value_options} {files} {modules}"),
         files=split_names(files),
         modules=split_names(modules),
-        quotes=quotes,
+        backticks_run=backticks_run,
     )
 
 
 _PYTHON: Final = _make_interpreter("-c", "-W -X", modules="-m")
-_PERL: Final = _make_interpreter("-e -E", "-I -M -m -x", quotes=True)
-_RUBY: Final = _make_interpreter("-e", "-I -E -C -x", "-r", quotes=True)
+_PERL: Final = _make_interpreter("-e -E", "-I -M -m -x", backticks_run=True)
+_RUBY: Final = _make_interpreter("-e", "-I -E -C -x", "-r", backticks_run=True)
 _NODE: Final = _make_interpreter(
     "-e -p --eval --print", "-C", "-r --require --import --loader --experimental-loader --env-file"
 )
-_PHP: Final = _make_interpreter("-r -B -R -E", "-d -c -t -S", "-f", quotes=True)
+_PHP: Final = _make_interpreter("-r -B -R -E", "-d -c -t -S", "-f", backticks_run=True)
 _LUA: Final = _make_interpreter("-e", files="-l")
 _R: Final = _make_interpreter("-e", files="-f")
 _INTERPRETERS: Final = {
@@ -133,43 +135,45 @@ def find_interpreter(name: str) -> Interpreter | None:
 
 
 def examine_interpreter(
-    name: str, rest: Fields, state: ShellState, stdin: StreamContent | None
+    name: str, arguments: Fields, state: ShellState, stdin: StreamContent | None
 ) -> list[Inner] | None:
     """Note what an interpreter runs, and return the scripts. Return None if the program is not an interpreter."""
     if name in _SHELLS:
-        return _examine_shell(name, rest, state, stdin)
-    if name in _FOREIGN:
-        return _examine_foreign(name, rest, state, stdin)
+        return _examine_shell(name, arguments, state, stdin)
+    if name in _FOREIGN_LANGUAGES:
+        return _examine_foreign(name, arguments, state, stdin)
     if name == "deno":
-        return _examine_deno(rest, state)
+        return _examine_deno(arguments, state)
     language = find_interpreter(name)
     if language is None:
         return None
-    _examine_arguments(name, language, rest, state, stdin)
+    _examine_arguments(name, language, arguments, state, stdin)
     return []
 
 
-def _examine_shell(name: str, rest: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
-    waiting = list(rest)
-    command = False
-    while waiting and (waiting[0].text.startswith(("-", "+")) and waiting[0].text not in _STDIN):
-        option = waiting.pop(0).text
+def _examine_shell(
+    name: str, arguments: Fields, state: ShellState, stdin: StreamContent | None
+) -> list[Inner]:
+    remaining = list(arguments)
+    has_command = False
+    while remaining and (remaining[0].text.startswith(("-", "+")) and remaining[0].text not in _STDIN_PATHS):
+        option = remaining.pop(0).text
         if option == "--":
             break
-        if option in ("--rcfile", "--init-file", "-o", "+o", "-O", "+O") and waiting:
-            value = waiting.pop(0)
+        if option in ("--rcfile", "--init-file", "-o", "+o", "-O", "+O") and remaining:
+            value = remaining.pop(0)
             if option.startswith("--"):
                 state.touch(value, "read")
         elif not option.startswith("--"):
-            command |= "c" in option and option.startswith("-")
+            has_command |= "c" in option and option.startswith("-")
             # With `-s`, the words are arguments and the script comes from the input.
-            if "s" in option.lstrip("-+") and not command:
-                waiting.clear()
-    if command:
-        _examine_dialect(name, waiting[0].text if waiting else "", state)
-        return [InnerScript(text=waiting[0].text, stdin=stdin)] if waiting else []
-    if waiting and waiting[0].text not in _STDIN:
-        _examine_file(name, waiting[0], state)
+            if "s" in option.lstrip("-+") and not has_command:
+                remaining.clear()
+    if has_command:
+        _examine_dialect(name, remaining[0].text if remaining else "", state)
+        return [InnerScript(text=remaining[0].text, stdin=stdin)] if remaining else []
+    if remaining and remaining[0].text not in _STDIN_PATHS:
+        _examine_file(name, remaining[0], state)
         return []
     return _examine_shell_input(name, state, stdin)
 
@@ -195,49 +199,52 @@ def _examine_dialect(name: str, text: str, state: ShellState) -> None:
         state.mark_unclear(f"{name} -c {text}", f"{name} may read it differently than bash")
 
 
-def _examine_foreign(name: str, rest: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
+def _examine_foreign(
+    name: str, arguments: Fields, state: ShellState, stdin: StreamContent | None
+) -> list[Inner]:
     """Mark the code of languages that we cannot read as unclear."""
-    words = [field for field in rest if not field.text.startswith("-")]
-    if stdin is not None or len(words) < len(rest):
+    words = [field for field in arguments if not field.text.startswith("-")]
+    if stdin is not None or len(words) < len(arguments):
         state.mark_unclear(
-            " ".join([name, *(field.text for field in rest)]), f"what {name} is given to run cannot be judged"
+            " ".join([name, *(field.text for field in arguments)]),
+            f"what {name} is given to run cannot be judged",
         )
     for field in words[:1]:
         state.touch(field, "read")
     return []
 
 
-def _examine_deno(rest: Fields, state: ShellState) -> list[Inner]:
-    words = [field for field in rest if not field.text.startswith("-")]
+def _examine_deno(arguments: Fields, state: ShellState) -> list[Inner]:
+    words = [field for field in arguments if not field.text.startswith("-")]
     if words and words[0].text == "eval":
         for field in words[1:2]:
-            _examine_code_field(field, state, quotes=False)
+            _examine_code_field(field, state, backticks_run=False)
     return []
 
 
 def _examine_arguments(
-    name: str, language: Interpreter, rest: Fields, state: ShellState, stdin: StreamContent | None
+    name: str, language: Interpreter, arguments: Fields, state: ShellState, stdin: StreamContent | None
 ) -> None:
     # Everything after a module's name, or after Python code, is an argument for it.
-    last = language.modules | (language.code if language.modules else frozenset())
+    last_options = language.modules | (language.code if language.modules else frozenset())
     if language is _NODE:
-        rest = tuple(Field("-e") if field.text == "-pe" else field for field in rest)
-    given = parse_arguments(rest, language.taking, until_word=True, last=last)
-    code, words = given.values(*language.code), given.words
-    if any(field.text in _CODE_MODULES for field in given.values(*language.modules)):
+        arguments = tuple(Field("-e") if field.text == "-pe" else field for field in arguments)
+    parsed = parse_arguments(arguments, language.value_options, until_word=True, last_options=last_options)
+    code, words = parsed.values(*language.code), parsed.words
+    if any(field.text in _CODE_MODULES for field in parsed.values(*language.modules)):
         code = [*code, *words]
     for field in code:
-        _examine_code_field(field, state, quotes=language.quotes)
-    for field in given.values(*language.files):
+        _examine_code_field(field, state, backticks_run=language.backticks_run)
+    for field in parsed.values(*language.files):
         state.touch(field, "read")
-    if not code and not given.has(*language.modules):
-        if words and words[0].text not in _STDIN:
+    if not code and not parsed.has(*language.modules):
+        if words and words[0].text not in _STDIN_PATHS:
             _examine_file(name, words[0], state)
-        elif stdin is not None and not given.has("--version", "-V", "--help"):
+        elif stdin is not None and not parsed.has("--version", "-V", "--help"):
             _examine_input(name, language, state, stdin)
         words = words[1:]
     touch_paths(words, state)
-    if given.has("-i") and name in ("perl", "ruby"):
+    if parsed.has("-i") and name in ("perl", "ruby"):
         for field in words:
             state.touch(field, "write")
 
@@ -246,11 +253,11 @@ def _examine_input(name: str, language: Interpreter, state: ShellState, stdin: S
     if stdin.text is None:
         state.mark_unclear(f"{name} of its input", f"what {name} is given to run is not known")
     else:
-        _examine_code_field(Field(stdin.text), state, quotes=language.quotes)
+        _examine_code_field(Field(stdin.text), state, backticks_run=language.backticks_run)
 
 
-def _examine_code_field(field: Field, state: ShellState, *, quotes: bool) -> None:
+def _examine_code_field(field: Field, state: ShellState, *, backticks_run: bool) -> None:
     if has_hole(field.text):
         state.mark_unclear(field.text, "the code that is run is not known")
     else:
-        examine_code(field.text, state, quotes_run=quotes)
+        examine_code(field.text, state, backticks_run=backticks_run)

@@ -8,9 +8,9 @@ from typing import Final
 from weft.tool.shell.arguments import Field, Fields, FileListing, parse_arguments
 from weft.tool.shell.state import ShellState, StreamContent
 
-_FILTERS: Final = frozenset({"head", "tail", "sort", "uniq", "tac", "shuf", "grep", "egrep", "fgrep"})
-_PRINTING: Final = frozenset({"-printf", "-exec", "-execdir", "-ok", "-okdir"})
-_DATE: Final = re.compile(r"\+(?:%[-_0^#]?[A-Za-z]|[-_:.T0-9])*")
+_FILTER_PROGRAMS: Final = frozenset({"head", "tail", "sort", "uniq", "tac", "shuf", "grep", "egrep", "fgrep"})
+_PRINTING_ACTIONS: Final = frozenset({"-printf", "-exec", "-execdir", "-ok", "-okdir"})
+_DATE_FORMAT: Final = re.compile(r"\+(?:%[-_0^#]?[A-Za-z]|[-_:.T0-9])*")
 
 
 def predict_output(argv: Fields, state: ShellState, stdin: StreamContent | None) -> StreamContent:
@@ -23,7 +23,7 @@ def predict_output(argv: Fields, state: ShellState, stdin: StreamContent | None)
             return StreamContent(text=_predict_echo(name, rest))
         case "pwd" if state.cwds is not None and len(state.cwds) == 1:
             return StreamContent(text=state.cwds[0])
-        case "date" if rest and all(_DATE.fullmatch(field.text) for field in rest):
+        case "date" if rest and all(_DATE_FORMAT.fullmatch(field.text) for field in rest):
             return StreamContent(number=True)
         case "cat" if not rest:
             return stdin or StreamContent(text="")
@@ -41,7 +41,7 @@ def predict_output(argv: Fields, state: ShellState, stdin: StreamContent | None)
             return StreamContent(number=True)
         case "id" if [field.text for field in rest] in (["-u"], ["-g"]):
             return StreamContent(number=True)
-        case _ if name in _FILTERS:
+        case _ if name in _FILTER_PROGRAMS:
             return _predict_filter(name, rest, stdin, state)
         case _:
             return StreamContent(listing=_predict_listing(name, rest, state))
@@ -59,13 +59,13 @@ def _predict_echo(name: str, fields: Sequence[Field]) -> str | None:
         return None if any("\\" in word for word in words) else " ".join(words)
     if not words or words[0].startswith("-"):
         return None
-    form = words[0].replace("\\n", "\n")
-    plain = form.replace("%s", "").replace("\n", "")
+    template = words[0].replace("\\n", "\n")
+    plain = template.replace("%s", "").replace("\n", "")
     if "%" in plain or "\\" in plain or any("\\" in word for word in words):
         return None
-    if "%s" not in form:
-        return form
-    return "".join(form.replace("%s", word) for word in words[1:]) if form.count("%s") == 1 else None
+    if "%s" not in template:
+        return template
+    return "".join(template.replace("%s", word) for word in words[1:]) if template.count("%s") == 1 else None
 
 
 def _predict_git(fields: Sequence[Field], state: ShellState) -> StreamContent:
@@ -75,10 +75,12 @@ def _predict_git(fields: Sequence[Field], state: ShellState) -> StreamContent:
     if words[:1] == ["ls-files"] or (
         words[:1] in (["diff"], ["show"], ["diff-tree"]) and "--name-only" in words
     ):
-        others = any(word.startswith("--o") or re.fullmatch(r"-[a-z]*o[a-z]*", word) for word in words)
-        named = fields[1:] if words[0] == "ls-files" else ()
-        roots = tuple(root for field in parse_arguments(named).words for root in state.resolve_roots(field))
-        return StreamContent(listing=FileListing(roots=roots or state.location.roots, hidden=others))
+        has_untracked = any(word.startswith("--o") or re.fullmatch(r"-[a-z]*o[a-z]*", word) for word in words)
+        path_fields = fields[1:] if words[0] == "ls-files" else ()
+        roots = tuple(
+            root for field in parse_arguments(path_fields).words for root in state.resolve_roots(field)
+        )
+        return StreamContent(listing=FileListing(roots=roots or state.location.roots, hidden=has_untracked))
     if words[:1] == ["grep"] and {"-l", "--files-with-matches", "--name-only"} & set(words):
         return StreamContent(
             listing=FileListing(
@@ -96,20 +98,20 @@ def _predict_filter(
     From a list of files they print some of these files.
     """
     if name.endswith("grep"):
-        found = parse_arguments(
+        parsed = parse_arguments(
             fields, frozenset({"-e", "-f", "-m", "-A", "-B", "-C", "--include", "--exclude"})
         )
-        if found.has("-l", "--files-with-matches", "-L"):
-            names = found.values("--include")
+        if parsed.has("-l", "--files-with-matches", "-L"):
+            names = parsed.values("--include")
             roots = (
-                tuple(root for field in found.words[1:] for root in state.resolve_roots(field))
+                tuple(root for field in parsed.words[1:] for root in state.resolve_roots(field))
                 or state.cwds
                 or ()
             )
             pattern = names[0].text if len(names) == 1 else None
             return StreamContent(listing=FileListing(roots=roots, name=pattern)) if roots else StreamContent()
-        words = found.words[0 if found.has("-e", "-f") else 1 :]
-        if found.has("-o", "--only-matching") or found.has("-r", "-R"):
+        words = parsed.words[0 if parsed.has("-e", "-f") else 1 :]
+        if parsed.has("-o", "--only-matching") or parsed.has("-r", "-R"):
             return StreamContent()
     else:
         words = parse_arguments(fields, frozenset({"-n", "-c", "-k", "-t"})).words
@@ -123,21 +125,21 @@ def _predict_listing(name: str, fields: Sequence[Field], state: ShellState) -> F
         case "find":
             return find_listing(fields, state)
         case "ls":
-            given = parse_arguments(fields)
+            parsed = parse_arguments(fields)
             roots = (
-                tuple(root for field in given.words for root in state.resolve_roots(field))
+                tuple(root for field in parsed.words for root in state.resolve_roots(field))
                 or state.cwds
                 or ()
             )
-            return FileListing(roots=roots, hidden=given.has("-a", "-A", "--all", "--almost-all", "-f"))
+            return FileListing(roots=roots, hidden=parsed.has("-a", "-A", "--all", "--almost-all", "-f"))
         case "rg" | "fd" | "fdfind":
-            given = parse_arguments(fields, frozenset({"-g", "-t", "-e", "--glob", "--type", "-T", "-m"}))
-            if name == "rg" and not given.has("-l", "--files", "--files-with-matches"):
+            parsed = parse_arguments(fields, frozenset({"-g", "-t", "-e", "--glob", "--type", "-T", "-m"}))
+            if name == "rg" and not parsed.has("-l", "--files", "--files-with-matches"):
                 return None
-            words = given.words[0 if given.has("--files") else 1 :]
+            words = parsed.words[0 if parsed.has("--files") else 1 :]
             roots = tuple(root for field in words for root in state.resolve_roots(field)) or state.cwds or ()
             return FileListing(
-                roots=roots, hidden=given.has("-u", "-.", "--hidden", "-H", "--no-ignore", "-I")
+                roots=roots, hidden=parsed.has("-u", "-.", "--hidden", "-H", "--no-ignore", "-I")
             )
         case _:
             return None
@@ -156,9 +158,11 @@ def find_listing(fields: Sequence[Field], state: ShellState) -> FileListing | No
         roots.append(words.pop(0))
     texts = [field.text for field in words]
     names = [after for before, after in pairwise(texts) if before == "-name"]
-    alone = len(names) == 1 and not {"-o", "-or", "-not", "!", ","} & set(texts)
-    found = tuple(root for field in roots for root in state.resolve_roots(field)) if roots else state.cwds
+    is_single_test = len(names) == 1 and not {"-o", "-or", "-not", "!", ","} & set(texts)
+    directories = (
+        tuple(root for field in roots for root in state.resolve_roots(field)) if roots else state.cwds
+    )
     # `-printf` and commands print anything.
-    if not found or not all(root.is_known for root in roots) or not _PRINTING.isdisjoint(texts):
+    if not directories or not all(root.is_known for root in roots) or not _PRINTING_ACTIONS.isdisjoint(texts):
         return None
-    return FileListing(roots=found, name=names[0] if alone else None)
+    return FileListing(roots=directories, name=names[0] if is_single_test else None)

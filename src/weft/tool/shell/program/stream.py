@@ -11,15 +11,20 @@ from weft.tool.shell.state import ShellState
 
 SedAction = tuple[Literal["read", "write", "run"], str]
 
-_ADDRESS: Final = re.compile(r"\d+(?:~\d+)?|\$|[+~]\d+")
-_PLAIN: Final = frozenset("=dDgGhHnNpPxzFqQl{}")
-_LABELS: Final = frozenset(":btT")
-_TEXTS: Final = frozenset("aic")
-_FILES: Final[dict[str, Literal["read", "write"]]] = {"r": "read", "R": "read", "w": "write", "W": "write"}
+_SED_ADDRESS: Final = re.compile(r"\d+(?:~\d+)?|\$|[+~]\d+")
+_PLAIN_COMMANDS: Final = frozenset("=dDgGhHnNpPxzFqQl{}")
+_LABEL_COMMANDS: Final = frozenset(":btT")
+_TEXT_COMMANDS: Final = frozenset("aic")
+_FILE_COMMANDS: Final[dict[str, Literal["read", "write"]]] = {
+    "r": "read",
+    "R": "read",
+    "w": "write",
+    "W": "write",
+}
 
 
 def parse_sed_script(script: str) -> list[SedAction] | None:
-    """Return what a sed script does with files and programs, or None if it cannot be read."""
+    """Return the files that a sed script uses and the programs that it runs, or None if it cannot be read."""
     try:
         return list(_SedParser(script).read())
     except (IndexError, _UnreadableScriptError):
@@ -27,7 +32,7 @@ def parse_sed_script(script: str) -> list[SedAction] | None:
 
 
 class _UnreadableScriptError(Exception):
-    pass
+    """A script cannot be read with certainty, or does more than reading and printing."""
 
 
 class _SedParser:
@@ -35,119 +40,119 @@ class _SedParser:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._place = 0
+        self._position = 0
 
     def read(self) -> Iterator[SedAction]:
-        while self._skip(" \t\n;"):
-            self._addresses()
-            command = self._next()
+        while self._skip_chars(" \t\n;"):
+            self._skip_addresses()
+            command = self._read_char()
             if command == "#":
-                self._line()
-            elif command in _PLAIN:
-                self._match(r"[ \t]*\d*")
-            elif command in _LABELS:
-                self._match(r"[ \t]*[^\s;}]*")
-            elif command in _TEXTS:
-                self._line(continued=True)
-            elif command in _FILES:
-                yield _FILES[command], self._line().strip()
+                self._read_line()
+            elif command in _PLAIN_COMMANDS:
+                self._skip_pattern(r"[ \t]*\d*")
+            elif command in _LABEL_COMMANDS:
+                self._skip_pattern(r"[ \t]*[^\s;}]*")
+            elif command in _TEXT_COMMANDS:
+                self._read_line(continued=True)
+            elif command in _FILE_COMMANDS:
+                yield _FILE_COMMANDS[command], self._read_line().strip()
             elif command == "e":
-                yield "run", self._line().strip()
+                yield "run", self._read_line().strip()
             elif command == "y":
-                self._delimited(2)
+                self._skip_delimited(2)
             elif command == "s":
-                self._delimited(2)
-                yield from self._flags()
+                self._skip_delimited(2)
+                yield from self._read_flags()
             else:
                 raise _UnreadableScriptError
 
-    def _flags(self) -> Iterator[SedAction]:
-        while self._place < len(self._text) and self._text[self._place] not in " \t\n;}":
-            flag = self._next()
+    def _read_flags(self) -> Iterator[SedAction]:
+        while self._position < len(self._text) and self._text[self._position] not in " \t\n;}":
+            flag = self._read_char()
             if flag == "e":
                 yield "run", ""
             elif flag == "w":
-                yield "write", self._line().strip()
+                yield "write", self._read_line().strip()
             elif flag not in "gpiImM0123456789":
                 raise _UnreadableScriptError
 
-    def _addresses(self) -> None:
+    def _skip_addresses(self) -> None:
         while True:
-            self._skip(" \t")
-            if found := _ADDRESS.match(self._text, self._place):
-                self._place = found.end()
-            elif self._text[self._place] == "/":
-                self._delimited(1)
-                self._match(r"[IM]*")
-            elif self._text[self._place] == "\\":
-                self._place += 1
-                self._delimited(1)
-                self._match(r"[IM]*")
-            elif self._text[self._place] in ",!":
-                self._place += 1
+            self._skip_chars(" \t")
+            if found := _SED_ADDRESS.match(self._text, self._position):
+                self._position = found.end()
+            elif self._text[self._position] == "/":
+                self._skip_delimited(1)
+                self._skip_pattern(r"[IM]*")
+            elif self._text[self._position] == "\\":
+                self._position += 1
+                self._skip_delimited(1)
+                self._skip_pattern(r"[IM]*")
+            elif self._text[self._position] in ",!":
+                self._position += 1
             else:
                 return
 
-    def _delimited(self, parts: int) -> None:
+    def _skip_delimited(self, parts: int) -> None:
         """Skip this many parts that are separated by a delimiter."""
-        delimiter, first = self._next(), parts
+        delimiter, total = self._read_char(), parts
         while parts:
-            char = self._next()
+            char = self._read_char()
             if char == "\\":
-                self._place += 1
-            elif char == "[" and parts == first and self._hides(delimiter):
+                self._position += 1
+            elif char == "[" and parts == total and self._bracket_contains(delimiter):
                 raise _UnreadableScriptError  # whether this is the delimiter depends on the implementation
             elif char == delimiter:
                 parts -= 1
 
-    def _hides(self, delimiter: str) -> bool:
+    def _bracket_contains(self, delimiter: str) -> bool:
         """Return True if the bracket expression that starts here contains the delimiter."""
-        found = re.compile(r"\^?\]?[^\]\n]*\]").match(self._text, self._place)
+        found = re.compile(r"\^?\]?[^\]\n]*\]").match(self._text, self._position)
         return found is not None and delimiter in found[0]
 
-    def _skip(self, chars: str) -> bool:
-        while self._place < len(self._text) and self._text[self._place] in chars:
-            self._place += 1
-        return self._place < len(self._text)
+    def _skip_chars(self, chars: str) -> bool:
+        while self._position < len(self._text) and self._text[self._position] in chars:
+            self._position += 1
+        return self._position < len(self._text)
 
-    def _match(self, pattern: str) -> None:
-        found = re.compile(pattern).match(self._text, self._place)
-        self._place = found.end() if found else self._place
+    def _skip_pattern(self, pattern: str) -> None:
+        found = re.compile(pattern).match(self._text, self._position)
+        self._position = found.end() if found else self._position
 
-    def _next(self) -> str:
-        char = self._text[self._place]
-        self._place += 1
+    def _read_char(self) -> str:
+        char = self._text[self._position]
+        self._position += 1
         return char
 
-    def _line(self, *, continued: bool = False) -> str:
-        start = self._place
-        while self._place < len(self._text) and self._text[self._place] != "\n":
-            self._place += 2 if continued and self._text[self._place] == "\\" else 1
-        return self._text[start : self._place]
+    def _read_line(self, *, continued: bool = False) -> str:
+        start = self._position
+        while self._position < len(self._text) and self._text[self._position] != "\n":
+            self._position += 2 if continued and self._text[self._position] == "\\" else 1
+        return self._text[start : self._position]
 
 
-_TOKEN: Final = re.compile(
+_AWK_TOKEN: Final = re.compile(
     r"""(?P<blank>[ \t]+|\\\n|\#[^\n]*)|(?P<string>"(?:[^"\\\n]|\\.)*")|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"""
     r"""|(?P<name>[A-Za-z_]\w*)|(?P<sign>\+\+|--|>>|\|\||&&|[<>=!+*/%^-]=|[^"])""",
     re.DOTALL,
 )
-_REGEX: Final = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]\n/]*\])*/")
+_AWK_REGEX: Final = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]\n/]*\])*/")
 # These read another file, run a program, or change which files are read. `@` calls and loads by name.
 _DANGEROUS_TOKENS: Final = split_names("system getline ARGV ARGC @ |")
 _BEFORE_REGEX: Final = split_names("print printf return in else do case")
-_ENDS: Final = frozenset({";", "}", "\n", ""})
+_STATEMENT_ENDS: Final = frozenset({";", "}", "\n", ""})
 
 
 def examine_awk_program(program: str, state: ShellState) -> bool:
     """Note what an awk program does besides reading its input. Return True if it only prints."""
     try:
-        saved = list(_list_awk_outputs(list(_tokenize_awk(program))))
+        paths = list(_list_awk_outputs(list(_tokenize_awk(program))))
     except _UnreadableScriptError:
         state.mark_unclear(f"awk {program}", "the awk program writes files or runs programs")
         return False
-    for path in saved:
+    for path in paths:
         state.touch(Field(path), "write")
-    return not saved
+    return not paths
 
 
 def _tokenize_awk(program: str) -> Iterator[str]:
@@ -155,153 +160,158 @@ def _tokenize_awk(program: str) -> Iterator[str]:
 
     Raise `_UnreadableScriptError` if a slash cannot be told from the start of one.
     """
-    place, before = 0, "\n"
-    loops = re.search(r"\b(?:if|while|for|switch)\b", program) is not None
-    while place < len(program):
-        found = _TOKEN.match(program, place)
-        if found is None:
+    position, previous = 0, "\n"
+    has_conditions = re.search(r"\b(?:if|while|for|switch)\b", program) is not None
+    while position < len(program):
+        match = _AWK_TOKEN.match(program, position)
+        if match is None:
             raise _UnreadableScriptError
-        token = found[0]
-        if token in ("/", "/=") and not _is_division(before, loops=loops):
-            regex = _REGEX.match(program, place)
+        token = match[0]
+        if token in ("/", "/=") and not _is_division(previous, has_conditions=has_conditions):
+            regex = _AWK_REGEX.match(program, position)
             if regex is None:
                 raise _UnreadableScriptError
-            place, before = regex.end(), "0"
+            position, previous = regex.end(), "0"
             continue
-        place = found.end()
-        if not found["blank"]:
+        position = match.end()
+        if not match["blank"]:
             yield token
-            before = token
+            previous = token
 
 
-def _is_division(before: str, *, loops: bool) -> bool:
+def _is_division(previous: str, *, has_conditions: bool) -> bool:
     """Return True if a slash after this token means division."""
-    if before in ("++", "--", "length") or (before == ")" and loops):
+    if previous in ("++", "--", "length") or (previous == ")" and has_conditions):
         raise _UnreadableScriptError
-    operand = before[0] in '"$)]' or before[0].isalnum() or before[0] in "._"
-    return operand and before not in _BEFORE_REGEX
+    is_operand = previous[0] in '"$)]' or previous[0].isalnum() or previous[0] in "._"
+    return is_operand and previous not in _BEFORE_REGEX
 
 
 def _list_awk_outputs(tokens: list[str]) -> Iterator[str]:
     """Yield the files that a program prints to. Raise `_UnreadableScriptError` if it does more."""
     depth, printing = 0, False
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         if token in _DANGEROUS_TOKENS:
             raise _UnreadableScriptError
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(token, 0)
         if token in ("print", "printf"):
             printing, depth = True, 0
-        elif token in (";", "{", "}") or (token == "\n" and tokens[place - 1] not in (",", "&&", "||")):
+        elif token in (";", "{", "}") or (token == "\n" and tokens[index - 1] not in (",", "&&", "||")):
             printing = False
         elif printing and depth <= 0 and token in (">", ">>"):
-            path, end = (*tokens[place + 1 : place + 3], "", "")[:2]
-            if not path.startswith('"') or "\\" in path or end not in _ENDS:
+            path, end = (*tokens[index + 1 : index + 3], "", "")[:2]
+            if not path.startswith('"') or "\\" in path or end not in _STATEMENT_ENDS:
                 raise _UnreadableScriptError
             yield path[1:-1]
 
 
-# After any letters that do not take a value.
-_IN_PLACE: Final = re.compile(r"(-[a-dghjkm-zA-Z]*)i.*", re.DOTALL)
+_SED_VALUE_OPTIONS: Final = split_names("-e -f -l --expression --file --line-length")
+# `-i`, alone or after short options that do not take a value.
+_IN_PLACE_OPTION: Final = re.compile(r"(-[a-dghjkm-zA-Z]*)i.*", re.DOTALL)
 
 
-def examine_sed(rest: Fields, state: ShellState) -> ProgramEffects:
+def examine_sed(arguments: Fields, state: ShellState) -> ProgramEffects:
     # A suffix may follow `-i` directly, but never as the next word, except on macOS.
-    cut = [_IN_PLACE.fullmatch(field.text) for field in rest]
-    left = [Field(found[1]) if found else field for field, found in zip(rest, cut, strict=True)]
-    given = parse_arguments(
-        [field for field, found in zip(left, cut, strict=True) if not found or found[1] != "-"], _SED
-    )
-    in_place = any(cut) or given.has("--in-place")
-    scripts = given.values("-e", "--expression")
-    words = given.words
-    if not scripts and not given.has("-f", "--file"):
+    in_place_matches = [_IN_PLACE_OPTION.fullmatch(field.text) for field in arguments]
+    others = [
+        Field(match[1]) if match else field
+        for field, match in zip(arguments, in_place_matches, strict=True)
+        if not match or match[1] != "-"
+    ]
+    parsed = parse_arguments(others, _SED_VALUE_OPTIONS)
+    in_place = any(in_place_matches) or parsed.has("--in-place")
+    scripts = parsed.values("-e", "--expression")
+    words = parsed.words
+    if not scripts and not parsed.has("-f", "--file"):
         scripts, words = list(words[:1]), words[1:]
-    for field in given.values("-f", "--file"):
+    for field in parsed.values("-f", "--file"):
         state.touch(field, "read")
         state.mark_unclear(f"sed -f {field.text}", "a script of sed may write files and run programs")
-    quiet = not in_place
+    may_write = in_place
     for script in scripts:
-        quiet &= _examine_sed_script(script, state)
+        may_write |= not _examine_sed_script(script, state)
     for field in words:
         state.touch(field, "read")
         if in_place:
             state.touch(field, "write")
-    return ProgramEffects(quiet=quiet)
-
-
-_SED: Final = split_names("-e -f -l --expression --file --line-length")
+    return ProgramEffects(may_write=may_write)
 
 
 def _examine_sed_script(script: Field, state: ShellState) -> bool:
-    found = parse_sed_script(script.text) if not has_hole(script.text) else None
-    if found is None:
+    """Note the files that a sed script uses. Return True if it only reads."""
+    actions = parse_sed_script(script.text) if not has_hole(script.text) else None
+    if actions is None:
         state.mark_unclear(f"sed {script.text}", "a script of sed that may write files and run programs")
         return False
-    for what, text in found:
-        if what == "run":
+    for action, text in actions:
+        if action == "run":
             state.mark_unclear(f"sed {script.text}", "the script of sed runs programs")
         else:
-            state.touch(Field(text), what)
-    return all(what == "read" for what, _ in found)
+            state.touch(Field(text), action)
+    return all(action == "read" for action, _ in actions)
 
 
-_AWK: Final = split_names("-F -v -f -i -e -E -l -W -d -o -p -D -L --field-separator --assign")
+_AWK_VALUE_OPTIONS: Final = split_names("-F -v -f -i -e -E -l -W -d -o -p -D -L --field-separator --assign")
 # Options of the various awks that only affect how a program is read. Any other may run, load or write something.
-_QUIET_AWK: Final = split_names(
+_HARMLESS_AWK_OPTIONS: Final = split_names(
     "-F -v -V -h -b -c -C -n -N -O -P -r -s -S -t -M --field-separator --assign --version --help --posix --traditional"
     " --re-interval --sandbox --lint --characters-as-bytes --csv -k --bignum"
 )
 
 
-def examine_awk(rest: Fields, state: ShellState) -> ProgramEffects:
-    given = parse_arguments(rest, _AWK, until_word=True)
-    odd = [option for option, _ in given.options if not any(may_mean(option, quiet) for quiet in _QUIET_AWK)]
-    for option, value in given.options:
-        if option in odd:
+def examine_awk(arguments: Fields, state: ShellState) -> ProgramEffects:
+    parsed = parse_arguments(arguments, _AWK_VALUE_OPTIONS, until_word=True)
+    unclear_options = [
+        option
+        for option, _ in parsed.options
+        if not any(may_mean(option, harmless) for harmless in _HARMLESS_AWK_OPTIONS)
+    ]
+    for option, value in parsed.options:
+        if option in unclear_options:
             for file in [value] if value is not None else []:
                 state.touch(file, "read")
             state.mark_unclear(
-                " ".join(["awk", *(field.text for field in rest)]),
+                " ".join(["awk", *(field.text for field in arguments)]),
                 f"{option} may write files and run programs",
             )
-    quiet = not odd
-    for program in given.words[:1]:
+    may_write = bool(unclear_options)
+    for program in parsed.words[:1]:
         if has_hole(program.text):
             state.mark_unclear(f"awk {program.text}", "an awk program may write files and run programs")
-        quiet &= examine_awk_program(program.text, state)
-    for field in given.words[1:]:
+        may_write |= not examine_awk_program(program.text, state)
+    for field in parsed.words[1:]:
         if not re.match(r"[A-Za-z_]\w*=", field.text):
             state.touch(field, "read")
-    return ProgramEffects(quiet=quiet)
+    return ProgramEffects(may_write=may_write)
 
 
-def examine_dd(rest: Fields, state: ShellState) -> ProgramEffects:
-    quiet = True
-    for field in rest:
+def examine_dd(arguments: Fields, state: ShellState) -> ProgramEffects:
+    may_write = False
+    for field in arguments:
         name, _, value = field.text.partition("=")
         if name == "if":
             state.touch(field.ending(value), "read")
         elif name == "of":
-            quiet = False
+            may_write = True
             state.touch(field.ending(value), "write")
-    return ProgramEffects(quiet=quiet)
+    return ProgramEffects(may_write=may_write)
 
 
-_NAMED: Final = frozenset({"--arg", "--argjson", "--slurpfile", "--rawfile"})
+_TWO_VALUE_OPTIONS: Final = frozenset({"--arg", "--argjson", "--slurpfile", "--rawfile"})
 
 
-def examine_jq(rest: Fields, state: ShellState) -> ProgramEffects:
+def examine_jq(arguments: Fields, state: ShellState) -> ProgramEffects:
     """Examine jq, some of whose options take two words: a name, and a value or file."""
-    left: list[Field] = []
-    waiting = list(reversed(rest))
-    while waiting:
-        field = waiting.pop()
-        if field.text not in _NAMED:
-            left.append(field)
+    others: list[Field] = []
+    remaining = list(reversed(arguments))
+    while remaining:
+        field = remaining.pop()
+        if field.text not in _TWO_VALUE_OPTIONS:
+            others.append(field)
             continue
-        values = [waiting.pop() for _ in range(min(2, len(waiting)))]
+        values = [remaining.pop() for _ in range(min(2, len(remaining)))]
         if field.text.endswith("file"):
             for value in values[1:]:
                 state.touch(value, "read")
-    touch_files("jq", PROGRAMS["jq"], tuple(left), state)
+    touch_files("jq", PROGRAMS["jq"], tuple(others), state)
     return ProgramEffects()

@@ -18,7 +18,7 @@ from weft.tool.shell.arguments import (
     remove_holes,
     unknown_field,
 )
-from weft.tool.shell.places import is_secret
+from weft.tool.shell.paths import is_secret
 from weft.tool.shell.state import FileUse, ShellState
 from weft.tool.shell.words import has_wildcard
 
@@ -114,17 +114,24 @@ dos2unix unix2dos | write
 
 
 class ProgramEntry(Struct, frozen=True, kw_only=True):
+    """A line of the table.
+
+    `skip` is the number of words before the files, and `unskipping_options` are those with which there are none.
+    `value_options` are all options with a value. The value of a reading or writing option is a file, that of a naming
+    option is a file with the names of further files, and that of a running option is a command.
+    """
+
     role: ArgumentRole
     skip: int = 0
-    taking: frozenset[str] = frozenset()
-    reading: frozenset[str] = frozenset()
-    writing: frozenset[str] = frozenset()
-    running: frozenset[str] = frozenset()
-    naming: frozenset[str] = frozenset()
-    instead: frozenset[str] = frozenset()
+    value_options: frozenset[str] = frozenset()
+    reading_options: frozenset[str] = frozenset()
+    writing_options: frozenset[str] = frozenset()
+    running_options: frozenset[str] = frozenset()
+    naming_options: frozenset[str] = frozenset()
+    unskipping_options: frozenset[str] = frozenset()
 
 
-def _select_options(words: list[str], sign: str) -> frozenset[str]:
+def _select_by_mark(words: list[str], sign: str) -> frozenset[str]:
     return frozenset(word.lstrip("^<>!*") for word in words if not sign or sign in word[: word.index("-")])
 
 
@@ -132,12 +139,12 @@ def _parse_entry(role: ArgumentRole, skip: str, words: list[str]) -> ProgramEntr
     return ProgramEntry(
         role=role,
         skip=int(skip or 0),
-        taking=_select_options(words, ""),
-        reading=_select_options(words, "<"),
-        writing=_select_options(words, ">"),
-        running=_select_options(words, "!"),
-        naming=_select_options(words, "*"),
-        instead=_select_options(words, "^"),
+        value_options=_select_by_mark(words, ""),
+        reading_options=_select_by_mark(words, "<"),
+        writing_options=_select_by_mark(words, ">"),
+        running_options=_select_by_mark(words, "!"),
+        naming_options=_select_by_mark(words, "*"),
+        unskipping_options=_select_by_mark(words, "^"),
     )
 
 
@@ -153,7 +160,7 @@ def _read_table() -> dict[str, ProgramEntry]:
 
 PROGRAMS: Final = _read_table()
 
-_VERBS = """
+_READING_VERB_LINES = """
 npm ls list view outdated explain why root prefix ping help
 pnpm ls list why outdated root
 yarn list why info
@@ -175,7 +182,9 @@ conda list info
 dotnet --info --list-sdks
 """
 _READING_VERBS: Final = {
-    words[0]: frozenset(words[1:]) for line in _VERBS.strip().splitlines() if (words := line.split())
+    words[0]: frozenset(words[1:])
+    for line in _READING_VERB_LINES.strip().splitlines()
+    if (words := line.split())
 }
 _HELP_OPTIONS: Final = frozenset({"--version", "-V", "-v", "--help", "-h", "version", "help"})
 
@@ -194,61 +203,65 @@ def only_reads(argv: Fields) -> bool:
 
 _URL: Final = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 # Programs that read whole directories with an option.
-_RECURSIVE: Final = frozenset({"grep", "egrep", "fgrep", "diff", "colordiff", "zcat", "gzcat"})
-_COMPARING: Final = frozenset({"diff", "colordiff"})
+_RECURSIVE_PROGRAMS: Final = frozenset({"grep", "egrep", "fgrep", "diff", "colordiff", "zcat", "gzcat"})
+_COMPARING_PROGRAMS: Final = frozenset({"diff", "colordiff"})
 # These pipe each file into grep, which then searches the working directory.
-_FEEDING: Final = frozenset({"zgrep", "bzgrep", "xzgrep"})
-_SEARCHING: Final = frozenset({"rg", "ag", "ack"})
-_HIDDEN: Final = ("-u", "-.", "--hidden", "--no-ignore", "--unrestricted")
-_ALL_BELOW: Final = ("-r", "-R", "-a", "--recursive", "--archive")
+_PIPING_PROGRAMS: Final = frozenset({"zgrep", "bzgrep", "xzgrep"})
+_SEARCHING_PROGRAMS: Final = frozenset({"rg", "ag", "ack"})
+_HIDDEN_OPTIONS: Final = ("-u", "-.", "--hidden", "--no-ignore", "--unrestricted")
+_RECURSIVE_OPTIONS: Final = ("-r", "-R", "-a", "--recursive", "--archive")
 # With `@`, these read options from a file.
-_BINARY: Final = frozenset({"nm", "objdump", "readelf", "size", "strings"})
+_OPTION_FILE_PROGRAMS: Final = frozenset({"nm", "objdump", "readelf", "size", "strings"})
 # These make up the names of their output files.
-_NAMING: Final = frozenset({"split", "csplit"})
-_TO_STDOUT: Final = ("-c", "--stdout", "--to-stdout")
-_TELLING: Final = ("-t", "--test", "--list")
+_SPLITTING_PROGRAMS: Final = frozenset({"split", "csplit"})
+_STDOUT_OPTIONS: Final = ("-c", "--stdout", "--to-stdout")
+_LISTING_OPTIONS: Final = ("-t", "--test", "--list")
 # The last of several modes counts.
-_PACKING: Final = ("-z", "--compress", "-d", "--decompress", "--uncompress", "--train", "-b")
+_PACKING_OPTIONS: Final = ("-z", "--compress", "-d", "--decompress", "--uncompress", "--train", "-b")
 
 
-def touch_files(name: str, program: ProgramEntry, rest: Fields, state: ShellState) -> None:
+def touch_files(name: str, program: ProgramEntry, arguments: Fields, state: ShellState) -> None:
     """Note the files that a program in the table uses."""
-    odd = name == "xxd"
-    given = parse_arguments(_shorten_xxd_options(rest) if odd else rest, program.taking, until_word=odd)
-    words = given.words[0 if given.has(*program.instead) else program.skip :]
-    _touch_options(name, given, program, state)
-    _touch_words(program, words, given, state)
+    is_xxd = name == "xxd"
+    parsed = parse_arguments(
+        _shorten_xxd_options(arguments) if is_xxd else arguments, program.value_options, until_word=is_xxd
+    )
+    words = parsed.words[0 if parsed.has(*program.unskipping_options) else program.skip :]
+    _touch_options(name, parsed, program, state)
+    _touch_words(program, words, parsed, state)
     if program.role == "read":
-        _touch_trees(name, given, words, state)
-    if name.endswith("sum") and given.has("-c", "--check"):
+        _touch_trees(name, parsed, words, state)
+    if name.endswith("sum") and parsed.has("-c", "--check"):
         state.touch(unknown_field("files named in a list of sums"), "read")
-    if name in _BINARY and any(field.text.startswith("@") for field in words):
-        state.mark_unclear(" ".join([name, *(field.text for field in rest)]), "it takes options from a file")
-    if name in _NAMING and len(words) <= 1:
+    if name in _OPTION_FILE_PROGRAMS and any(field.text.startswith("@") for field in words):
+        state.mark_unclear(
+            " ".join([name, *(field.text for field in arguments)]), "it takes options from a file"
+        )
+    if name in _SPLITTING_PROGRAMS and len(words) <= 1:
         state.touch(Field("xaa"), "write")
 
 
-def _shorten_xxd_options(rest: Fields) -> Fields:
+def _shorten_xxd_options(arguments: Fields) -> Fields:
     """Shorten the options of xxd to their first letter, which determines them. Only some of them take a value."""
     return tuple(
-        Field(field.text[:2]) if re.match(r"-[abCdeEiprtuv]", field.text) else field for field in rest
+        Field(field.text[:2]) if re.match(r"-[abCdeEiprtuv]", field.text) else field for field in arguments
     )
 
 
-def _touch_options(name: str, given: ParsedArguments, program: ProgramEntry, state: ShellState) -> None:
-    for option, value in given.options:
+def _touch_options(name: str, parsed: ParsedArguments, program: ProgramEntry, state: ShellState) -> None:
+    for option, value in parsed.options:
         if value is None:
             continue
-        if option in program.running:
+        if option in program.running_options:
             state.mark_unclear(f"{name} {option} {value.text}", "an option of it runs a program")
-        elif option in program.naming:
+        elif option in program.naming_options:
             state.touch(value, "read")
             state.touch(unknown_field(f"files named in {value.text}"), "read")
-        elif option in program.writing:
-            _touch_written([value], state, below=False)
-        elif option in program.reading:
+        elif option in program.writing_options:
+            _touch_written([value], state, recursive=False)
+        elif option in program.reading_options:
             state.touch(value, "read")
-        elif option not in program.taking:
+        elif option not in program.value_options:
             touch_path(value, state)
         elif is_secret(value.text.rpartition("/")[2]) or state.exists(value.text):
             # Not every version of the program takes a value here.
@@ -256,115 +269,133 @@ def _touch_options(name: str, given: ParsedArguments, program: ProgramEntry, sta
 
 
 def _touch_words(
-    program: ProgramEntry, words: Sequence[Field], given: ParsedArguments, state: ShellState
+    program: ProgramEntry, words: Sequence[Field], parsed: ParsedArguments, state: ShellState
 ) -> None:
     match program.role:
         case "none":
             # The shell expands globs in any case.
             for field in words:
-                if field.wild and has_wildcard(remove_holes(field.text)):
+                if field.glob_pattern and has_wildcard(remove_holes(field.text)):
                     state.touch(field, "look")
         case "look" | "read":
             for field in words:
                 state.touch(field, program.role)
         case "write":
-            _touch_written(words, state, below=given.has(*_ALL_BELOW))
+            _touch_written(words, state, recursive=parsed.has(*_RECURSIVE_OPTIONS))
         case "out":
             _touch_output(words, state)
         case "pack":
-            _touch_packed(words, given, state)
+            _touch_packed(words, parsed, state)
         case "patch":
-            for directory in given.values("-d", "--directory"):
+            for directory in parsed.values("-d", "--directory"):
                 state.touch_all(directory, "write")
-            _touch_written(words[:1], state, below=False)
-            if not words and not given.has("-d", "--directory"):
+            _touch_written(words[:1], state, recursive=False)
+            if not words and not parsed.has("-d", "--directory"):
                 state.touch_below(*(state.cwds or ()))
         case "copy" | "link" | "move":
-            _touch_copies(program, words, given, state)
+            _touch_copies(program, words, parsed, state)
 
 
-def _touch_packed(words: Sequence[Field], given: ParsedArguments, state: ShellState) -> None:
-    quiet = given.has(*_TO_STDOUT) or (given.has(*_TELLING) and not given.has(*_PACKING))
-    below = given.has("-r", "--recursive")
+def _touch_packed(words: Sequence[Field], parsed: ParsedArguments, state: ShellState) -> None:
+    keeps_files = parsed.has(*_STDOUT_OPTIONS) or (
+        parsed.has(*_LISTING_OPTIONS) and not parsed.has(*_PACKING_OPTIONS)
+    )
+    recursive = parsed.has("-r", "--recursive")
     for field in words:
-        if below:
+        if recursive:
             state.touch_all(field, "read", links=True)
         else:
             state.touch(field, "read")
-        if not quiet:
-            _touch_written([field], state, below=below)
-    if given.has("--train"):
+        if not keeps_files:
+            _touch_written([field], state, recursive=recursive)
+    if parsed.has("--train"):
         state.touch(Field("dictionary"), "write")
 
 
-def _touch_written(words: Sequence[Field], state: ShellState, *, below: bool) -> None:
+def _touch_written(words: Sequence[Field], state: ShellState, *, recursive: bool) -> None:
     for field in words:
         # To these programs, a dash is an ordinary name.
-        named = Field("./-") if field.text == "-" else field
-        if below:
-            state.touch_all(named, "write")
+        target = Field("./-") if field.text == "-" else field
+        if recursive:
+            state.touch_all(target, "write")
         else:
-            state.touch(named, "write")
+            state.touch(target, "write")
 
 
 def _touch_output(words: Sequence[Field], state: ShellState) -> None:
     # Without a certain option, ptx reads all of its arguments.
     for field in words:
         state.touch(field, "read")
-    _touch_written(words[1:], state, below=False)
+    _touch_written(words[1:], state, recursive=False)
 
 
 def _touch_copies(
-    program: ProgramEntry, words: Sequence[Field], given: ParsedArguments, state: ShellState
+    program: ProgramEntry, words: Sequence[Field], parsed: ParsedArguments, state: ShellState
 ) -> None:
-    into = given.values("-t", "--target-directory")
-    sources, targets = (words, into) if into or len(words) == 1 else (words[:-1], list(words[-1:]))
+    directories = parsed.values("-t", "--target-directory")
+    sources, targets = (
+        (words, directories) if directories or len(words) == 1 else (words[:-1], list(words[-1:]))
+    )
     targets = targets or [Field(".")]
-    below = given.has(*_ALL_BELOW)
+    all_recursive = parsed.has(*_RECURSIVE_OPTIONS)
     for source in sources:
-        whole = below or (program.role == "move" and state.is_directory(source))
-        if whole:
+        recursive = all_recursive or (program.role == "move" and state.is_directory(source))
+        if recursive:
             state.touch_all(source, "read")
         else:
             state.touch(source, "read")
         if program.role != "copy":
             # A link is another name for its target, through which the target can be changed.
-            _touch_written([source], state, below=whole)
+            _touch_written([source], state, recursive=recursive)
         for target in targets:
-            _touch_copy(source, target, state, within=bool(into) or state.is_directory(target), below=whole)
+            _touch_copy(
+                source,
+                target,
+                state,
+                into_directory=bool(directories) or state.is_directory(target),
+                recursive=recursive,
+            )
 
 
-def _touch_copy(source: Field, target: Field, state: ShellState, *, within: bool, below: bool) -> None:
+def _touch_copy(
+    source: Field, target: Field, state: ShellState, *, into_directory: bool, recursive: bool
+) -> None:
     name = os.path.basename(source.text.rstrip("/"))
-    if not within:
-        _touch_written([target], state, below=below)
+    if not into_directory:
+        _touch_written([target], state, recursive=recursive)
     elif name in ("", ".", ".."):
         state.touch_all(target, "write")
     elif not target.is_known:
         state.touch(target, "write")
     else:
-        wild = os.path.join(target.text, os.path.basename(source.wild)) if source.wild else ""
-        _touch_written([Field(os.path.join(target.text, name), wild)], state, below=below)
+        glob_pattern = (
+            os.path.join(target.text, os.path.basename(source.glob_pattern)) if source.glob_pattern else ""
+        )
+        _touch_written([Field(os.path.join(target.text, name), glob_pattern)], state, recursive=recursive)
 
 
-def _touch_trees(name: str, given: ParsedArguments, words: Sequence[Field], state: ShellState) -> None:
+def _touch_trees(name: str, parsed: ParsedArguments, words: Sequence[Field], state: ShellState) -> None:
     # ripgrep and similar programs skip dot files unless told otherwise.
-    hidden = name in _SEARCHING and given.has(*_HIDDEN)
-    recursive = name in _RECURSIVE | _FEEDING and given.has(
+    hidden = name in _SEARCHING_PROGRAMS and parsed.has(*_HIDDEN_OPTIONS)
+    recursive = name in _RECURSIVE_PROGRAMS | _PIPING_PROGRAMS and parsed.has(
         "-r", "-R", "--recursive", "--dereference-recursive"
     )
-    follow = given.has("-R", "--dereference-recursive", "-L", "--follow")
+    follow = parsed.has("-R", "--dereference-recursive", "-L", "--follow")
     links = follow
-    if name in _COMPARING and any(map(state.is_directory, words)):
+    if name in _COMPARING_PROGRAMS and any(map(state.is_directory, words)):
         # For directories, diff compares their files, including the targets of links.
         recursive, links = True, True
-        follow = given.has("-N", "--new-file", "-P", "--unidirectional-new-file")
-    if not hidden and not recursive and not (name in _SEARCHING and follow):
+        follow = parsed.has("-N", "--new-file", "-P", "--unidirectional-new-file")
+    if not hidden and not recursive and not (name in _SEARCHING_PROGRAMS and follow):
         return
-    named = () if name in _FEEDING else tuple(root for field in words for root in state.resolve_roots(field))
-    roots = named or state.cwds or ()
-    included = [field.text for field in given.values("--include")]
-    if any(is_excluded(field.text) for field in given.values("--exclude")):
+    word_roots = (
+        ()
+        if name in _PIPING_PROGRAMS
+        else tuple(root for field in words for root in state.resolve_roots(field))
+    )
+    roots = word_roots or state.cwds or ()
+    included = [field.text for field in parsed.values("--include")]
+    if any(excludes_secrets(field.text) for field in parsed.values("--exclude")):
         return
     listing = FileListing(
         roots=roots, name=included[0] if len(included) == 1 else None, hidden=hidden or recursive
@@ -372,14 +403,15 @@ def _touch_trees(name: str, given: ParsedArguments, words: Sequence[Field], stat
     state.touch_tree(listing, "read", links=links, follow=follow)
 
 
-def is_excluded(pattern: str) -> bool:
+def excludes_secrets(pattern: str) -> bool:
+    """Return True if `--exclude` with this pattern leaves out the files that the default rules protect."""
     return pattern in (".env*", "*.env*", ".*", ".env")
 
 
-def find_unknown_option(rest: Fields, program: ProgramEntry | None) -> str:
+def find_unknown_option(arguments: Fields, program: ProgramEntry | None) -> str:
     """Return an argument that may turn out to be any option, or "" if there is none."""
-    taking = program.taking if program is not None else frozenset()
-    for field in rest:
+    value_options = program.value_options if program is not None else frozenset()
+    for field in arguments:
         if field.text == "--":
             return ""
         option, sign, _ = field.text.partition(UNKNOWN_START)
@@ -389,19 +421,22 @@ def find_unknown_option(rest: Fields, program: ProgramEntry | None) -> str:
             # If all words are files, an unknown one is listed as an unknown file.
             if not option and program is not None and (program.role == "none" or program.skip):
                 return field.text
-        elif not (option in taking or (option.startswith("--") and "=" in option) or field.wild):
+        elif not (
+            option in value_options or (option.startswith("--") and "=" in option) or field.glob_pattern
+        ):
             return field.text
     return ""
 
 
-def touch_paths(rest: Fields, state: ShellState) -> None:
+def touch_paths(arguments: Fields, state: ShellState) -> None:
     """Note the arguments of a program that is not in the table: everything that looks like a path is one."""
-    for field in rest:
+    for field in arguments:
         touch_path(field, state)
 
 
 def touch_path(field: Field, state: ShellState, use: FileUse = "read") -> None:
-    if field.listing is not None or field.wild:
+    """Note the use of every part of an argument that looks like a path."""
+    if field.listing is not None or field.glob_pattern:
         state.touch(field, use)
         return
     for text in _list_candidates(field.text):

@@ -17,7 +17,7 @@ from weft.tool.shell.arguments import (
 from weft.tool.shell.program.effects import Inner, InnerAssignment, InnerCommand, InnerScript
 from weft.tool.shell.state import ShellState, StreamContent
 
-_SU: Final = split_names("-c --command -s --shell -g -G")
+_SU_VALUE_OPTIONS: Final = split_names("-c --command -s --shell -g -G")
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 # Each line: name, number of words before the command, and the options that take a value.
@@ -108,7 +108,9 @@ _RUNNERS: Final = {
     "bundle": "exec", "npm": "exec", "pnpm": "exec", "yarn": "exec", "conda": "run", "mamba": "run", "mise": "exec",
     "asdf": "exec", "rbenv": "exec", "pyenv": "exec", "dotnet": "exec", "devbox": "run", "pipx": "run", "op": "run",
 }  # fmt: skip
-_RUNNER_VALUES: Final = split_names("-n -p --name --prefix --with --from --python --package --extra --group")
+_RUNNER_VALUE_OPTIONS: Final = split_names(
+    "-n -p --name --prefix --with --from --python --package --extra --group"
+)
 WRAPPERS: Final = frozenset(_WRAPPERS) | split_names("env xargs")
 # These download and store the program that they run, or parts of it.
 FETCHING_PROGRAMS: Final = frozenset(_RUNNERS) | split_names(
@@ -122,56 +124,63 @@ DETACHING_PROGRAMS: Final = split_names(
 
 def unwrap_command(argv: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner] | None:
     """Return what a wrapper runs, or None if the program is not a wrapper."""
-    name, rest = argv[0].text.rpartition("/")[2], argv[1:]
+    name, arguments = argv[0].text.rpartition("/")[2], argv[1:]
     match name:
         case "env":
-            return _unwrap_env(rest, state, stdin)
+            return _unwrap_env(arguments, state, stdin)
         case "xargs":
-            return _unwrap_xargs(rest, state, stdin)
+            return _unwrap_xargs(arguments, state, stdin)
         case "parallel":
-            return _unwrap_parallel(rest, state, stdin)
+            return _unwrap_parallel(arguments, state, stdin)
         case "eval":
-            return [InnerScript(text=" ".join(field.text for field in rest), stdin=stdin)] if rest else []
+            return (
+                [InnerScript(text=" ".join(field.text for field in arguments), stdin=stdin)]
+                if arguments
+                else []
+            )
         case "trap":
-            return [InnerScript(text=field.text) for field in parse_arguments(rest).words[:1]]
+            return [InnerScript(text=field.text) for field in parse_arguments(arguments).words[:1]]
         case "jobs":
-            given = parse_arguments(rest, until_word=True)
-            return [InnerCommand(fields=given.words)] if given.has("-x") else []
+            parsed = parse_arguments(arguments, until_word=True)
+            return [InnerCommand(fields=parsed.words)] if parsed.has("-x") else []
         case "alias":
-            return _unwrap_alias(rest, state)
+            return _unwrap_alias(arguments, state)
         case "su":
             return [
-                InnerScript(text=field.text) for field in parse_arguments(rest, _SU).values("-c", "--command")
+                InnerScript(text=field.text)
+                for field in parse_arguments(arguments, _SU_VALUE_OPTIONS).values("-c", "--command")
             ]
         case "ssh":
-            return _examine_ssh(rest, state)
+            return _examine_ssh(arguments, state)
         case _ if name in _RUNNERS:
-            return _unwrap_runner(name, rest, stdin)
+            return _unwrap_runner(name, arguments, stdin)
         case _ if name in _WRAPPERS:
-            return _unwrap_plain(name, rest, state, stdin)
+            return _unwrap_plain(name, arguments, state, stdin)
         case _:
             return None
 
 
-def _unwrap_alias(rest: Fields, state: ShellState) -> list[Inner]:
-    named = [field.text for field in rest if "=" in field.text]
-    for text in named:
-        state.mark_unclear(f"alias {text}", "some shells substitute it in what follows")
-    return [InnerScript(text=text.partition("=")[2]) for text in named]
+def _unwrap_alias(arguments: Fields, state: ShellState) -> list[Inner]:
+    definitions = [field.text for field in arguments if "=" in field.text]
+    for definition in definitions:
+        state.mark_unclear(f"alias {definition}", "some shells substitute it in what follows")
+    return [InnerScript(text=definition.partition("=")[2]) for definition in definitions]
 
 
-def _unwrap_plain(name: str, rest: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
-    skipped, taking = _WRAPPERS[name]
-    given = _parse_options(name, rest, taking, state)
-    inner: list[Inner] = [InnerScript(text=field.text) for field in _list_scripts(name, given)]
-    _touch_files(name, given, state)
-    if name == "command" and given.has("-v", "-V"):
+def _unwrap_plain(
+    name: str, arguments: Fields, state: ShellState, stdin: StreamContent | None
+) -> list[Inner]:
+    skip, value_options = _WRAPPERS[name]
+    parsed = _parse_options(name, arguments, value_options, state)
+    inner: list[Inner] = [InnerScript(text=field.text) for field in _list_script_options(name, parsed)]
+    _touch_files(name, parsed, state)
+    if name == "command" and parsed.has("-v", "-V"):
         return []
-    words = given.words
-    if skipped:
-        behind = _parse_options(name, words[skipped:], taking, state)
-        inner += [InnerScript(text=field.text) for field in _list_scripts(name, behind)]
-        words = behind.words
+    words = parsed.words
+    if skip:
+        reparsed = _parse_options(name, words[skip:], value_options, state)
+        inner += [InnerScript(text=field.text) for field in _list_script_options(name, reparsed)]
+        words = reparsed.words
     if name == "hyperfine":
         return [*inner, *(InnerScript(text=field.text) for field in words)]
     if name == "watch" and words:
@@ -179,41 +188,43 @@ def _unwrap_plain(name: str, rest: Fields, state: ShellState, stdin: StreamConte
     return [*inner, *_split_assignments(words, stdin)]
 
 
-def _parse_options(name: str, rest: Fields, taking: frozenset[str], state: ShellState) -> ParsedArguments:
+def _parse_options(
+    name: str, arguments: Fields, value_options: frozenset[str], state: ShellState
+) -> ParsedArguments:
     """Parse the options before a command. With an abbreviated option, it is uncertain which word is the command."""
-    given = parse_arguments(rest, taking, until_word=True)
-    if given.guessed:
+    parsed = parse_arguments(arguments, value_options, until_word=True)
+    if parsed.guessed:
         state.mark_unclear(
-            " ".join([name, *(field.text for field in rest)]), "which program it runs is not known"
+            " ".join([name, *(field.text for field in arguments)]), "which program it runs is not known"
         )
-    return given
+    return parsed
 
 
-def _list_scripts(name: str, given: ParsedArguments) -> list[Field]:
+def _list_script_options(name: str, parsed: ParsedArguments) -> list[Field]:
     """Return the option values that a wrapper runs as a script."""
     if name in ("runuser", "flock", "script", "npx", "hyperfine"):
-        return given.values("-c", "--command", "--call", "--prepare", "--cleanup")
-    return given.values("-e") if name == "xterm" else []
+        return parsed.values("-c", "--command", "--call", "--prepare", "--cleanup")
+    return parsed.values("-e") if name == "xterm" else []
 
 
-def _touch_files(name: str, given: ParsedArguments, state: ShellState) -> None:
+def _touch_files(name: str, parsed: ParsedArguments, state: ShellState) -> None:
     match name:
         case "script" | "flock":
-            for field in given.words[:1]:
+            for field in parsed.words[:1]:
                 state.touch(field, "write")
         case "time" | "strace" | "ltrace" | "perf":
-            for field in given.values("-o", "--output"):
+            for field in parsed.values("-o", "--output"):
                 if field.text.startswith(("|", "!")):
                     state.mark_unclear(f"{name} -o {field.text}", "its output goes to a program")
                 state.touch(field, "write")
         case "chroot" | "unshare" | "nsenter" | "gdb":
             state.mark_unclear(name, f"{name} changes what the command sees")
         case "sudo":
-            if given.has("-e", "--edit"):
-                for field in given.words:
+            if parsed.has("-e", "--edit"):
+                for field in parsed.words:
                     state.touch(field, "write")
         case "dotenv":
-            for field in given.values("-e", "-f"):
+            for field in parsed.values("-e", "-f"):
                 state.touch(field, "read")
         case _:
             pass
@@ -221,23 +232,23 @@ def _touch_files(name: str, given: ParsedArguments, state: ShellState) -> None:
 
 def _split_assignments(words: Sequence[Field], stdin: StreamContent | None) -> list[Inner]:
     """Split off the assignments before a command."""
-    settings: list[Inner] = []
+    assignments: list[Inner] = []
     words = list(words)
-    while words and (found := _ASSIGNMENT.fullmatch(words[0].text)):
-        settings.append(InnerAssignment(name=found[1], value=found[2]))
+    while words and (match := _ASSIGNMENT.fullmatch(words[0].text)):
+        assignments.append(InnerAssignment(name=match[1], value=match[2]))
         words.pop(0)
-    return [*settings, InnerCommand(fields=tuple(words), stdin=stdin)] if words else settings
+    return [*assignments, InnerCommand(fields=tuple(words), stdin=stdin)] if words else assignments
 
 
-_ENV: Final = split_names("-u --unset -C --chdir -S --split-string -P -a --argv0")
+_ENV_VALUE_OPTIONS: Final = split_names("-u --unset -C --chdir -S --split-string -P -a --argv0")
 
 
-def _unwrap_env(rest: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
-    given = _parse_options("env", rest, _ENV, state)
-    words = list(given.words)
-    for text in given.values("-S", "--split-string"):
+def _unwrap_env(arguments: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
+    parsed = _parse_options("env", arguments, _ENV_VALUE_OPTIONS, state)
+    words = list(parsed.words)
+    for text in parsed.values("-S", "--split-string"):
         words = [*map(Field, _split_words(text.text)), *words]
-    for directory in given.values("-C", "--chdir"):
+    for directory in parsed.values("-C", "--chdir"):
         state.touch(directory, "look")
         state.mark_unclear(f"env -C {directory.text}", "it runs in another directory")
     if any("=" in field.text and not _ASSIGNMENT.fullmatch(field.text) for field in words[:1]):
@@ -255,55 +266,74 @@ def _split_words(text: str) -> list[str]:
         return [mark_unknown(text)]
 
 
-_XARGS: Final = split_names(
+_XARGS_VALUE_OPTIONS: Final = split_names(
     "-I -n -P -L -d -E -s -a -J -R -S --process-slot-var --arg-file --replace --max-args --max-procs --max-lines --delimiter --eof --max-chars"
 )
 
 
-_SOME: Final = ("-n", "-L", "-l", "-s", "-P", "--max-args", "--max-lines", "--max-chars", "--max-procs")
+# With these, xargs runs the command several times.
+_XARGS_BATCH_OPTIONS: Final = (
+    "-n",
+    "-L",
+    "-l",
+    "-s",
+    "-P",
+    "--max-args",
+    "--max-lines",
+    "--max-chars",
+    "--max-procs",
+)
 
 
-def _unwrap_xargs(rest: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
-    given = _parse_options("xargs", rest, _XARGS, state)
-    for field in given.values("-a", "--arg-file"):
+def _unwrap_xargs(arguments: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
+    parsed = _parse_options("xargs", arguments, _XARGS_VALUE_OPTIONS, state)
+    for field in parsed.values("-a", "--arg-file"):
         state.touch(field, "read")
         stdin = StreamContent()
-    if given.has("-d", "--delimiter"):
+    if parsed.has("-d", "--delimiter"):
         stdin = StreamContent()
-    command = given.words or (Field("echo"),)
-    marks = [field.text for field in given.values("-I", "-J", "--replace")] or (
-        ["{}"] if given.has("-i") else []
+    command = parsed.words or (Field("echo"),)
+    placeholders = [field.text for field in parsed.values("-I", "-J", "--replace")] or (
+        ["{}"] if parsed.has("-i") else []
     )
-    if not marks:
-        fed = _to_input_fields(stdin)
+    if not placeholders:
+        inputs = _to_input_fields(stdin)
         # The command runs several times, and any argument may come first.
-        starts = range(len(fed)) if given.has(*_SOME) else (0,)
+        starts = range(len(inputs)) if parsed.has(*_XARGS_BATCH_OPTIONS) else (0,)
         return [
-            inner for start in starts or (0,) for inner in _split_assignments((*command, *fed[start:]), None)
+            inner
+            for start in starts or (0,)
+            for inner in _split_assignments((*command, *inputs[start:]), None)
         ]
-    lines = _to_input_fields(stdin, lines=True) or (unknown_field(marks[-1]),)
+    lines = _to_input_fields(stdin, lines=True) or (unknown_field(placeholders[-1]),)
     return [
         inner
-        for each in lines
-        for inner in _split_assignments(tuple(_substitute(field, marks[-1], each) for field in command), None)
+        for line in lines
+        for inner in _split_assignments(
+            tuple(_substitute(field, placeholders[-1], line) for field in command), None
+        )
     ]
 
 
-def _unwrap_parallel(rest: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
-    given = parse_arguments(rest, split_names("-j -n -N -I -a --jobs --colsep -C --delay"), until_word=True)
-    texts = [field.text for field in given.words]
-    sources = [place for place, text in enumerate(texts) if re.fullmatch(r":{3,4}\+?", text)]
-    command = given.words[: sources[0]] if sources else given.words
-    fed = given.words[sources[0] + 1 :] if sources else _to_input_fields(stdin, lines=True)
-    if any(text.startswith("::::") for text in texts) or given.values("-a"):
-        fed = (unknown_field("{}"),)
+def _unwrap_parallel(arguments: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
+    parsed = parse_arguments(
+        arguments, split_names("-j -n -N -I -a --jobs --colsep -C --delay"), until_word=True
+    )
+    texts = [field.text for field in parsed.words]
+    sources = [index for index, text in enumerate(texts) if re.fullmatch(r":{3,4}\+?", text)]
+    command = parsed.words[: sources[0]] if sources else parsed.words
+    inputs = parsed.words[sources[0] + 1 :] if sources else _to_input_fields(stdin, lines=True)
+    if any(text.startswith("::::") for text in texts) or parsed.values("-a"):
+        inputs = (unknown_field("{}"),)
     if not command:  # every line is a command
-        return [InnerScript(text=field.text) for field in fed]
-    if any(UNKNOWN_START in field.text for field in fed):
+        return [InnerScript(text=field.text) for field in inputs]
+    if any(UNKNOWN_START in field.text for field in inputs):
         state.mark_unclear(" ".join(texts), "parallel composes commands")
-    marked = any("{}" in field.text for field in command)
+    has_placeholder = any("{}" in field.text for field in command)
     lines = [
-        [_substitute(field, "{}", each) for field in command] + ([] if marked else [each]) for each in fed
+        [_substitute(field, "{}", input_field) for field in command]
+        + ([] if has_placeholder else [input_field])
+        for input_field in inputs
     ]
     return [InnerScript(text=" ".join(field.text for field in line)) for line in lines]
 
@@ -316,43 +346,45 @@ def _to_input_fields(stdin: StreamContent | None, *, lines: bool = False) -> tup
         return (Field(mark_unknown("files of the list"), listing=stdin.listing),)
     if stdin.text is None:
         return (unknown_field("words from the input"),)
-    found = stdin.text.splitlines() if lines else _split_words(stdin.text.replace("\0", " "))
-    return tuple(map(Field, found))
+    texts = stdin.text.splitlines() if lines else _split_words(stdin.text.replace("\0", " "))
+    return tuple(map(Field, texts))
 
 
-def _substitute(field: Field, mark: str, value: Field) -> Field:
-    if field.text == mark:
+def _substitute(field: Field, placeholder: str, value: Field) -> Field:
+    if field.text == placeholder:
         return value
-    if mark not in field.text:
+    if placeholder not in field.text:
         return field
-    return Field(field.text.replace(mark, value.text)) if value.is_known else unknown_field(field.text)
+    return Field(field.text.replace(placeholder, value.text)) if value.is_known else unknown_field(field.text)
 
 
-_SSH: Final = frozenset(f"-{char}" for char in "bcDEeFIiJLlmOopQRSWwB")
+_SSH_VALUE_OPTIONS: Final = frozenset(f"-{char}" for char in "bcDEeFIiJLlmOopQRSWwB")
 
 
-def _examine_ssh(rest: Fields, state: ShellState) -> list[Inner]:
+def _examine_ssh(arguments: Fields, state: ShellState) -> list[Inner]:
     """Examine ssh. What runs on another machine cannot touch our files, but ssh itself may run a program here."""
-    given = parse_arguments(rest, _SSH, until_word=True)
-    for field in given.values("-o"):
+    parsed = parse_arguments(arguments, _SSH_VALUE_OPTIONS, until_word=True)
+    for field in parsed.values("-o"):
         if re.match(r"(?i)(proxy|local|knownhosts|remote)\w*command|permitlocal", field.text):
             state.mark_unclear(f"ssh -o {field.text}", "an option of ssh runs a program")
-    for field in given.values("-F"):
+    for field in parsed.values("-F"):
         state.mark_unclear(f"ssh -F {field.text}", "settings of ssh may run a program")
-    for field in given.values("-i", "-E"):
+    for field in parsed.values("-i", "-E"):
         state.touch(field, "look")
     if any(
         re.search(r"(?:^|@)(?:localhost|127\.|::1|\[::1\])", field.text) or UNKNOWN_START in field.text
-        for field in given.words[:1]
+        for field in parsed.words[:1]
     ):
-        state.mark_unclear(" ".join(field.text for field in given.words), "it runs on this machine after all")
+        state.mark_unclear(
+            " ".join(field.text for field in parsed.words), "it runs on this machine after all"
+        )
     return []
 
 
-def _unwrap_runner(name: str, rest: Fields, stdin: StreamContent | None) -> list[Inner] | None:
-    given = parse_arguments(rest, _RUNNER_VALUES, until_word=True)
-    if len(given.words) <= 1 or given.words[0].text not in (_RUNNERS[name], "dlx", "x"):
+def _unwrap_runner(name: str, arguments: Fields, stdin: StreamContent | None) -> list[Inner] | None:
+    parsed = parse_arguments(arguments, _RUNNER_VALUE_OPTIONS, until_word=True)
+    if len(parsed.words) <= 1 or parsed.words[0].text not in (_RUNNERS[name], "dlx", "x"):
         return None
-    inner = parse_arguments(given.words[1:], _RUNNER_VALUES | {"-c"}, until_word=True)
+    inner = parse_arguments(parsed.words[1:], _RUNNER_VALUE_OPTIONS | {"-c"}, until_word=True)
     scripts: list[Inner] = [InnerScript(text=field.text) for field in inner.values("-c", "--call")]
     return [*scripts, *([InnerCommand(fields=inner.words, stdin=stdin)] if inner.words else [])]

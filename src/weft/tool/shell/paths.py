@@ -20,10 +20,10 @@ MAX_LISTED_FILES: Final = 100
 MAX_SCANNED_ENTRIES: Final = 4000
 MAX_TREE_DEPTH: Final = 8
 # Devices that neither store nor reveal anything.
-_DEVICES: Final = re.compile(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
-_SECRET: Final = re.compile(r".*\.env(?:\..*)?", re.IGNORECASE)
+_HARMLESS_DEVICE: Final = re.compile(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
+_SECRET_NAME: Final = re.compile(r".*\.env(?:\..*)?", re.IGNORECASE)
 # Shells disagree on what `[!a-c]` and `[^[:alpha:]]` match. We assume any character.
-_BRACKETS: Final = re.compile(r"\[[!^]?\]?(?:\[[:.=].*?[:.=]\]|[^\]])*\]")
+_BRACKET_EXPRESSION: Final = re.compile(r"\[[!^]?\]?(?:\[[:.=].*?[:.=]\]|[^\]])*\]")
 _SKIPPED_DIRECTORIES: Final = frozenset(
     {".git", "node_modules", ".venv", "venv", "__pycache__", "target", "dist"}
 )
@@ -66,29 +66,29 @@ class CommandLocation(Struct, frozen=True, kw_only=True):
         """Resolve a path. Return None for devices that store nothing. Raise `ValueError` if it is not a path."""
         joined = os.path.join(cwd, text)
         path = os.path.normpath(joined)
-        if _DEVICES.fullmatch(path):
+        if _HARMLESS_DEVICE.fullmatch(path):
             return None
         real = self.real_path(path)
         if ".." in text:
             # After a link, `..` leads to the parent of its target, and normalising the path gives a different one.
-            meant = os.path.realpath(joined)
-            path, real = (path, real) if meant == real else (meant, meant)
+            followed = os.path.realpath(joined)
+            path, real = (path, real) if followed == real else (followed, followed)
         # The content of /proc depends on the process that reads it.
         inside = not path.startswith("/proc/") and any(_is_within(real, root) for root in self.roots)
         return ResolvedPath(path=path, real=real, inside=inside)
 
     def real_path(self, path: str) -> str:
         """Return the real path of a normalised path."""
-        found = self.real_paths.get(path)
-        if found is None:
+        real = self.real_paths.get(path)
+        if real is None:
             parent, name = os.path.split(path)
             if not name or path.count("/") > MAX_TREE_DEPTH * 4:
-                found = os.path.realpath(path)
+                real = os.path.realpath(path)
             else:
-                found = os.path.join(self.real_path(parent), name)
-                found = os.path.realpath(found) if os.path.islink(found) else found
-            self.real_paths[path] = found
-        return found
+                real = os.path.join(self.real_path(parent), name)
+                real = os.path.realpath(real) if os.path.islink(real) else real
+            self.real_paths[path] = real
+        return real
 
     def exists(self, text: str, cwd: str) -> bool:
         return "\0" not in text and os.path.lexists(os.path.join(cwd, text))
@@ -97,47 +97,51 @@ class CommandLocation(Struct, frozen=True, kw_only=True):
         """Return True if a name is a builtin of the shell, or of a program in PATH."""
         return name in BUILTINS or shutil.which(name, path=self.environment.get("PATH")) is not None
 
-    def is_program(self, text: str) -> bool:
+    def is_in_program_directory(self, text: str) -> bool:
         """Return True if a path is directly in a directory for programs."""
-        place = os.path.dirname(os.path.normpath(text))
-        return place in _PROGRAM_DIRECTORIES or place in self.environment.get("PATH", "").split(os.pathsep)
+        directory = os.path.dirname(os.path.normpath(text))
+        return directory in _PROGRAM_DIRECTORIES or directory in self.environment.get("PATH", "").split(
+            os.pathsep
+        )
 
 
 def locate_command(
-    directory: str, worktree: str, environment: Mapping[str, str], *, also: str = ""
+    directory: str, worktree: str, environment: Mapping[str, str], *, extra_root: str = ""
 ) -> CommandLocation:
-    """Return the location of a command. `also` is a further root of the project. This blocks, because it follows links."""
+    """Return the location of a command. `extra_root` is a further root of the project. This blocks, because it follows links."""
     real = os.path.realpath(directory)
     # A worktree of `/` means that there is none. Otherwise everything would be inside.
-    others = (os.path.realpath(path) for path in (worktree, also) if path not in ("", "/"))
+    other_roots = (os.path.realpath(path) for path in (worktree, extra_root) if path not in ("", "/"))
     return CommandLocation(
         directory=real,
         worktree=worktree,
-        roots=tuple(dict.fromkeys((real, *others))),
+        roots=tuple(dict.fromkeys((real, *other_roots))),
         environment=environment,
     )
 
 
 def expand_glob(pattern: str, cwd: str) -> list[str] | None:
-    """Return the files that match a pattern, the pattern itself if there are none, or None if there are too many."""
-    found = list(
-        islice(glob.iglob(_BRACKETS.sub(_replace_bracket, pattern), root_dir=cwd), MAX_GLOB_FILES + 1)
+    """Return the paths that match a pattern, the pattern itself if there are none, or None if there are too many."""
+    paths = list(
+        islice(
+            glob.iglob(_BRACKET_EXPRESSION.sub(_replace_bracket, pattern), root_dir=cwd), MAX_GLOB_FILES + 1
+        )
     )
-    return None if len(found) > MAX_GLOB_FILES else found or [_to_literal(pattern)]
+    return None if len(paths) > MAX_GLOB_FILES else paths or [_to_literal(pattern)]
 
 
 def list_deep_glob(pattern: str, cwd: str) -> FileListing:
     """Return the files that `**` matches in shells where it means every directory below."""
-    parts = _BRACKETS.sub(_replace_bracket, pattern).split("/")
-    first = next(place for place, part in enumerate(parts) if "**" in part)
+    parts = _BRACKET_EXPRESSION.sub(_replace_bracket, pattern).split("/")
+    first = next(index for index, part in enumerate(parts) if "**" in part)
     name = _to_literal(parts[-1]) if "**" not in parts[-1] else None
     root = os.path.join(cwd, "/".join(parts[:first]) or ("/" if pattern.startswith("/") else ""))
     return FileListing(roots=(root,), name=name, hidden=name is not None and name.startswith("."))
 
 
-def _replace_bracket(found: re.Match[str]) -> str:
+def _replace_bracket(match: re.Match[str]) -> str:
     # Keep the brackets by which a quoted star, question mark or bracket is escaped.
-    return found[0] if found[0] in ("[*]", "[?]", "[[]") else "?"
+    return match[0] if match[0] in ("[*]", "[?]", "[[]") else "?"
 
 
 def _to_literal(pattern: str) -> str:
@@ -159,50 +163,50 @@ def find_sensitive(listing: FileListing, *, links: bool, follow: bool = False) -
 
 def list_files(listing: FileListing) -> list[str] | None:
     """Return the files of a listing, or None if there are too many."""
-    found = []
+    paths = []
     try:
         for path, name, _ in _walk(listing, frozenset()):
             if _matches_listing(name, listing):
-                found.append(path)
+                paths.append(path)
     except _TooManyError:
         return None
-    return found if len(found) <= MAX_LISTED_FILES else None
+    return paths if len(paths) <= MAX_LISTED_FILES else None
 
 
 class _TooManyError(Exception):
-    pass
+    """A search has reached its limit."""
 
 
 def _matches_listing(name: str, listing: FileListing) -> bool:
     # `find` interprets backslashes in a pattern, and a hole in it may match anything.
     if listing.name is None or not {"\\", UNKNOWN_START}.isdisjoint(listing.name):
         return True
-    return fnmatchcase(name, _BRACKETS.sub(_replace_bracket, listing.name))
+    return fnmatchcase(name, _BRACKET_EXPRESSION.sub(_replace_bracket, listing.name))
 
 
 def _walk(
-    listing: FileListing, passed_over: frozenset[str], *, follow: bool = False
+    listing: FileListing, skipped_directories: frozenset[str], *, follow: bool = False
 ) -> Iterator[tuple[str, str, bool]]:
     """Yield the files below some directories, nearest first: path, name, and whether it is a link.
 
     With `follow`, include the directories that links lead to. Raise `_TooManyError` at the limit.
     """
-    left, visited = MAX_SCANNED_ENTRIES, set[str]()
-    waiting = [(root, 0) for root in listing.roots]
-    while waiting:
-        directory, depth = waiting.pop(0)
+    remaining, visited = MAX_SCANNED_ENTRIES, set[str]()
+    queue = [(root, 0) for root in listing.roots]
+    while queue:
+        directory, depth = queue.pop(0)
         try:
             with os.scandir(directory) as entries:
-                found = list(islice(entries, left))
+                batch = list(islice(entries, remaining))
         except NotADirectoryError:
             yield directory, os.path.basename(directory), os.path.islink(directory)
             continue
         except (OSError, ValueError):
             continue
-        left -= len(found) + 1
-        if left <= 0 or depth > MAX_TREE_DEPTH:
+        remaining -= len(batch) + 1
+        if remaining <= 0 or depth > MAX_TREE_DEPTH:
             raise _TooManyError
-        for entry in found:
+        for entry in batch:
             if entry.name.startswith(".") and not listing.hidden:
                 continue
             if not entry.is_dir(follow_symlinks=False):
@@ -210,14 +214,14 @@ def _walk(
                 real = os.path.realpath(entry.path) if follow and os.path.isdir(entry.path) else ""
                 if real and real not in visited:
                     visited.add(real)
-                    waiting.append((real, depth + 1))
-            elif entry.name not in passed_over:
-                waiting.append((entry.path, depth + 1))
+                    queue.append((real, depth + 1))
+            elif entry.name not in skipped_directories:
+                queue.append((entry.path, depth + 1))
 
 
 def is_secret(name: str) -> bool:
     """Return True if the default rules protect a file of this name."""
-    return _SECRET.fullmatch(name) is not None
+    return _SECRET_NAME.fullmatch(name) is not None
 
 
 def _is_within(path: str, root: str) -> bool:
