@@ -19,6 +19,7 @@ from weft.testing.tool_contract import Bench, processes_in
 from weft.tool.contract import Job
 from weft.tool.registry import BASH, JOBS
 from weft.tool.shell.jobs import (
+    MAX_RUNNING_JOBS,
     BackgroundJobs,
     list_running,
     open_jobs,
