@@ -7,7 +7,7 @@ from typing import TextIO
 
 from weft.version import VERSION
 
-ESCAPED = "weft.escaped"
+ESCAPE_HANDLER = "weft.escaped"
 
 
 def main() -> int:
@@ -28,11 +28,11 @@ def open_streams() -> None:
     printed text would end up in that file. Characters that the encoding of an output does not have are escaped as in
     JSON, so that JSON stays valid. Bytes of the input that are not text become escapes such as `\\xfc`.
     """
-    codecs.register_error(ESCAPED, escape)
+    codecs.register_error(ESCAPE_HANDLER, escape)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream: TextIO | None = getattr(sys, name)
         if stream is None:
-            stream = open_nowhere(number)
+            stream = open_null_device(number)
             setattr(sys, name, stream)
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is None:
@@ -40,15 +40,15 @@ def open_streams() -> None:
         if number == 0:
             reconfigure(errors="backslashreplace")
         elif stream.errors == "strict" or codecs.lookup(stream.encoding).name != "utf-8":
-            reconfigure(errors=ESCAPED)
+            reconfigure(errors=ESCAPE_HANDLER)
 
 
-def open_nowhere(number: int) -> TextIO:
+def open_null_device(number: int) -> TextIO:
     """Open the null device under this file descriptor."""
-    opened = os.open(os.devnull, os.O_RDWR)
-    if opened != number:
-        os.dup2(opened, number)
-        os.close(opened)
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    if descriptor != number:
+        os.dup2(descriptor, number)
+        os.close(descriptor)
     os.set_inheritable(number, True)  # so that programs which we start have it, too
     return open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False)
 
@@ -57,8 +57,8 @@ def escape(error: UnicodeError) -> tuple[str, int]:
     """Replace characters that cannot be encoded with JSON escapes: an error handler for `codecs`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    halves = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{halves[at : at + 4]}" for at in range(0, len(halves), 4)), error.end
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[index : index + 4]}" for index in range(0, len(units), 4)), error.end
 
 
 def import_msgspec() -> None:

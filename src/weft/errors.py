@@ -8,7 +8,7 @@ WeftError
 │   └── AmbiguousError       several things match
 ├── ConflictError            the current state does not allow the change
 ├── DocumentError            stored or received JSON is not valid
-│   └── BundleError          a bundle is not valid, or names paths outside of itself
+│   └── BundleError          a bundle is not valid, or contains paths outside of itself
 ├── StoreError               the store failed
 │   └── NewerFormatError     a newer version wrote the store
 ├── IndexFailedError         the search index failed; the store still works
@@ -68,8 +68,7 @@ FaultKind = Literal[
     "unknown",
 ]
 
-
-SHOWN = 8  # the most candidates that a message lists
+MAX_CANDIDATES = 8  # that a message lists
 
 
 class WeftError(Exception):
@@ -84,8 +83,10 @@ class WeftError(Exception):
 
 class NotFoundError(WeftError):
     def __init__(self, kind: str, id: str, *, near: Sequence[str] = (), hint: str = "") -> None:
-        meant = f"did you mean {' or '.join(near)}?" if near else ""
-        super().__init__(f"there is no {kind} {id!r}", hint=" ".join(part for part in (meant, hint) if part))
+        suggestion = f"did you mean {' or '.join(near)}?" if near else ""
+        super().__init__(
+            f"there is no {kind} {id!r}", hint=" ".join(part for part in (suggestion, hint) if part)
+        )
         self.kind = kind
         self.id = id
         self.near = tuple(near)
@@ -114,11 +115,11 @@ class InvalidIdError(InvalidInputError):
 
 class AmbiguousError(InvalidInputError):
     def __init__(self, kind: str, given: str, candidates: Sequence[str]) -> None:
-        more = ", …" if len(candidates) > SHOWN else ""
+        more = ", …" if len(candidates) > MAX_CANDIDATES else ""
         super().__init__(
             kind,
             f"{given!r} matches {len(candidates)} of them",
-            hint=f"give more of the id: {', '.join(candidates[:SHOWN])}{more}",
+            hint=f"give more of the id: {', '.join(candidates[:MAX_CANDIDATES])}{more}",
         )
         self.kind = kind
         self.given = given
@@ -254,8 +255,8 @@ class ConfigError(WeftError):
         self, path: str, reason: str, *, at: tuple[int, int] = (0, 0), key: str = "", near: str = ""
     ) -> None:
         place = ":".join([path, *(str(number) for number in at if number)])
-        named = f"{key}: " if key else ""
-        super().__init__(f"{place}: {named}{reason}", hint=f"did you mean {near!r}?" if near else "")
+        prefix = f"{key}: " if key else ""
+        super().__init__(f"{place}: {prefix}{reason}", hint=f"did you mean {near!r}?" if near else "")
         self.path = path
         self.reason = reason
         self.line, self.column = at
@@ -315,8 +316,8 @@ class NoModelError(WeftError):
 
 class ModelNotFoundError(WeftError):
     def __init__(self, provider_id: str, model_id: str, *, near: Sequence[str] = (), hint: str = "") -> None:
-        meant = f"did you mean {' or '.join(near)}?" if near else ""
-        super().__init__(f"there is no model {provider_id}/{model_id}", hint=f"{hint} {meant}".strip())
+        suggestion = f"did you mean {' or '.join(near)}?" if near else ""
+        super().__init__(f"there is no model {provider_id}/{model_id}", hint=f"{hint} {suggestion}".strip())
         self.provider_id = provider_id
         self.model_id = model_id
         self.near = tuple(near)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final, Literal, NewType
 
-from weft.model.display import called_tool, find_call_error, format_count, strip_tags
+from weft.model.display import find_call_error, format_count, get_called_tool, strip_tags
 from weft.model.failure import AnyFailure
 from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import (
@@ -36,19 +36,21 @@ from weft.model.wire import encode_pretty, to_plain
 
 Html = NewType("Html", str)
 
-NOTHING: Final = Html("")
+EMPTY: Final = Html("")
 _ESCAPES: Final = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;", "`": "&#96;"}
 )
 # Characters that must not appear: control characters, lone surrogates, and marks that reverse the direction of text
 # so that it reads differently.
-_ODD: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
+_FORBIDDEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\ufffe\uffff]"
+)
 _LINK: Final = re.compile(r"https?://[^\s\x00-\x20\"'<>`\\]{1,2000}", re.IGNORECASE)
 
 
 def escape(text: str) -> Html:
     """Return any text as HTML."""
-    return Html(_ODD.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n")).translate(_ESCAPES))
+    return Html(_FORBIDDEN.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n")).translate(_ESCAPES))
 
 
 def tag(name: str, /, *inner: Html, **attributes: str) -> Html:
@@ -81,54 +83,54 @@ def _opening_tag(name: str, attributes: dict[str, str]) -> str:
 
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})[^\n`]*")
 _HEADING: Final = re.compile(r"(#{1,6})\s+(\S.*)")
-_ITEM: Final = re.compile(r"\s{0,12}(?:[-*+]|(?P<number>\d{1,4})[.)])\s+(?P<said>\S.*)")
+_ITEM: Final = re.compile(r"\s{0,12}(?:[-*+]|(?P<number>\d{1,4})[.)])\s+(?P<text>\S.*)")
 _INLINE: Final = re.compile(
     r"`(?P<code>[^`\n]{1,500})`"
     r"|\*\*(?P<bold>[^*\n]{1,500})\*\*"
-    r"|\[(?P<words>[^\]\[\n]{1,300})\]\((?P<to>[^()\s]{1,2000})\)"
+    r"|\[(?P<label>[^\]\[\n]{1,300})\]\((?P<url>[^()\s]{1,2000})\)"
     r"|(?P<bare>https?://[^\s<>\"'`)\]]{1,2000}(?<![.,;:!?]))"
 )
-_TOP_LEVEL: Final = 2
+_HEADING_OFFSET: Final = 2  # `#` becomes `h3`: the title of the page is `h1`, that of a message `h2`
 
 
-def render_markdown(said: str) -> Html:
+def render_markdown(text: str) -> Html:
     """Render text with the basic Markdown that models write."""
-    return join(_render_blocks(said.replace("\r\n", "\n").split("\n")))
+    return join(_render_blocks(text.replace("\r\n", "\n").split("\n")))
 
 
 def _render_blocks(lines: list[str]) -> Iterator[Html]:
-    waiting: list[str] = []
+    paragraph: list[str] = []
     items: list[re.Match[str]] = []
-    at = 0
-    while at < len(lines):
-        line, fence = lines[at], _FENCE.fullmatch(lines[at])
+    index = 0
+    while index < len(lines):
+        line, fence = lines[index], _FENCE.fullmatch(lines[index])
         item, heading = _ITEM.fullmatch(line), _HEADING.fullmatch(line)
         if items and (item is None or _is_numbered(item) != _is_numbered(items[0])):
             yield _render_list(items)
             items = []
-        if waiting and (fence or item or heading or not line.strip()):
-            yield _render_paragraph(waiting)
-            waiting = []
+        if paragraph and (fence or item or heading or not line.strip()):
+            yield _render_paragraph(paragraph)
+            paragraph = []
         if fence is not None:
-            end = _find_fence_end(lines, at + 1, fence[1])
-            yield tag("pre", tag("code", escape("\n".join(lines[at + 1 : end]))))
-            at = end
+            end = _find_fence_end(lines, index + 1, fence[1])
+            yield tag("pre", tag("code", escape("\n".join(lines[index + 1 : end]))))
+            index = end
         elif heading is not None:
-            yield tag(f"h{min(6, len(heading[1]) + _TOP_LEVEL)}", render_inline(heading[2]))
+            yield tag(f"h{min(6, len(heading[1]) + _HEADING_OFFSET)}", render_inline(heading[2]))
         elif item is not None:
             items.append(item)
         elif line.strip():
-            waiting.append(line)
-        at += 1
+            paragraph.append(line)
+        index += 1
     if items:
         yield _render_list(items)
-    if waiting:
-        yield _render_paragraph(waiting)
+    if paragraph:
+        yield _render_paragraph(paragraph)
 
 
-def _find_fence_end(lines: list[str], at: int, fence: str) -> int:
+def _find_fence_end(lines: list[str], start: int, fence: str) -> int:
     """Return the line that closes a code block, or the end of the text."""
-    for index in range(at, len(lines)):
+    for index in range(start, len(lines)):
         line = lines[index].strip()
         if len(line) >= len(fence) and not line.strip(fence[0]):
             return index
@@ -140,7 +142,7 @@ def _is_numbered(item: re.Match[str]) -> bool:
 
 
 def _render_list(items: list[re.Match[str]]) -> Html:
-    inner = (tag("li", render_inline(item["said"])) for item in items)
+    inner = (tag("li", render_inline(item["text"])) for item in items)
     first: str | None = items[0]["number"]
     return tag("ul", *inner) if first is None else tag("ol", *inner, start=str(int(first)))
 
@@ -149,73 +151,73 @@ def _render_paragraph(lines: list[str]) -> Html:
     return tag("p", render_inline("\n".join(lines)))
 
 
-def render_inline(said: str) -> Html:
+def render_inline(text: str) -> Html:
     """Render code, emphasis and links within a line of text."""
     pieces: list[Html] = []
     end = 0
-    for found in _INLINE.finditer(said):
-        pieces.append(escape(said[end : found.start()]))
-        pieces.append(_render_match(found))
-        end = found.end()
-    return join((*pieces, escape(said[end:])))
+    for match in _INLINE.finditer(text):
+        pieces.append(escape(text[end : match.start()]))
+        pieces.append(_render_match(match))
+        end = match.end()
+    return join((*pieces, escape(text[end:])))
 
 
-def _render_match(found: re.Match[str]) -> Html:
-    match found.lastgroup:
+def _render_match(inline: re.Match[str]) -> Html:
+    match inline.lastgroup:
         case "code":
-            return tag("code", escape(found["code"]))
+            return tag("code", escape(inline["code"]))
         case "bold":
-            return tag("strong", escape(found["bold"]))
+            return tag("strong", escape(inline["bold"]))
         case "bare":
-            return to_link(found["bare"], escape(found["bare"]))
+            return to_link(inline["bare"], escape(inline["bare"]))
         case _:
-            return to_link(found["to"], escape(found["words"]))
+            return to_link(inline["url"], escape(inline["label"]))
 
 
-MAX_TEXT: Final = 64 * 1024
-MAX_PICTURE: Final = 4 * 1024 * 1024
+MAX_TEXT_LENGTH: Final = 64 * 1024
+MAX_PICTURE_LENGTH: Final = 4 * 1024 * 1024
 # Types that contain only a picture: an SVG is a document.
 _PICTURE: Final = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 
 
-def render_part(shown: AnyPart) -> Html:
-    match shown:
+def render_part(part: AnyPart) -> Html:
+    match part:
         case TextPart():
-            return (
-                render_markdown(shorten(shown.text))
-                if shown.text.strip() and not shown.synthetic
-                else NOTHING
-            )
+            return render_markdown(shorten(part.text)) if part.text.strip() and not part.synthetic else EMPTY
         case ReasoningPart():
             return (
-                _render_details(escape("thought"), render_markdown(shorten(shown.text)))
-                if shown.text.strip()
-                else NOTHING
+                _render_details(escape("thought"), render_markdown(shorten(part.text)))
+                if part.text.strip()
+                else EMPTY
             )
         case FilePart():
-            return _render_file(shown)
+            return _render_file(part)
         case ToolPart():
-            return _render_call(shown)
+            return _render_call(part)
         case SubtaskPart():
-            named = escape(f"task for {shown.agent}: {shown.description}")
-            return _render_details(named, render_markdown(shorten(shown.prompt)))
+            label = escape(f"task for {part.agent}: {part.description}")
+            return _render_details(label, render_markdown(shorten(part.prompt)))
         case AgentPart():
-            return _render_note(f"@{shown.name}")
+            return _render_note(f"@{part.name}")
         case CompactionPart():
             return _render_note("the conversation was compacted here")
         case RetryPart():
-            return _render_note(f"attempt {shown.attempt} failed and was repeated")
+            return _render_note(f"attempt {part.attempt} failed and was repeated")
         case StepStartPart() | StepFinishPart() | PatchPart() | SnapshotPart() | UnknownPart():
-            return NOTHING
+            return EMPTY
 
 
-def shorten(said: str) -> str:
+def shorten(text: str) -> str:
     """Return the beginning of a very long text, and how much is missing."""
-    return said if len(said) <= MAX_TEXT else f"{said[:MAX_TEXT]}\n… {len(said) - MAX_TEXT} characters more"
+    return (
+        text
+        if len(text) <= MAX_TEXT_LENGTH
+        else f"{text[:MAX_TEXT_LENGTH]}\n… {len(text) - MAX_TEXT_LENGTH} characters more"
+    )
 
 
-def _render_note(said: str) -> Html:
-    return tag("p", escape(said), class_="about")
+def _render_note(text: str) -> Html:
+    return tag("p", escape(text), class_="about")
 
 
 def _render_details(head: Html, *inner: Html) -> Html:
@@ -223,18 +225,18 @@ def _render_details(head: Html, *inner: Html) -> Html:
 
 
 def _render_file(file: FilePart) -> Html:
-    named = tag("p", escape(f"{file.filename or 'a file'} ({file.mime})"), class_="about")
-    if len(file.url) > MAX_PICTURE or _PICTURE.fullmatch(file.url) is None:
-        return named
-    return join((named, tag("p", void("img", src=file.url, alt=file.filename or "a picture"))))
+    caption = tag("p", escape(f"{file.filename or 'a file'} ({file.mime})"), class_="about")
+    if len(file.url) > MAX_PICTURE_LENGTH or _PICTURE.fullmatch(file.url) is None:
+        return caption
+    return join((caption, tag("p", void("img", src=file.url, alt=file.filename or "a picture"))))
 
 
 def _render_call(call: ToolPart) -> Html:
     state = call.state
     title = getattr(state, "title", None) or ""
     failed = find_call_error(call) is not None
-    said = (called_tool(call), "" if failed else title, "(failed)" if failed else _format_state(state))
-    head = tag("span", escape(" ".join(filter(None, said))), class_="failed" if failed else "call")
+    words = (get_called_tool(call), "" if failed else title, "(failed)" if failed else _format_state(state))
+    head = tag("span", escape(" ".join(filter(None, words))), class_="failed" if failed else "call")
     return _render_details(head, *_render_call_content(call))
 
 
@@ -281,32 +283,32 @@ summary{cursor:pointer}
 img{max-width:100%;max-height:30rem}
 """
 
-# After a change the page is fetched again and the elements that differ are replaced: the server renders. It is also
-# fetched when the stream opens, because nobody reports what happened before. Unfolded details stay unfolded and
+# After a change the script fetches the page again and replaces the elements that differ, so that only the server
+# renders. It also fetches when the stream opens, because earlier changes are not reported. Open details stay open and
 # unchanged elements stay untouched, so that readers keep their place and their selection.
 SCRIPT: Final = """
 const at=location.pathname;
-let told,asked=0,again;
-async function look(){
-const mine=++asked,answer=await fetch(at,{cache:"no-store"}).catch(()=>null);
-if(answer?.status==404){told.close();location.reload();return}
-if(!answer?.ok){clearTimeout(again);again=setTimeout(look,2000);return}
-const page=new DOMParser().parseFromString(await answer.text(),"text/html");
-if(mine!=asked)return;
-const folds=document.querySelectorAll("details");
-page.querySelectorAll("details").forEach((each,i)=>{if(folds[i]?.open)each.open=true});
+let stream,lastFetch=0,retry;
+async function refresh(){
+const fetchNumber=++lastFetch,response=await fetch(at,{cache:"no-store"}).catch(()=>null);
+if(response?.status==404){stream.close();location.reload();return}
+if(!response?.ok){clearTimeout(retry);retry=setTimeout(refresh,2000);return}
+const page=new DOMParser().parseFromString(await response.text(),"text/html");
+if(fetchNumber!=lastFetch)return;
+const oldDetails=document.querySelectorAll("details");
+page.querySelectorAll("details").forEach((each,i)=>{if(oldDetails[i]?.open)each.open=true});
 document.title=page.title;
 for(const name of ["header","main","footer"]){
-const old=document.querySelector(name),its=page.querySelector(name);
-if(!old||!its)continue;
-const fresh=[...its.children];
-fresh.forEach((each,i)=>{const was=old.children[i];
-if(!was)old.append(each);else if(!was.isEqualNode(each))was.replaceWith(each)});
-while(old.children.length>fresh.length)old.lastElementChild.remove()}}
+const old=document.querySelector(name),fetched=page.querySelector(name);
+if(!old||!fetched)continue;
+const children=[...fetched.children];
+children.forEach((each,i)=>{const existing=old.children[i];
+if(!existing)old.append(each);else if(!existing.isEqualNode(each))existing.replaceWith(each)});
+while(old.children.length>children.length)old.lastElementChild.remove()}}
 function follow(){
-told=new EventSource(at+"/live");
-for(const kind of ["open","changed","ended"])told.addEventListener(kind,look);
-told.onerror=()=>{if(told.readyState==EventSource.CLOSED){look();setTimeout(follow,10000)}}}
+stream=new EventSource(at+"/live");
+for(const kind of ["open","changed","ended"])stream.addEventListener(kind,refresh);
+stream.onerror=()=>{if(stream.readyState==EventSource.CLOSED){refresh();setTimeout(follow,10000)}}}
 follow();
 """
 
@@ -315,39 +317,39 @@ def _hash_source(source: str) -> str:
     return f"'sha256-{base64.b64encode(sha256(source.encode()).digest()).decode()}'"
 
 
-_STATIC: Final = (
+_BASE_POLICY: Final = (
     f"default-src 'none'; style-src {_hash_source(STYLE)}; img-src data:; base-uri 'none'; form-action 'none'"
 )
 # A file contains the policy in the page itself, where `frame-ancestors` has no effect.
-FILE_POLICY: Final = _STATIC
-STATIC_POLICY: Final = f"{_STATIC}; frame-ancestors 'none'"
+FILE_POLICY: Final = _BASE_POLICY
+STATIC_POLICY: Final = f"{_BASE_POLICY}; frame-ancestors 'none'"
 LIVE_POLICY: Final = f"{STATIC_POLICY}; script-src {_hash_source(SCRIPT)}; connect-src 'self'"
 
 
 MAX_MESSAGES: Final = 2000
 REFRESH_SECONDS: Final = 15
-_LATEST: Final = 253_402_300_799_000  # the last moment that a date can represent
+_MAX_TIME_MS: Final = 253_402_300_799_000  # the last moment that a date can represent
 
-PageKind = Literal["file", "still", "live"]
+PageKind = Literal["file", "live"]
 
 
-def render_page(shown: SharedSession, *, kind: PageKind) -> bytes:
+def render_page(session: SharedSession, *, kind: PageKind) -> bytes:
     """Render a session. A `live` page follows the session while it is open; a `file` contains its own policy."""
-    head = tag("head", *_list_head(shown, kind))
+    head = tag("head", *_list_head(session, kind))
     body = tag(
         "body",
-        _render_header(shown),
-        tag("main", _render_messages(shown)),
-        _render_footer(shown),
+        _render_header(session),
+        tag("main", _render_messages(session)),
+        _render_footer(session),
         _render_script(kind),
     )
     return _render_document(head, body)
 
 
-def render_notice(said: str) -> bytes:
+def render_notice(text: str) -> bytes:
     """Render a page with one sentence, for an address where nothing is shown."""
-    head = tag("head", *_list_metas(), tag("title", escape(said)), _render_style())
-    return _render_document(head, tag("body", tag("main", tag("h1", escape(said)))))
+    head = tag("head", *_list_metas(), tag("title", escape(text)), _render_style())
+    return _render_document(head, tag("body", tag("main", tag("h1", escape(text)))))
 
 
 def _render_document(head: Html, body: Html) -> bytes:
@@ -367,39 +369,39 @@ def _render_style() -> Html:
     return Html(f"<style>{STYLE}</style>")
 
 
-def _list_head(shown: SharedSession, kind: PageKind) -> list[Html]:
+def _list_head(session: SharedSession, kind: PageKind) -> list[Html]:
     metas = _list_metas()
     if kind == "file":
         # Before everything that the policy applies to.
         metas.insert(1, void("meta", http_equiv="Content-Security-Policy", content=FILE_POLICY))
-    if kind == "live" and shown.busy:
+    if kind == "live" and session.busy:
         refresh = void("meta", http_equiv="refresh", content=str(REFRESH_SECONDS))
         metas.append(tag("noscript", refresh))
-    return [*metas, tag("title", escape(shown.export.info.title)), _render_style()]
+    return [*metas, tag("title", escape(session.export.info.title)), _render_style()]
 
 
 def _render_script(kind: PageKind) -> Html:
-    return Html(f"<script>{SCRIPT}</script>") if kind == "live" else NOTHING
+    return Html(f"<script>{SCRIPT}</script>") if kind == "live" else EMPTY
 
 
-def _render_header(shown: SharedSession) -> Html:
-    info = shown.export.info
-    said = [f"begun {_format_time(info.time.created)}"]
+def _render_header(session: SharedSession) -> Html:
+    info = session.export.info
+    facts = [f"begun {_format_time(info.time.created)}"]
     if info.summary is not None:
-        changed = info.summary
-        said.append(
-            f"{format_count(changed.files, 'file')} changed, +{changed.additions} -{changed.deletions}"
+        summary = info.summary
+        facts.append(
+            f"{format_count(summary.files, 'file')} changed, +{summary.additions} -{summary.deletions}"
         )
-    return tag("header", tag("h1", escape(info.title or "A session")), tag("p", escape(" · ".join(said))))
+    return tag("header", tag("h1", escape(info.title or "A session")), tag("p", escape(" · ".join(facts))))
 
 
-def _render_footer(shown: SharedSession) -> Html:
-    until = "" if shown.expires is None else f" It is shown until {_format_time(shown.expires)}."
+def _render_footer(session: SharedSession) -> Html:
+    until = "" if session.expires is None else f" It is shown until {_format_time(session.expires)}."
     return tag("footer", tag("p", escape(f"A session of weft, shown as it was shared.{until}")))
 
 
-def _render_messages(shown: SharedSession) -> Html:
-    messages = shown.export.messages
+def _render_messages(session: SharedSession) -> Html:
+    messages = session.export.messages
     earlier = len(messages) - MAX_MESSAGES
     note = (
         [
@@ -412,37 +414,37 @@ def _render_messages(shown: SharedSession) -> Html:
         if earlier > 0
         else []
     )
-    busy = [tag("p", escape("working …"), class_="about", role="status")] if shown.busy else []
+    busy = [tag("p", escape("working …"), class_="about", role="status")] if session.busy else []
     return join((*note, *(_render_message(each) for each in messages[-MAX_MESSAGES:]), *busy))
 
 
 def _render_message(message: MessageWithParts) -> Html:
-    inner = [made for each in message.parts if (made := render_part(each))]
+    inner = [html for each in message.parts if (html := render_part(each))]
     failure = message.info.error if isinstance(message.info, AssistantMessage) else None
     if failure is not None:
         inner.append(tag("p", escape(shorten(_format_failure(failure))), class_="failed"))
     if not inner:
-        return NOTHING
+        return EMPTY
     return tag(
         "article",
         tag("h2", escape(_format_author(message.info)), class_="about"),
         *inner,
-        class_=_role(message.info),
+        class_=_get_role(message.info),
     )
 
 
 def _format_failure(failure: AnyFailure) -> str:
     plain = to_plain(failure)
     data = plain.get("data")
-    said = data.get("message") if isinstance(data, dict) else None
+    message = data.get("message") if isinstance(data, dict) else None
     return (
-        f"{plain.get('name', 'failed')}: {said}"
-        if isinstance(said, str) and said
+        f"{plain.get('name', 'failed')}: {message}"
+        if isinstance(message, str) and message
         else str(plain.get("name", "failed"))
     )
 
 
-def _role(info: AnyMessage) -> str:
+def _get_role(info: AnyMessage) -> str:
     return "user" if isinstance(info, UserMessage) else "assistant"
 
 
@@ -451,12 +453,12 @@ def _format_author(info: AnyMessage) -> str:
         case UserMessage():
             return f"asked {_format_time(info.time.created)}"
         case AssistantMessage():
-            named = " ".join(filter(None, (info.agent, f"{info.provider_id}/{info.model_id}".strip("/"))))
-            return f"{named} {_format_time(info.time.created)}"
+            author = " ".join(filter(None, (info.agent, f"{info.provider_id}/{info.model_id}".strip("/"))))
+            return f"{author} {_format_time(info.time.created)}"
 
 
 def _format_time(ms: int) -> str:
     """Format a time in UTC: readers may be anywhere."""
-    if not 0 <= ms <= _LATEST:
+    if not 0 <= ms <= _MAX_TIME_MS:
         return "some time"
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")

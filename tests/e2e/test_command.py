@@ -139,7 +139,7 @@ def test_a_session_continues_in_its_own_directory_from_anywhere(shell: Shell) ->
     worked_in = {each["info"]["path"]["cwd"] for each in document["messages"] if "path" in each["info"]}
 
     assert (began.returncode, with_another_turn.returncode) == (0, 0), with_another_turn.stderr
-    assert f"the session goes on in {other}" in with_another_turn.stderr
+    assert f"the session continues in {other}" in with_another_turn.stderr
     assert worked_in == {str(other)}
     assert json.loads(forked.stdout)["directory"] == str(other)
 

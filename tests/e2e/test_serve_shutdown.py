@@ -110,7 +110,7 @@ def test_what_does_not_finish_is_settled_and_the_next_one_goes_on(project: Path)
 def test_a_second_signal_ends_it_at_once(project: Path) -> None:
     with working(project, "sleep 600", "--grace", "600") as (running, _, client):
         running.process.send_signal(signal.SIGTERM)
-        running.wait_for_note("once more ends at once")
+        running.wait_for_note("a second signal ends at once")
         assert client.get("/global/health").status_code == 200
         assert running.end(signal.SIGTERM) == 128 + signal.SIGTERM
 

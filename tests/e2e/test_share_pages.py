@@ -23,7 +23,7 @@ from weft.server.access import AccessPolicy
 from weft.share.items import to_items
 
 PAGES = "http://localhost"
-GONE = "document.body.textContent.includes('there is nothing to be seen here')"
+GONE = "document.body.textContent.includes('there is no such page')"
 SCRIPT = [[Say(text=f"answer {number}")] for number in range(1, 20)]
 
 

@@ -235,7 +235,7 @@ async def open_pipe(
     noted = [] if notes is None else notes
     setup = AgentSetup(
         open=lambda directory, editor: open_directory(replace(opening(directory), editor=editor)),
-        here=str(tmp_path / "project"),
+        default_directory=str(tmp_path / "project"),
         note=noted.append,
         version="1",
     )

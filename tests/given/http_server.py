@@ -124,7 +124,7 @@ def serve_project(
                 pages=pages,
             )
         ),
-        here=str(at),
+        default_directory=str(at),
         access=access or AccessPolicy(password=None),
         name="boot",
         note=notes.append,

@@ -38,7 +38,7 @@ async def open_server(
     """Run a server until the end of the block, and yield its URL."""
     setup = ServerSetup(
         open=open,
-        here="/nowhere",
+        default_directory="/nowhere",
         access=access or AccessPolicy(password=None),
         name=name,
         note=print,

@@ -58,10 +58,10 @@ def test_a_summary_is_shown_and_can_be_undone(weft: Weft, monkeypatch: pytest.Mo
         configure(monkeypatch, web.url)
         session = begin(weft)
         code, out, _ = weft("session", "compact", session)
-        assert (code, out) == (0, f"{session} was summed up:\n\nIt was about seven.\n")
+        assert (code, out) == (0, f"{session} was summarised:\n\nIt was about seven.\n")
         _, cut, _ = weft("session", "context", session, "--format", "json")
         code, out, _ = weft("session", "uncompact", session)
-        assert (code, out) == (0, f"{session} is shown to the model whole again\n")
+        assert (code, out) == (0, f"{session} is shown to the model in full again\n")
         _, whole, _ = weft("session", "context", session, "--format", "json")
 
     assert "It was about seven." in str(json.loads(cut)["messages"][:2])
@@ -82,8 +82,8 @@ def test_a_summary_that_cannot_be_had_is_an_error(
         code, out, err = weft("session", "compact", session, "--format", format)
 
     assert code == 1
-    assert "was summed up" not in out
-    assert "error: it was not summed up: no such key" in err
+    assert "was summarised" not in out
+    assert "error: it was not summarised: no such key" in err
 
 
 def test_a_disabled_compaction_agent_is_reported_as_missing(
@@ -112,6 +112,6 @@ def test_context_says_if_the_conversation_will_be_compacted_first(
         weft("run", "--session", session, "and now?")
 
     assert json.loads(report)["crowded"] is crowded
-    assert ("summed up first" in shown.splitlines()[-1]) is crowded
+    assert ("summarised first" in shown.splitlines()[-1]) is crowded
     answers = [each for each in web.requests if b"Generate a title" not in each.body]
     assert len(answers) == (3 if crowded else 2)  # what was foretold came true

@@ -88,7 +88,7 @@ async def test_the_shares_are_told_at_the_end(repository: Path, capsys: pytest.C
     assert f"Instructions from: {repository}/pkg/AGENTS.md\nNear." in shown
     assert shown.splitlines()[-1] == (
         f"scripted/demo, agent build: about {report['total']:,} of {report['limit']:,} tokens; "
-        f"{PLACEHOLDER} stands for what you say next"
+        f"{PLACEHOLDER} stands for your next prompt"
     )
 
 
@@ -124,6 +124,6 @@ async def test_what_was_not_asked_what_it_would_add_is_named(
     assert run_command(["session", "context", session]) == 0
     ours = "plugins, hooks and custom tools"
     assert capsys.readouterr().out.splitlines()[-2:] == [
-        "not in it: what these MCP servers would add, none of which was asked: notes",
-        f"not in it: what these {ours} would add, none of which was asked: count, ./note.sh now",
+        "not included: what these MCP servers would add, which were not started: notes",
+        f"not included: what these {ours} would add, which were not started: count, ./note.sh now",
     ]

@@ -35,7 +35,7 @@ def test_a_command_is_taken_apart_with_the_rule_for_each_part(
     tree: ShellTree, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert explained(capsys, "cat .env > x") == (
-        ExitCode.ASKED,
+        ExitCode.ASK,
         {
             "command": "cat .env > x",
             "agent": "build",
@@ -77,9 +77,9 @@ def test_a_command_is_taken_apart_with_the_rule_for_each_part(
     ("agent", "command", "exit", "verdict"),
     [
         ("build", "ls", ExitCode.DONE, "allow"),
-        ("build", "cat /etc/hosts", ExitCode.ASKED, "ask"),
+        ("build", "cat /etc/hosts", ExitCode.ASK, "ask"),
         ("plan", "touch x", ExitCode.REFUSED, "deny"),
-        ("plan", "make", ExitCode.ASKED, "ask"),
+        ("plan", "make", ExitCode.ASK, "ask"),
         ("explore", "git log", ExitCode.DONE, "allow"),
     ],
 )
@@ -97,7 +97,7 @@ def test_the_exit_code_is_the_verdict(
 
 
 def test_people_get_a_table_and_a_sentence(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["permission", "explain", "make", "--agent", "plan"]) == ExitCode.ASKED
+    assert run_command(["permission", "explain", "make", "--agent", "plan"]) == ExitCode.ASK
     assert capsys.readouterr().out == (
         "verdict  permission  what  rule           why\n"
         "ask      bash        make  bash make ask  it may change files\n"

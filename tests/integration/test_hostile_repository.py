@@ -259,7 +259,7 @@ def test_the_trust_command_shows_grants_lists_and_revokes(
 
     (hostile.root / "opencode.json").write_text("{}")
     assert "  changed opencode.json\n" in weft("--show")[1]
-    assert weft("--revoke") == (0, f"{hostile.root} is trusted no more\n")
+    assert weft("--revoke") == (0, f"{hostile.root} is no longer trusted\n")
     assert weft("--list") == (0, "")
 
 

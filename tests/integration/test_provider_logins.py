@@ -416,7 +416,7 @@ def test_at_a_terminal_one_chooses_the_way_and_answers_what_is_asked(tmp_path: P
     command = [sys.executable, "-c", AT_TERMINAL, "auth", "login", "acme", "--dir", str(tmp_path)]
     with subprocess.Popen(command, stdin=line, stdout=line, stderr=line, start_new_session=True) as child:
         os.close(line)
-        for words, typed in (("by which: ", "1"), ("who: ", "ada"), ("code: ", "5")):
+        for words, typed in (("which way to log in: ", "1"), ("who: ", "ada"), ("code: ", "5")):
             said = read_until(screen, words.encode())
             os.write(screen, f"{typed}\n".encode())
         read_until(screen, b"logged in with acme")

@@ -54,7 +54,7 @@ def test_a_child_that_works_while_its_parent_speaks_does_not_break_the_sentence(
     part = TextPart(id=PartID("prt_1"), **place, text="one ", time=Span(start=1))
     grown = PartGrew(**place, part_id=part.id, field="text", delta="two", offset=4)
     screen.feed(PartUpdated(part=part, delta="one "))
-    screen.feed_below(PartUpdated(part=tool_part("B1")))
+    screen.feed_child(PartUpdated(part=tool_part("B1")))
     screen.feed(grown)
     screen.feed(PartUpdated(part=replace(part, text="one two", time=Span(start=1, end=2))))
     out, err = capsys.readouterr()

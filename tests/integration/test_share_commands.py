@@ -65,7 +65,7 @@ def test_a_session_is_written_as_a_page_for_its_owner_alone(
     page = tmp_path / "page.html"
     code, out, err = shell.run("share", session, "--to", str(page))
     assert (code, out) == (0, "")
-    assert "1 secret covered (1 anthropic-key)" in err
+    assert "1 secret redacted (1 anthropic-key)" in err
     text = page.read_text()
     assert page.stat().st_mode & 0o777 == 0o600
     assert ("Content-Security-Policy" in text, "<script" in text, KEY in text) == (True, False, False)
@@ -85,7 +85,7 @@ def test_a_preview_names_redacted_secrets_and_where_they_are(shell: Shell, sessi
         True,
         True,
     )
-    assert (KEY in out, "nothing has left" in err) == (False, True)
+    assert (KEY in out, "nothing was sent" in err) == (False, True)
     code, out, _ = shell.run("share", session, "--preview", "--format", "json")
     assert (code, json.loads(out)["kinds"]) == (0, {"anthropic-key": 1})
 
@@ -117,7 +117,7 @@ def test_a_session_is_shared_at_a_server_listed_and_revoked(
         False,
     )
     code, out, _ = shell.run("unshare", session[:20])
-    assert (code, "is shown no more" in out, shares.shares) == (0, True, {})
+    assert (code, "is no longer shown" in out, shares.shares) == (0, True, {})
     assert shell.run("share", "list", "--format", "json")[1].strip() == "[]"
     code, _, err = shell.run("unshare", session)
     assert (code, "there is no share" in err) == (2, True)

@@ -99,7 +99,7 @@ def test_nothing_is_listed_and_no_guess_tells_anything(server: ProjectServer, an
     _, path = share(server)
     wrong = path[:-1] + ("0" if path[-1] != "0" else "1")
     refused = {anybody.get(each).text for each in (wrong, "/s/x", f"/s/{'0' * 40}", "/s/..%2f..%2fetc")}
-    assert len({text for text in refused if "to be seen" in text}) == 1
+    assert len({text for text in refused if "there is no such page" in text}) == 1
     assert [anybody.get(each).status_code for each in ("/s/", "/s", wrong, f"{path}/more")] == [
         404,
         401,
@@ -133,7 +133,7 @@ def test_a_browser_is_told_so_by_a_page_that_says_nothing_else(
         (404, "text/html; charset=utf-8")
     }
     assert len({each.text for each in gone}) == 1
-    assert "<h1>there is nothing to be seen here</h1>" in gone[0].text
+    assert "<h1>there is no such page</h1>" in gone[0].text
     assert "<script" not in gone[0].text
     assert {each.headers["content-security-policy"] for each in gone} == {STATIC_POLICY}
     assert {each.headers["cache-control"] for each in gone} == {"no-store"}

@@ -28,7 +28,7 @@ def place(tmp_path: Path) -> Path:
     given = tmp_path / "given.json"
     given.write_bytes(to_document(with_text(export(), f"use {KEY} please")))
     imported = weft(tmp_path, "import", str(given))
-    assert imported.stdout == f"Imported session: {session_id()}\nnew here: 2 messages, 3 parts\n"
+    assert imported.stdout == f"Imported session: {session_id()}\nnew: 2 messages, 3 parts\n"
     assert (imported.returncode, imported.stderr) == (0, "")
     return tmp_path
 

@@ -162,8 +162,8 @@ def test_a_home_of_a_newer_opencode_is_said_to_be_one_and_nothing_of_it_is_touch
     before = database.read_bytes()
     live = str(home / "storage/session_diff" / f"{session_id(1)}.json")
     said = (
-        f"OpenCode 1.2 or later keeps its sessions in {database}, which weft does not work in"
-        f" (weft import --from opencode-sqlite {database} brings them here and leaves it as it is)"
+        f"OpenCode 1.2 or later stores its sessions in {database}, which weft does not use"
+        f" (weft import --from opencode-sqlite {database} copies them and leaves the database as it is)"
     )
 
     listed = weft(home, "session", "list", "--all")

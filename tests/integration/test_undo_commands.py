@@ -76,7 +76,7 @@ def test_undo_reverts_the_last_prompt_and_reports_the_fate_of_each_file(root: Pa
         f"{session} is now before “Weave.”; the next prompt removes 3 messages, weft redo restores them",
     ]
     assert texts(root) == {"a.txt": "two\n", "b.txt": "me\n"}
-    assert "3 messages were taken back" in run_text(capsys, "session", "show", session)
+    assert "3 messages were undone" in run_text(capsys, "session", "show", session)
 
 
 def test_undo_goes_one_prompt_further_back_each_time_and_redo_brings_all_back(
@@ -88,13 +88,13 @@ def test_undo_goes_one_prompt_further_back_each_time_and_redo_brings_all_back(
     assert run_json(capsys, "undo", "--yes")["revert"]["messageID"] == prompts[0]
     assert texts(root) == {"a.txt": "one\n", "b.txt": "b\n"}
     assert run_command(["undo", "--yes"]) == 2
-    assert "nothing in" in capsys.readouterr().err
+    assert "there is nothing to undo" in capsys.readouterr().err
 
     assert run_text(capsys, "redo", session[:12], "--yes").splitlines() == [
         "restored     a.txt",
         "restored     b.txt",
         "restored     n.txt",
-        f"{session} is whole again",
+        f"{session} is complete again",
     ]
     assert texts(root) == CHANGED
     assert run_command(["redo", "--yes"]) == 2

@@ -40,7 +40,7 @@ from weft.model.transfer import SessionExport
 from weft.page import (
     FILE_POLICY,
     LIVE_POLICY,
-    MAX_TEXT,
+    MAX_TEXT_LENGTH,
     SCRIPT,
     STYLE,
     PageKind,
@@ -237,7 +237,7 @@ def sessions(draw: st.DrawFn) -> SessionExport:
 
 
 @settings(max_examples=150)
-@given(sessions(), st.sampled_from(["file", "still", "live"]))
+@given(sessions(), st.sampled_from(["file", "live"]))
 def test_nothing_that_was_said_is_anything_but_text(session: SessionExport, kind: PageKind) -> None:
     page = render_page(SharedSession(id="x", export=session), kind=kind)
     assert list(faults(page, kind)) == []
@@ -300,7 +300,7 @@ def test_a_list_keeps_its_numbers() -> None:
 
 
 def test_a_page_is_walked_through_by_its_headings() -> None:
-    page = render_page(SharedSession(id="x", export=export(), busy=True), kind="still").decode()
+    page = render_page(SharedSession(id="x", export=export(), busy=True), kind="file").decode()
     assert re.findall(r"<h[12].*?>", page) == ["<h1>"] + ['<h2 class="about">'] * page.count("<article")
     assert '<p class="about" role="status">working …</p>' in page
 
@@ -320,7 +320,7 @@ def test_a_picture_is_shown_and_any_other_file_is_named() -> None:
     def page_of(url: str, mime: str) -> str:
         ids: dict[str, Any] = {"session_id": export().info.id, "message_id": export().messages[0].info.id}
         file = FilePart(id=PartID("prt_f"), **ids, mime=mime, filename="loom", url=url)
-        return render_page(SharedSession(id="x", export=with_parts(export(), file)), kind="still").decode()
+        return render_page(SharedSession(id="x", export=with_parts(export(), file)), kind="file").decode()
 
     png = "data:image/png;base64,AAAA"
     assert f'<img src="{png}" alt="loom">' in page_of(png, "image/png")
@@ -369,7 +369,7 @@ def test_a_live_page_is_looked_at_again_without_script_while_the_session_works()
 
 def test_what_is_very_long_is_cut_and_says_so() -> None:
     page = render_page(
-        SharedSession(id="x", export=with_text(export(), "a" * (MAX_TEXT + 7))), kind="still"
+        SharedSession(id="x", export=with_text(export(), "a" * (MAX_TEXT_LENGTH + 7))), kind="file"
     ).decode()
     assert "a\n… 7 characters more" in page
-    assert "a" * (MAX_TEXT + 1) not in page
+    assert "a" * (MAX_TEXT_LENGTH + 1) not in page

@@ -55,7 +55,7 @@ from weft.acp.options import (
     to_options,
 )
 from weft.acp.questions import EditorClient, EditorQuestions
-from weft.acp.session import EditorSession, Send
+from weft.acp.session import EditorSession, SendPrompt
 from weft.acp.updates import UpdateStream, to_iso, to_plan, to_thought
 from weft.acp.workspaces import EditorDirectories, EditorDirectory, EditorMcpServer, connect_servers
 from weft.api import Api
@@ -69,7 +69,7 @@ from weft.model.session import Session, SessionQuery, is_archived
 
 
 class AcpSessionRequest(Struct, frozen=True, kw_only=True):
-    """The directory of a session, more directories, and the MCP servers that the editor brings."""
+    """The directory of a session, additional directories, and the MCP servers that the editor passes along."""
 
     cwd: str
     more_directories: Sequence[str] = ()
@@ -77,7 +77,7 @@ class AcpSessionRequest(Struct, frozen=True, kw_only=True):
 
 
 class SessionOpener:
-    """Opens sessions for the editor and tells it what it needs to know about them."""
+    """Opens sessions for the editor, and introduces them: sends their commands and connects the editor's MCP servers."""
 
     def __init__(
         self, directories: EditorDirectories, editor: Callable[[], EditorClient], tasks: asyncio.TaskGroup
@@ -87,13 +87,13 @@ class SessionOpener:
         self._tasks = tasks
         self._introductions: list[asyncio.Task[None]] = []
 
-    def leave(self) -> None:
-        """Stop introducing sessions: the editor is gone, and MCP servers are not waited for."""
+    def cancel_introductions(self) -> None:
+        """Stop introducing sessions: the editor is gone. Do not wait for MCP servers that are still connecting."""
         for task in self._introductions:
             task.cancel()
 
-    async def find_directory(self, cwd: str) -> EditorDirectory:
-        """Open a directory by its real path. Raise `InvalidInputError` or `DirectoryError` if it is not one."""
+    async def open_directory(self, cwd: str) -> EditorDirectory:
+        """Return a directory, opened by its real path. Raise `InvalidInputError` or `DirectoryError` if it is not one."""
         if not os.path.isabs(cwd):
             raise InvalidInputError("cwd", f"{cwd[:80]!r} is not an absolute path")
         try:
@@ -112,7 +112,7 @@ class SessionOpener:
             raise UnsupportedError(
                 "more than one directory in a session", hint="open a session in each of them"
             )
-        directory = await self.find_directory(request.cwd)
+        directory = await self.open_directory(request.cwd)
         info = await find(directory)
         history = await directory.api.list_messages(info.id)
         session = directory.sessions[info.id] = self._to_session(directory, info, history)
@@ -122,42 +122,48 @@ class SessionOpener:
 
     async def replay(self, session: EditorSession) -> None:
         """Send the whole conversation, and the todo list."""
-        await self._directories.tell(
+        await self._directories.send_updates(
             session, *session.updates.replay(await session.api.list_messages(session.id))
         )
         if todos := await session.api.list_todos(session.id):
-            await self._directories.tell(session, to_plan(todos))
+            await self._directories.send_updates(session, to_plan(todos))
 
     def _to_session(
         self, directory: EditorDirectory, info: Session, history: Sequence[MessageWithParts]
     ) -> EditorSession:
         updates = UpdateStream(directory.directory, directory.worktree, directory.choices.sizes)
-        known = directory.sessions.get(info.id)
-        if known is not None:  # opened again, maybe during a prompt, which continues
-            known.updates = updates
-            return known
+        existing = directory.sessions.get(info.id)
+        if existing is not None:  # opened again, maybe during a prompt, which continues
+            existing.updates = updates
+            return existing
         names = [agent.name for agent in directory.choices.agents]
-        last = next((each.info.agent for each in reversed(history) if isinstance(each.info, UserMessage)), "")
-        asker = EditorQuestions(info.id, directory.api, self._editor(), self._tasks)
+        last = next(
+            (message.info.agent for message in reversed(history) if isinstance(message.info, UserMessage)), ""
+        )
+        questions = EditorQuestions(info.id, directory.api, self._editor(), self._tasks)
         return EditorSession(
-            info.id, directory.api, updates, asker, SessionChoice(agent=last if last in names else names[0])
+            info.id,
+            directory.api,
+            updates,
+            questions,
+            SessionChoice(agent=last if last in names else names[0]),
         )
 
     async def _introduce(self, session: EditorSession, request: AcpSessionRequest) -> None:
         """Send the commands, connect the MCP servers of the editor, and report those that fail."""
         try:
-            await self._directories.tell(session, to_commands(await session.api.list_commands()))
-            for trouble in await connect_servers(session.api.mcp, request.servers):
-                self._editor().note(trouble)
-                await self._directories.tell(session, to_thought(f"{trouble}\n"))
+            await self._directories.send_updates(session, to_commands(await session.api.list_commands()))
+            for problem in await connect_servers(session.api.mcp, request.servers):
+                self._editor().note(problem)
+                await self._directories.send_updates(session, to_thought(f"{problem}\n"))
         except ConnectionError:
             return  # the editor is gone
         except WeftError as error:
             self._editor().note(f"session {session.id}: {error}")
 
 
-def parse_session_id(given: str) -> SessionID:
-    return SessionID(check_id("session", given))
+def parse_session_id(text: str) -> SessionID:
+    return SessionID(check_id("session", text))
 
 
 PROTOCOL_VERSION: Final = 1
@@ -171,13 +177,13 @@ class AgentSetup(Struct, frozen=True, kw_only=True):
     """How to open a directory for an editor, the default directory, the log, and the version."""
 
     open: Callable[[str, EditorWorkspace], AbstractAsyncContextManager[Api]]
-    here: str
+    default_directory: str
     note: Callable[[str], None]
     version: str
 
 
 class AcpAgent:
-    """The object that the SDK's connection calls. Names and parameters are the protocol's; unknown ones are ignored."""
+    """The object that the SDK's connection calls. Names and parameters are the protocol's; other parameters are ignored."""
 
     def __init__(self, setup: AgentSetup, tasks: asyncio.TaskGroup) -> None:
         self._setup = setup
@@ -194,11 +200,11 @@ class AcpAgent:
         return self._editor
 
     def _open(self, directory: str) -> AbstractAsyncContextManager[Api]:
-        return self._setup.open(directory, AcpWorkspace(self._get_editor, self._directories.find_session_of))
+        return self._setup.open(directory, AcpWorkspace(self._get_editor, self._directories.find_owner))
 
     async def close(self) -> None:
         """End all runs and return when they have settled: the editor is gone."""
-        self._opener.leave()
+        self._opener.cancel_introductions()
         await self._directories.close()
 
     # --- initialization ---
@@ -238,10 +244,9 @@ class AcpAgent:
 
     @convert_errors
     async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
-        """Accept the login method. Keys are typed in a terminal and never pass the editor; a prompt shows whether
-        they work."""
+        """Accept the login method. Keys are typed in a terminal, never in the editor; a prompt shows whether they work."""
         if method_id != LOGIN_METHOD:
-            raise NotFoundError("way to log in", method_id[:80], near=[LOGIN_METHOD])
+            raise NotFoundError("login method", method_id[:80], near=[LOGIN_METHOD])
         return AuthenticateResponse()
 
     # --- sessions ---
@@ -287,7 +292,7 @@ class AcpAgent:
         session = await self._open_existing(
             to_session_request(cwd, additional_directories, mcp_servers), session_id
         )
-        session.updates.pass_over(await session.api.list_messages(session.id))
+        session.updates.mark_sent(await session.api.list_messages(session.id))
         return ResumeSessionResponse(**self._to_fields(session))
 
     @convert_errors
@@ -304,29 +309,31 @@ class AcpAgent:
             to_session_request(cwd, additional_directories, mcp_servers),
         )
         session = await self._opener.open(request, lambda directory: directory.api.fork_session(id))
-        session.updates.pass_over(await session.api.list_messages(session.id))
+        session.updates.mark_sent(await session.api.list_messages(session.id))
         return ForkSessionResponse(session_id=session.id, **self._to_fields(session))
 
     @convert_errors
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> ListSessionsResponse:
-        directory = await self._opener.find_directory(cwd or self._setup.here)
+        directory = await self._opener.open_directory(cwd or self._setup.default_directory)
         query = SessionQuery(
             roots=True,
             order="updated",
             directory=directory.directory if cwd else None,
             everywhere=cwd is None,
         )
-        found = [each for each in await directory.api.list_sessions(query) if not is_archived(each)]
-        page, after = paginate(found, cursor)
-        return ListSessionsResponse(sessions=[to_session_info(each) for each in page], next_cursor=after)
+        sessions = [each for each in await directory.api.list_sessions(query) if not is_archived(each)]
+        page, next_cursor = paginate(sessions, cursor)
+        return ListSessionsResponse(
+            sessions=[to_session_info(each) for each in page], next_cursor=next_cursor
+        )
 
     @convert_errors
     async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
         session = self._directories.get_session(parse_session_id(session_id))
         await session.cancel()
-        self._directories.directory_of(session).sessions.pop(session.id, None)
+        self._directories.get_directory(session).sessions.pop(session.id, None)
         return CloseSessionResponse()
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -343,9 +350,11 @@ class AcpAgent:
         session = self._directories.find_session(id)
         if session is not None:
             await session.cancel()
-            self._directories.directory_of(session).sessions.pop(id, None)
+            self._directories.get_directory(session).sessions.pop(id, None)
         api = (
-            session.api if session is not None else (await self._opener.find_directory(self._setup.here)).api
+            session.api
+            if session is not None
+            else (await self._opener.open_directory(self._setup.default_directory)).api
         )
         await api.remove_session(id)
         return DeleteSessionResponse()
@@ -375,10 +384,10 @@ class AcpAgent:
         return SetSessionConfigOptionResponse(config_options=self._to_fields(session)["config_options"])
 
     def _choose_mode(self, session: EditorSession, agent: str) -> None:
-        names = [each.name for each in self._directories.directory_of(session).choices.agents]
+        names = [each.name for each in self._directories.get_directory(session).choices.agents]
         if agent not in names:
             raise NotFoundError("mode", agent[:80], hint=f"there are {', '.join(names)}")
-        session.chosen = replace(session.chosen, agent=agent)
+        session.choice = replace(session.choice, agent=agent)
 
     async def _choose_model(self, session: EditorSession, name: str) -> None:
         model = None if name == DEFAULT_MODEL else parse_ref(name)
@@ -386,14 +395,14 @@ class AcpAgent:
             raise InvalidInputError(
                 "value", f"{name[:80]!r} does not name a model", hint="write it as provider/model"
             )
-        await session.api.check_prompt(PromptInput(agent=session.chosen.agent, model=model, parts=()))
-        session.chosen = replace(session.chosen, model=model)
+        await session.api.check_prompt(PromptInput(agent=session.choice.agent, model=model, parts=()))
+        session.choice = replace(session.choice, model=model)
 
     def _to_fields(self, session: EditorSession) -> dict[str, Any]:
-        choices = self._directories.directory_of(session).choices
+        choices = self._directories.get_directory(session).choices
         return {
-            "modes": to_modes(choices, session.chosen),
-            "config_options": to_options(choices, session.chosen),
+            "modes": to_modes(choices, session.choice),
+            "config_options": to_options(choices, session.choice),
         }
 
     # --- prompts ---
@@ -401,8 +410,8 @@ class AcpAgent:
     @convert_errors
     async def prompt(self, session_id: str, prompt: list[Block], **_: Any) -> PromptResponse:
         session = self._directories.get_session(parse_session_id(session_id))
-        send, follows = await choose_call(session, to_parts(prompt))
-        outcome = await session.take(send, follows=follows)
+        send, follows_agent = await choose_call(session, to_parts(prompt))
+        outcome = await session.run_prompt(send, follows_agent=follows_agent)
         await self._send_cost(session)
         return PromptResponse(stop_reason=outcome.stop, usage=outcome.usage)
 
@@ -413,12 +422,13 @@ class AcpAgent:
             self._setup.note(f"session/cancel: {error}")  # a notification has no answer
 
     async def _send_cost(self, session: EditorSession) -> None:
-        """Send the use of the context window and the cost of the session with its descendants, if all prices are
-        known."""
+        """Send the use of the context window and, if all prices are known, the cost of the session with its descendants."""
         spent = (await session.api.get_spending(session.id)).tree
         if session.updates.usage is not None and spent.priced:
             cost = Cost(amount=float(spent.cost), currency="USD")
-            await self._directories.tell(session, session.updates.usage.model_copy(update={"cost": cost}))
+            await self._directories.send_updates(
+                session, session.updates.usage.model_copy(update={"cost": cost})
+            )
 
 
 def to_session_request(
@@ -427,36 +437,37 @@ def to_session_request(
     return AcpSessionRequest(cwd=cwd, more_directories=tuple(more or ()), servers=tuple(servers or ()))
 
 
-async def choose_call(session: EditorSession, parts: tuple[PromptContent, ...]) -> tuple[Send, bool]:
-    """Return the call for a prompt (a command, a compaction or a prompt), and whether the session follows the
-    answering agent."""
-    command_text, chosen = find_command(parts), session.chosen
-    known = {command.name for command in await session.api.list_commands()} if command_text else set()
-    if command_text and command_text[0] in known:
+async def choose_call(session: EditorSession, parts: tuple[PromptContent, ...]) -> tuple[SendPrompt, bool]:
+    """Return the call that answers a prompt: a command, a compaction or a prompt.
+
+    Also return whether the session switches to the agent that answers.
+    """
+    command_text, choice = find_command(parts), session.choice
+    names = {command.name for command in await session.api.list_commands()} if command_text else set()
+    if command_text and command_text[0] in names:
         command = CommandInput(
             command=command_text[0],
             arguments=command_text[1],
             agent=None,
-            model=format_model(chosen.model) if chosen.model else None,
+            model=format_model(choice.model) if choice.model else None,
             parts=tuple(part for part in parts if isinstance(part, FileInput)),
         )
         return lambda: session.api.command(session.id, command), False
     if command_text and command_text[0] == COMPACT:
-        return lambda: session.api.compact(session.id, model=chosen.model), False
-    input = PromptInput(agent=chosen.agent, model=chosen.model, parts=parts)
+        return lambda: session.api.compact(session.id, model=choice.model), False
+    input = PromptInput(agent=choice.agent, model=choice.model, parts=parts)
     return lambda: session.api.prompt(session.id, input), True
 
 
-def paginate(found: Sequence[Session], cursor: str | None) -> tuple[list[Session], str | None]:
+def paginate(sessions: Sequence[Session], cursor: str | None) -> tuple[list[Session], str | None]:
     """Return the sessions of one page after the cursor, and the next cursor. Sessions come newest first."""
-    left = [each for each in found if cursor is None or _to_cursor(each) > cursor]
-    page = left[:PAGE_SIZE]
-    return page, _to_cursor(page[-1]) if len(left) > PAGE_SIZE else None
+    rest = [session for session in sessions if cursor is None or _to_cursor(session) > cursor]
+    page = rest[:PAGE_SIZE]
+    return page, _to_cursor(page[-1]) if len(rest) > PAGE_SIZE else None
 
 
 def _to_cursor(session: Session) -> str:
-    """Return a key by which newer sessions sort first. A session that is updated meanwhile moves to the front and is
-    not missed."""
+    """Return a key by which newer sessions sort first. A session that is updated meanwhile moves to an earlier page."""
     return f"{MAX_TIME_MS - session.time.updated:016}.{session.id}"
 
 

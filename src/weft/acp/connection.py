@@ -13,6 +13,9 @@ from weft.acp.agent import AcpAgent, AgentSetup
 MAX_LINE_BYTES: Final = 64 << 20
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
+UNROUTED_METHODS: Final = frozenset({"session/delete"})
+NOT_JSON: Final = "it is not JSON"
+TOO_LONG: Final = f"it is longer than {MAX_LINE_BYTES >> 20} MB"
 
 Message = dict[str, Any]
 
@@ -20,8 +23,8 @@ Message = dict[str, Any]
 class LineTransport:
     """The transport of the protocol's connection, with the methods `send`, `receive` and `close` that the SDK needs.
 
-    The SDK's own transport passes on any JSON, so that a line with a number ends the connection, and has no limit for
-    lines.
+    The SDK's own transport accepts any JSON, so that a line with only a number ends the connection, and does not limit
+    the length of lines.
     """
 
     def __init__(
@@ -37,10 +40,10 @@ class LineTransport:
         while (line := await self._read_line()) is not None:
             if not line.strip():
                 continue
-            message, fault = parse_message(line)
+            message, problem = parse_message(line)
             if message is not None:
-                return _with_routable_method(message)
-            await self._refuse(fault)
+                return _make_routable(message)
+            await self._refuse(problem)
         return None
 
     async def send(self, message: Message) -> None:
@@ -52,21 +55,21 @@ class LineTransport:
         try:
             await self._writer.drain()
         except ConnectionError:
-            self._disconnect("the editor reads no more")
+            self._disconnect("the editor has closed its input")
 
     async def close(self) -> None:
         self._disconnected = True
         self._writer.close()
 
-    def _disconnect(self, why: str) -> None:
+    def _disconnect(self, reason: str) -> None:
         if not self._disconnected:
             self._disconnected = True
-            self._note(why)
+            self._note(reason)
 
-    async def _refuse(self, fault: str) -> None:
-        self._note(f"a line that is not a message: {fault}")
-        code = PARSE_ERROR if fault == NOT_JSON else INVALID_REQUEST
-        await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": fault}})
+    async def _refuse(self, problem: str) -> None:
+        self._note(f"a line that is not a message: {problem}")
+        code = PARSE_ERROR if problem == NOT_JSON else INVALID_REQUEST
+        await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": problem}})
 
     async def _read_line(self) -> bytes | None:
         """Return the next line. One that is too long is skipped and refused."""
@@ -76,8 +79,8 @@ class LineTransport:
                 line = await self._reader.readuntil(b"\n")
             except asyncio.IncompleteReadError as end:
                 return end.partial if end.partial and not too_long else None
-            except asyncio.LimitOverrunError as over:
-                await self._reader.readexactly(over.consumed)
+            except asyncio.LimitOverrunError as error:
+                await self._reader.readexactly(error.consumed)
                 too_long = True
                 continue
             if not too_long:
@@ -87,15 +90,10 @@ class LineTransport:
         return None
 
 
-def _with_routable_method(message: Message) -> Message:
-    """Return a message under a name that the SDK passes on: it knows these methods but does not route them."""
+def _make_routable(message: Message) -> Message:
+    """Return a message whose method the SDK passes on. It knows the unrouted methods but calls nothing for them."""
     method = message.get("method")
     return {**message, "method": f"_{method}"} if method in UNROUTED_METHODS else message
-
-
-UNROUTED_METHODS: Final = frozenset({"session/delete"})
-NOT_JSON: Final = "it is not JSON"
-TOO_LONG: Final = f"it is longer than {MAX_LINE_BYTES >> 20} MB"
 
 
 def parse_message(line: bytes) -> tuple[Message | None, str]:

@@ -30,9 +30,9 @@ Block = (
 )
 PromptContent = TextInput | FileInput
 # How editors name lines of a file: `#L3`, `#L3-9`, `#L3:9`, `#3-9`.
-LINES: Final = re.compile(r"L?(\d+)(?:[-:]L?(\d+))?")
-COMMAND: Final = re.compile(r"/([^\s/]+)(?:\s+(.*))?", re.DOTALL)
-MAX_PICTURE: Final = 4 << 20
+LINE_RANGE: Final = re.compile(r"L?(\d+)(?:[-:]L?(\d+))?")
+SLASH_COMMAND: Final = re.compile(r"/([^\s/]+)(?:\s+(.*))?", re.DOTALL)
+MAX_PICTURE_LENGTH: Final = 4 << 20
 
 
 def to_parts(blocks: Iterable[Block]) -> tuple[PromptContent, ...]:
@@ -41,9 +41,9 @@ def to_parts(blocks: Iterable[Block]) -> tuple[PromptContent, ...]:
 
 def find_command(parts: Sequence[PromptContent]) -> tuple[str, str] | None:
     """Return name and arguments of a slash command, None if the text of a prompt is not one."""
-    words = "".join(part.text for part in parts if isinstance(part, TextInput) and not part.synthetic)
-    found = COMMAND.fullmatch(words.strip())
-    return (found[1], (found[2] or "").strip()) if found else None
+    text = "".join(part.text for part in parts if isinstance(part, TextInput) and not part.synthetic)
+    match = SLASH_COMMAND.fullmatch(text.strip())
+    return (match[1], (match[2] or "").strip()) if match else None
 
 
 def _to_part(number: int, block: Block) -> PromptContent:
@@ -65,7 +65,7 @@ def _to_part(number: int, block: Block) -> PromptContent:
             name = _find_path(resource.uri) or resource.uri
             return FileInput(mime="text/plain", filename=name, url=f"data:text/plain;base64,{data}")
         case AudioContentBlock():
-            raise InvalidInputError(f"prompt[{number}]", "weft does not listen to recordings")
+            raise InvalidInputError(f"prompt[{number}]", "weft does not accept audio")
 
 
 def _to_text(text: str, annotations: Annotations | None) -> TextInput:
@@ -79,11 +79,13 @@ def _to_link(name: str, uri: str, mime: str | None) -> PromptContent:
     if parts.scheme != "file":
         # A resource that only the editor can open is named to the model; it is not fetched without asking.
         return TextInput(text=f"[{name}]({uri})")
-    found = LINES.fullmatch(parts.fragment)
-    lines = f"?start={found[1]}&end={found[2] or found[1]}" if found else ""
-    kind = mime or _guess_mime(parts.path)
-    shown = kind if kind.startswith("image/") or kind == "application/pdf" else "text/plain"
-    return FileInput(mime=shown, filename=_find_name(parts.path) or name, url=f"file://{parts.path}{lines}")
+    match = LINE_RANGE.fullmatch(parts.fragment)
+    lines = f"?start={match[1]}&end={match[2] or match[1]}" if match else ""
+    guess = mime or _guess_mime(parts.path)
+    mime_type = guess if guess.startswith("image/") or guess == "application/pdf" else "text/plain"
+    return FileInput(
+        mime=mime_type, filename=_find_name(parts.path) or name, url=f"file://{parts.path}{lines}"
+    )
 
 
 def _find_path(uri: str | None) -> str | None:
@@ -106,7 +108,7 @@ def to_file_block(part: FilePart) -> Block:
     if not part.url.startswith("data:"):
         return ResourceContentBlock(type="resource_link", name=name, uri=part.url, mime_type=part.mime)
     head, _, data = part.url.partition(",")
-    if part.mime.startswith("image/") and head.endswith(";base64") and len(data) <= MAX_PICTURE:
+    if part.mime.startswith("image/") and head.endswith(";base64") and len(data) <= MAX_PICTURE_LENGTH:
         return ImageContentBlock(type="image", data=data, mime_type=part.mime)
     return to_text_block(f"[{name}]")
 

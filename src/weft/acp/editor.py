@@ -14,14 +14,14 @@ from weft.model.ids import SessionID
 from weft.model.permission import CallRef
 
 # An editor that does not answer must not block a run: the file on disk is used then.
-ANSWER_SECONDS: Final = 10.0
+ANSWER_TIMEOUT_SECONDS: Final = 10.0
 MAX_OUTPUT_BYTES: Final = 16 << 20
 
 
 class AcpWorkspace:
     """`EditorWorkspace` over the protocol.
 
-    `find_session` returns the session that the editor knows: the given one, or the one above it.
+    `find_session` returns the open session for a session id: the session itself, or its ancestor that the editor has open.
     """
 
     def __init__(
@@ -31,12 +31,12 @@ class AcpWorkspace:
         self._find_session = find_session
 
     async def read(self, session: SessionID, path: str) -> str | None:
-        editor, known = self._editor(), self._find_session(session)
-        if not editor.reads or known is None:
+        editor, open_session = self._editor(), self._find_session(session)
+        if not editor.reads or open_session is None:
             return None
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                return (await editor.client.read_text_file(session_id=known.id, path=path)).content
+            async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
+                return (await editor.client.read_text_file(session_id=open_session.id, path=path)).content
         except (RequestError, ValidationError, ConnectionError):
             return None  # it does not have the file, or cannot read it
         except TimeoutError:
@@ -44,12 +44,12 @@ class AcpWorkspace:
             return None
 
     async def write(self, session: SessionID, path: str, text: str) -> bool:
-        editor, known = self._editor(), self._find_session(session)
-        if not editor.writes or known is None:
+        editor, open_session = self._editor(), self._find_session(session)
+        if not editor.writes or open_session is None:
             return False
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await editor.client.write_text_file(session_id=known.id, path=path, content=text)
+            async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
+                await editor.client.write_text_file(session_id=open_session.id, path=path, content=text)
         except (RequestError, ValidationError, ConnectionError, TimeoutError) as error:
             editor.note(f"the editor did not write {path}: {str(error) or type(error).__name__}")
             return False
@@ -58,25 +58,25 @@ class AcpWorkspace:
     async def open_terminal(
         self, session: SessionID, call: CallRef, argv: Sequence[str], directory: str
     ) -> "AcpTerminal | None":
-        editor, known = self._editor(), self._find_session(session)
-        if not editor.terminals or known is None:
+        editor, open_session = self._editor(), self._find_session(session)
+        if not editor.terminals or open_session is None:
             return None
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                made = await editor.client.create_terminal(
-                    session_id=known.id,
+            async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
+                terminal = await editor.client.create_terminal(
+                    session_id=open_session.id,
                     command=argv[0],
                     args=list(argv[1:]),
                     cwd=directory,
                     output_byte_limit=MAX_OUTPUT_BYTES,
                 )
         except (RequestError, ValidationError, ConnectionError, TimeoutError) as error:
-            editor.note(f"the editor gave no terminal: {str(error) or type(error).__name__}")
+            editor.note(f"the editor opened no terminal: {str(error) or type(error).__name__}")
             return None
-        shown = known.updates.show_terminal(call, made.terminal_id)
-        if shown is not None:
-            await editor.client.session_update(session_id=known.id, update=shown)
-        return AcpTerminal(editor, known.id, made.terminal_id)
+        update = open_session.updates.show_terminal(call, terminal.terminal_id)
+        if update is not None:
+            await editor.client.session_update(session_id=open_session.id, update=update)
+        return AcpTerminal(editor, open_session.id, terminal.terminal_id)
 
 
 class AcpTerminal:
@@ -88,7 +88,7 @@ class AcpTerminal:
         self._output = ""
 
     async def read(self) -> str:
-        """Return the output so far. If the editor does not answer, return what was known."""
+        """Return the output so far. If the editor does not answer, return the last known output."""
         answer = await self._ask(self._editor.client.terminal_output(**self._ids))
         self._output = answer.output if answer is not None else self._output
         return self._output
@@ -107,10 +107,10 @@ class AcpTerminal:
     async def release(self) -> None:
         await self._ask(self._editor.client.release_terminal(**self._ids))
 
-    async def _ask(self, asking: Awaitable[Any]) -> Any:
+    async def _ask(self, request: Awaitable[Any]) -> Any:
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                return await asking
+            async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
+                return await request
         except (RequestError, ValidationError, ConnectionError):
             return None  # the terminal or the editor is gone
         except TimeoutError:

@@ -29,8 +29,8 @@ INTERNAL: Final = -32603
 AUTH_REQUIRED: Final = -32000
 NOT_FOUND: Final = -32002
 
-Takes = ParamSpec("Takes")
-Gives = TypeVar("Gives")
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
 
 
 def to_request_error(error: WeftError) -> RequestError:
@@ -65,12 +65,12 @@ def to_failure_error(failure: AnyFailure) -> RequestError:
 
 
 def convert_errors(
-    method: Callable[Takes, Coroutine[Any, Any, Gives]],
-) -> Callable[Takes, Coroutine[Any, Any, Gives]]:
+    method: Callable[Params, Coroutine[Any, Any, Result]],
+) -> Callable[Params, Coroutine[Any, Any, Result]]:
     """Decorate a method so that our errors become those of the protocol."""
 
     @wraps(method)
-    async def wrapper(*args: Takes.args, **kwargs: Takes.kwargs) -> Gives:
+    async def wrapper(*args: Params.args, **kwargs: Params.kwargs) -> Result:
         try:
             return await method(*args, **kwargs)
         except WeftError as error:

@@ -43,27 +43,27 @@ class SessionChoice(Struct, frozen=True, kw_only=True):
 
 def to_choices(agents: Iterable[Agent], providers: ProviderList) -> Choices:
     connected = [info for info in providers.all if info.id in providers.connected]
-    listed = {
+    models = {
         f"{info.id}/{model.id}": (f"{info.name}: {model.name}", model)
         for info in connected
         for model in info.models.values()
     }
     return Choices(
         agents=tuple(agent for agent in agents if agent.mode != "subagent" and not agent.hidden),
-        models={name: shown for name, (shown, _) in listed.items()},
-        sizes={name: model.limit.context for name, (_, model) in listed.items()},
+        models={name: label for name, (label, _) in models.items()},
+        sizes={name: model.limit.context for name, (_, model) in models.items()},
     )
 
 
-def to_modes(choices: Choices, chosen: SessionChoice) -> SessionModeState:
+def to_modes(choices: Choices, choice: SessionChoice) -> SessionModeState:
     modes = [
         SessionMode(id=agent.name, name=agent.name.capitalize(), description=agent.description)
         for agent in choices.agents
     ]
-    return SessionModeState(current_mode_id=chosen.agent, available_modes=modes)
+    return SessionModeState(current_mode_id=choice.agent, available_modes=modes)
 
 
-def to_options(choices: Choices, chosen: SessionChoice) -> list[SessionConfigOptionSelect]:
+def to_options(choices: Choices, choice: SessionChoice) -> list[SessionConfigOptionSelect]:
     """Return both choices as options, for clients that show all choices alike."""
     modes = [
         SessionConfigSelectOption(
@@ -71,7 +71,7 @@ def to_options(choices: Choices, chosen: SessionChoice) -> list[SessionConfigOpt
         )
         for agent in choices.agents
     ]
-    current = format_model(chosen.model)
+    current = format_model(choice.model)
     names = {
         DEFAULT_MODEL: "Default",
         **({current: current} if current not in {DEFAULT_MODEL, *choices.models} else {}),
@@ -80,7 +80,7 @@ def to_options(choices: Choices, chosen: SessionChoice) -> list[SessionConfigOpt
     models = [SessionConfigSelectOption(value=value, name=name) for value, name in names.items()]
     return [
         SessionConfigOptionSelect(
-            type="select", id=MODE, name="Agent", category="mode", current_value=chosen.agent, options=modes
+            type="select", id=MODE, name="Agent", category="mode", current_value=choice.agent, options=modes
         ),
         SessionConfigOptionSelect(
             type="select", id=MODEL, name="Model", category="model", current_value=current, options=models
@@ -99,14 +99,14 @@ def to_commands(commands: Iterable[Command]) -> AvailableCommandsUpdate:
 
 
 def _list_commands(commands: Iterable[Command]) -> Iterator[AvailableCommand]:
-    known = list(commands)
-    for command in known:
-        takes = [f"{each.name}=…" for each in command.arguments] or command.hints
-        hint = UnstructuredCommandInput(hint=" ".join(takes) or "what to tell it")
+    listed = list(commands)
+    for command in listed:
+        arguments = [f"{each.name}=…" for each in command.arguments] or command.hints
+        hint = UnstructuredCommandInput(hint=" ".join(arguments) or "what to tell it")
         yield AvailableCommand(
             name=command.name,
             description=command.description or "",
             input=AvailableCommandInput(root=hint) if command.hints else None,
         )
-    if all(command.name != COMPACT for command in known):
+    if all(command.name != COMPACT for command in listed):
         yield AvailableCommand(name=COMPACT, description="compact the conversation")

@@ -45,8 +45,7 @@ Answers = tuple[tuple[str, ...], ...]
 
 
 class EditorClient(Struct, frozen=True, kw_only=True):
-    """The editor and what it supports: forms, reading and writing its buffers, terminals. `note` writes a line to the
-    log."""
+    """The editor, and what it supports: forms, reading and writing its buffers, terminals. `note` writes to the log."""
 
     client: Client
     note: Callable[[str], None]
@@ -64,7 +63,7 @@ class EditorQuestions:
         self._api = api
         self._editor = editor
         self._tasks = tasks
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._tasks_by_id: dict[str, asyncio.Task[None]] = {}
 
     def feed(self, event: Event, updates: UpdateStream) -> None:
@@ -78,19 +77,19 @@ class EditorQuestions:
                     self._ask_questions(questions, find_call_id(questions, updates))
                 )
             case PermissionReplied() | QuestionReplied() | QuestionRejected():
-                self._forget(event.request_id)
+                self._withdraw(event.request_id)
             case _:
                 pass
 
-    def leave(self) -> None:
+    def withdraw_all(self) -> None:
         """Cancel all requests: the run has ended."""
         for id in list(self._tasks_by_id):
-            self._forget(id)
+            self._withdraw(id)
 
-    def _forget(self, id: str) -> None:
-        asking = self._tasks_by_id.pop(id, None)
-        if asking is not None and asking is not asyncio.current_task():
-            asking.cancel()
+    def _withdraw(self, id: str) -> None:
+        task = self._tasks_by_id.pop(id, None)
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
 
     async def _send_answer(self, answer: Awaitable[None]) -> None:
         try:
@@ -103,14 +102,14 @@ class EditorQuestions:
     # --- permissions ---
 
     async def _ask_permission(self, request: PermissionRequest, updates: UpdateStream) -> None:
-        async with self._turn:
-            chosen = await self._choose(
+        async with self._lock:
+            option = await self._choose(
                 await self._to_update(request, updates), list(list_permission_options(request))
             )
-        if chosen is None:
+        if option is None:
             return  # the editor is gone, and the run ends with it
         self._tasks_by_id.pop(request.id, None)
-        await self._send_answer(self._api.reply_permission(request.id, REPLIES.get(chosen, "reject")))
+        await self._send_answer(self._api.reply_permission(request.id, REPLIES.get(option, "reject")))
 
     async def _choose(self, call: ToolCallUpdate, options: list[PermissionOption]) -> str | None:
         """Return the chosen option, "" if the request was dismissed or cannot be shown, None if the editor is gone."""
@@ -154,15 +153,15 @@ class EditorQuestions:
     async def _read_file(self, path: str) -> str | None:
         """Return the content of a file that a waiting call would overwrite, None if it is not text."""
         try:
-            found = await self._api.files.read_file(path)
+            file = await self._api.files.read_file(path)
         except WeftError:
             return None
-        return found.content if found.encoding is None else None
+        return file.content if file.encoding is None else None
 
     # --- questions ---
 
     async def _ask_questions(self, request: QuestionRequest, call: str) -> None:
-        async with self._turn:
+        async with self._lock:
             ask = self._ask_by_form if self._editor.forms else self._ask_by_choice
             answers = await ask(request, call)
         if answers is None:
@@ -186,14 +185,14 @@ class EditorQuestions:
             return await self._ask_by_choice(request, call)
         except ConnectionError:
             return None
-        given = answer.content if isinstance(answer, AcceptElicitationResponse) else None
-        return from_form(request.questions, given or {})
+        content = answer.content if isinstance(answer, AcceptElicitationResponse) else None
+        return from_form(request.questions, content or {})
 
     async def _ask_by_choice(self, request: QuestionRequest, call: str) -> Answers | None:
         """Ask with a choice of options, which every editor can show. Free text is not possible there."""
         answers: list[tuple[str, ...]] = []
         for question in request.questions:
-            shown = ToolCallUpdate(
+            update = ToolCallUpdate(
                 tool_call_id=call,
                 title=question.question,
                 kind="other",
@@ -201,19 +200,19 @@ class EditorQuestions:
                 content=[to_text_content(f"{each.label}: {each.description}") for each in question.options]
                 or None,
             )
-            chosen = await self._choose(shown, list(list_question_options(question)))
-            if chosen is None:
+            option = await self._choose(update, list(list_question_options(question)))
+            if option is None:
                 return None
             labels = {str(number): each.label for number, each in enumerate(question.options)}
-            answers.append((labels[chosen],) if chosen in labels else ())
+            answers.append((labels[option],) if option in labels else ())
         return tuple(answers)
 
 
 def find_call_id(request: PermissionRequest | QuestionRequest, updates: UpdateStream) -> str:
-    """Return the id under which the editor knows the call that asks.
+    """Return the id under which the editor knows the call that a request is about.
 
-    A request without a call, or with a call of a child session, which the editor does not know, gets an id of its
-    own.
+    The editor does not know the calls of child sessions. Their requests, and those without a call, have an id of
+    their own.
     """
     call = updates.find_call(request.tool) if request.tool else None
     if call is not None:
@@ -224,9 +223,9 @@ def find_call_id(request: PermissionRequest | QuestionRequest, updates: UpdateSt
 def list_permission_options(request: PermissionRequest) -> Iterator[PermissionOption]:
     yield PermissionOption(option_id="once", kind="allow_once", name="Allow once")
     if request.always:
-        reach = shorten(", ".join(request.always), MAX_NAME_LENGTH)
+        patterns = shorten(", ".join(request.always), MAX_NAME_LENGTH)
         yield PermissionOption(
-            option_id="always", kind="allow_always", name=f"Always allow {request.permission} {reach}"
+            option_id="always", kind="allow_always", name=f"Always allow {request.permission} {patterns}"
         )
     yield PermissionOption(option_id="reject", kind="reject_once", name="Reject")
 
@@ -271,15 +270,15 @@ def to_form(questions: tuple[Question, ...]) -> ElicitationSchema:
     return ElicitationSchema(type="object", properties=properties)
 
 
-def from_form(questions: tuple[Question, ...], given: dict[str, Any]) -> Answers:
-    """Return one list of answers for each question. Typed text comes before what was chosen."""
-    return tuple(tuple(_read_answer(given, number)) for number in range(len(questions)))
+def from_form(questions: tuple[Question, ...], content: dict[str, Any]) -> Answers:
+    """Return one tuple of answers for each question. Typed text takes precedence over chosen options."""
+    return tuple(tuple(_read_answer(content, number)) for number in range(len(questions)))
 
 
-def _read_answer(given: dict[str, Any], number: int) -> list[str]:
-    own, chosen = given.get(f"own{number}"), given.get(f"answer{number}")
-    if isinstance(own, str) and own.strip():
-        return [own.strip()]
-    if isinstance(chosen, list):
-        return [each for each in chosen if isinstance(each, str)]
-    return [chosen] if isinstance(chosen, str) and chosen else []
+def _read_answer(content: dict[str, Any], number: int) -> list[str]:
+    typed, choice = content.get(f"own{number}"), content.get(f"answer{number}")
+    if isinstance(typed, str) and typed.strip():
+        return [typed.strip()]
+    if isinstance(choice, list):
+        return [each for each in choice if isinstance(each, str)]
+    return [choice] if isinstance(choice, str) and choice else []

@@ -19,7 +19,7 @@ from weft.model.ids import PartID, SessionID
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import StepFinishPart
 
-Send = Callable[[], Awaitable[MessageWithParts]]
+SendPrompt = Callable[[], Awaitable[MessageWithParts]]
 STOP_REASONS: Final[Mapping[str, StopReason]] = {"length": "max_tokens", "content-filter": "refusal"}
 
 
@@ -47,21 +47,21 @@ class EditorSession:
         api: Api,
         updates: UpdateStream,
         questions: EditorQuestions,
-        chosen: SessionChoice,
+        choice: SessionChoice,
     ) -> None:
         self.id = id
         self.api = api
         self.updates = updates
         self.questions = questions
-        self.chosen = chosen
+        self.choice = choice
         self.failure: AnyFailure | None = None
-        self.rested = asyncio.Event()
+        self.idle = asyncio.Event()
         self._steps: dict[PartID, StepFinishPart] = {}
         self._turns: list[PromptTurn] = []
         self._prompt_lock = asyncio.Lock()
-        self._follows = True
+        self._follows_agent = True
 
-    def note(self, event: Event, *, own: bool) -> None:
+    def record(self, event: Event, *, own: bool) -> None:
         """Record what the result of a prompt depends on. Steps of child sessions count, too."""
         match event:
             case PartUpdated(part=StepFinishPart() as part):
@@ -71,8 +71,8 @@ class EditorSession:
             case SessionFailed(error=error) if own and error is not None:
                 self.failure = error
             case SessionRested() if own:
-                self.questions.leave()
-                self.rested.set()
+                self.questions.withdraw_all()
+                self.idle.set()
             case _:
                 pass
 
@@ -80,17 +80,17 @@ class EditorSession:
         """Return the agent that takes over in the middle of a run, None if none does."""
         match event:
             case MessageUpdated(info=UserMessage(agent=agent)) if (
-                self._follows and agent != self.chosen.agent
+                self._follows_agent and agent != self.choice.agent
             ):
                 return agent or None
             case _:
                 return None
 
-    async def take(self, send: Send, *, follows: bool = True) -> PromptOutcome:
-        """Send a prompt and wait for its end; everything was sent to the editor when this returns.
+    async def run_prompt(self, send: SendPrompt, *, follows_agent: bool = True) -> PromptOutcome:
+        """Send a prompt and wait for its end. When this returns, all its updates were sent to the editor.
 
-        A command may use an agent for itself alone; otherwise the session `follows` the agent that answers. Raise
-        `SessionBusyError` if another prompt is under way.
+        If `follows_agent`, the session switches to the agent that answers; a command may use an agent for itself alone.
+        Raise `SessionBusyError` if another prompt is under way.
         """
         if any(not turn.cancelled for turn in self._turns):
             raise SessionBusyError(
@@ -100,8 +100,8 @@ class EditorSession:
         self._turns.append(turn)
         try:
             async with self._prompt_lock:
-                self._follows = follows
-                return await self._run(turn, send)
+                self._follows_agent = follows_agent
+                return await self._wait_for_answer(turn, send)
         finally:
             self._turns.remove(turn)
 
@@ -109,17 +109,17 @@ class EditorSession:
         """End the prompts under way. They have settled when this returns."""
         for turn in self._turns:
             turn.cancelled = True
-        running = self._turns[0].task if self._turns else None
-        if not await self.api.abort(self.id) and running is not None and not running.done():
-            running.cancel()  # it has not started, and must not start later
-            await asyncio.wait([running])
+        task = self._turns[0].task if self._turns else None
+        if not await self.api.abort(self.id) and task is not None and not task.done():
+            task.cancel()  # it has not started, and must not start later
+            await asyncio.wait([task])
             await self.api.abort(self.id)
 
-    async def _run(self, turn: PromptTurn, send: Send) -> PromptOutcome:
+    async def _wait_for_answer(self, turn: PromptTurn, send: SendPrompt) -> PromptOutcome:
         if turn.cancelled:
             return PromptOutcome(stop="cancelled")
         self.failure, self._steps = None, {}
-        self.rested.clear()
+        self.idle.clear()
         turn.task = asyncio.ensure_future(send())
         try:
             await asyncio.wait([turn.task])
@@ -128,7 +128,7 @@ class EditorSession:
         if turn.task.cancelled():
             return PromptOutcome(stop="cancelled")
         answer = turn.task.result()
-        await self.rested.wait()
+        await self.idle.wait()
         return self._to_outcome(turn, answer)
 
     def _to_outcome(self, turn: PromptTurn, answer: MessageWithParts) -> PromptOutcome:
@@ -136,8 +136,10 @@ class EditorSession:
         return PromptOutcome(stop=stop, usage=self._to_usage())
 
     def _to_stop_reason(self, answer: MessageWithParts) -> StopReason:
-        """Return why the prompt ended. A failure without a stop reason in the protocol is raised. (OpenCode says
-        `end_turn`.)"""
+        """Return why the prompt ended. Raise a failure for which the protocol has no stop reason.
+
+        OpenCode returns `end_turn` for it.
+        """
         info = answer.info if isinstance(answer.info, AssistantMessage) else None
         failure = (info.error if info else None) or self.failure
         match failure:
@@ -157,12 +159,12 @@ class EditorSession:
     def _to_usage(self) -> Usage | None:
         if not self._steps or not all(step.counted for step in self._steps.values()):
             return None  # an editor would show unknown counts as zero
-        counted = [step.tokens for step in self._steps.values()]
+        tokens = [step.tokens for step in self._steps.values()]
         return Usage(
-            total_tokens=sum(count_tokens(each) for each in counted),
-            input_tokens=sum(each.input for each in counted),
-            output_tokens=sum(each.output for each in counted),
-            thought_tokens=sum(each.reasoning for each in counted),
-            cached_read_tokens=sum(each.cache.read for each in counted),
-            cached_write_tokens=sum(each.cache.write for each in counted),
+            total_tokens=sum(count_tokens(step_tokens) for step_tokens in tokens),
+            input_tokens=sum(step_tokens.input for step_tokens in tokens),
+            output_tokens=sum(step_tokens.output for step_tokens in tokens),
+            thought_tokens=sum(step_tokens.reasoning for step_tokens in tokens),
+            cached_read_tokens=sum(step_tokens.cache.read for step_tokens in tokens),
+            cached_write_tokens=sum(step_tokens.cache.write for step_tokens in tokens),
         )

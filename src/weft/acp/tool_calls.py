@@ -18,14 +18,14 @@ from acp.schema import (
 from msgspec import Struct
 
 from weft.acp.content import to_text_block
-from weft.model.display import INVALID, called_tool, find_call_error, strip_tags
+from weft.model.display import INVALID, find_call_error, get_called_tool, strip_tags
 from weft.model.ids import MessageID, PartID
 from weft.model.message import UserMessage
 from weft.model.part import CompletedState, ErrorState, PendingState, RunningState, ToolPart
 
 CallContent = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
 
-KINDS: Final[Mapping[str, ToolKind]] = {
+TOOL_KINDS: Final[Mapping[str, ToolKind]] = {
     "bash": "execute",
     "jobs": "execute",
     "webfetch": "fetch",
@@ -48,10 +48,10 @@ KINDS: Final[Mapping[str, ToolKind]] = {
     "plan_enter": "switch_mode",
     "plan_exit": "switch_mode",
 }
-MAX_TITLE: Final = 200
-MAX_OUTPUT: Final = 32_000
-MAX_TAIL: Final = 4_000  # of the output so far, which is sent anew each time
-MAX_VALUE: Final = 4_000
+MAX_TITLE_LENGTH: Final = 200
+MAX_OUTPUT_LENGTH: Final = 32_000
+MAX_TAIL_LENGTH: Final = 4_000  # of the output of a running call, which is sent again with each update
+MAX_VALUE_LENGTH: Final = 4_000
 MAX_VALUES: Final = 100
 MAX_FILES: Final = 50
 
@@ -65,7 +65,7 @@ class EditorToolCall(Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> ToolKind:
-        return KINDS.get(self.part.tool, "other")
+        return TOOL_KINDS.get(self.part.tool, "other")
 
     @property
     def input(self) -> dict[str, Any]:
@@ -73,14 +73,14 @@ class EditorToolCall(Struct, frozen=True, kw_only=True):
 
     def to_start(self) -> ToolCallStart:
         """Return the first update of a call, with everything."""
-        return ToolCallStart(session_update="tool_call", tool_call_id=self.part.id, **self._fields())
+        return ToolCallStart(session_update="tool_call", tool_call_id=self.part.id, **self._to_fields())
 
     def to_progress(self) -> ToolCallProgress:
         return ToolCallProgress(
-            session_update="tool_call_update", tool_call_id=self.part.id, **self._fields()
+            session_update="tool_call_update", tool_call_id=self.part.id, **self._to_fields()
         )
 
-    def _fields(self) -> dict[str, Any]:
+    def _to_fields(self) -> dict[str, Any]:
         return {
             "title": self.title(),
             "kind": self.kind,
@@ -103,27 +103,29 @@ class EditorToolCall(Struct, frozen=True, kw_only=True):
 
     def title(self) -> str:
         if self.part.tool == "bash" and isinstance(self.input.get("command"), str):
-            return shorten(self.input["command"], MAX_TITLE)
+            return shorten(self.input["command"], MAX_TITLE_LENGTH)
         invalid = find_call_error(self.part) if self.part.tool == INVALID else None
-        subject = invalid or getattr(self.part.state, "title", None) or self._subject()
-        name = called_tool(self.part).replace("_", " ").capitalize()
-        return shorten(f"{name} {subject}".strip(), MAX_TITLE)
+        subject = invalid or getattr(self.part.state, "title", None) or self._find_subject()
+        name = get_called_tool(self.part).replace("_", " ").capitalize()
+        return shorten(f"{name} {subject}".strip(), MAX_TITLE_LENGTH)
 
-    def _subject(self) -> str:
+    def _find_subject(self) -> str:
         """Return what the call is about, from its arguments."""
         for key in ("filePath", "path", "pattern", "url", "query", "description"):
-            if isinstance(found := self.input.get(key), str):
-                return found
+            if isinstance(value := self.input.get(key), str):
+                return value
         return ""
 
     def paths(self) -> list[str]:
         """Return the absolute paths of the files that the call touches, as far as they are known."""
         metadata = self.metadata()
-        found = [self.input.get("filePath"), metadata.get("filepath")]
+        candidates = [self.input.get("filePath"), metadata.get("filepath")]
         if self.kind in ("read", "search"):
-            found.append(self.input.get("path"))
-        found += [change.get("movePath") or change.get("filePath") for change in list_changes(metadata)]
-        absolute = [os.path.join(self.directory, path) for path in found if isinstance(path, str) and path]
+            candidates.append(self.input.get("path"))
+        candidates += [change.get("movePath") or change.get("filePath") for change in list_changes(metadata)]
+        absolute = [
+            os.path.join(self.directory, path) for path in candidates if isinstance(path, str) and path
+        ]
         return list(dict.fromkeys(absolute))[:MAX_FILES]
 
     def locations(self) -> list[ToolCallLocation]:
@@ -143,11 +145,11 @@ class EditorToolCall(Struct, frozen=True, kw_only=True):
             case RunningState():
                 return list(self._list_progress())
             case ErrorState(error=error):
-                return [to_text_content(shorten(strip_tags(self.part.tool, error), MAX_OUTPUT))]
+                return [to_text_content(shorten(strip_tags(self.part.tool, error), MAX_OUTPUT_LENGTH))]
             case CompletedState(output=output):
                 # The diff says everything about an edit, except what is wrong with the file now.
                 return list(self.diffs()) or (
-                    [to_text_content(shorten(strip_tags(self.part.tool, output), MAX_OUTPUT))]
+                    [to_text_content(shorten(strip_tags(self.part.tool, output), MAX_OUTPUT_LENGTH))]
                     if output
                     else []
                 )
@@ -155,7 +157,7 @@ class EditorToolCall(Struct, frozen=True, kw_only=True):
     def _list_progress(self) -> Iterator[CallContent]:
         metadata = self.metadata()
         if isinstance(output := metadata.get("output"), str) and output:
-            yield to_text_content(output[-MAX_TAIL:])
+            yield to_text_content(output[-MAX_TAIL_LENGTH:])
         if isinstance(calls := metadata.get("summary"), list) and calls:
             yield to_text_content("\n".join(_list_child_calls(calls)))
 
@@ -213,7 +215,7 @@ def _list_child_calls(calls: Iterable[Any]) -> Iterator[str]:
     for call in list(calls)[-MAX_VALUES:]:
         if isinstance(call, dict) and isinstance(state := call.get("state"), dict):
             title = state.get("title") or state.get("status") or ""
-            yield shorten(f"{call.get('tool')}: {title}", MAX_TITLE)
+            yield shorten(f"{call.get('tool')}: {title}", MAX_TITLE_LENGTH)
 
 
 def shorten(text: str, length: int) -> str:
@@ -221,13 +223,13 @@ def shorten(text: str, length: int) -> str:
 
 
 def shorten_values(value: Any, depth: int = 6) -> Any:
-    """Return a value with long texts and lists shortened: a file that is written need not be sent three times."""
+    """Return a value with long texts and lists shortened: the content of a written file is already sent as a diff."""
     match value:
         case str():
-            return shorten(value, MAX_VALUE)
+            return shorten(value, MAX_VALUE_LENGTH)
         case dict() if depth:
             return {
-                shorten(str(key), MAX_TITLE): shorten_values(each, depth - 1)
+                shorten(str(key), MAX_TITLE_LENGTH): shorten_values(each, depth - 1)
                 for key, each in list(value.items())[:MAX_VALUES]
             }
         case list() | tuple() if depth:
@@ -239,8 +241,8 @@ def shorten_values(value: Any, depth: int = 6) -> Any:
 
 
 class OverwriteTracker:
-    """Finds what a `write` overwrote. The call does not say so, but the diff of the prompt does if nothing else
-    touched the file."""
+    """Finds the text that a `write` call overwrote. The call does not contain it; the diff of the prompt does, if no
+    other call touched the file."""
 
     def __init__(self, worktree: str) -> None:
         self._worktree = worktree
@@ -248,20 +250,22 @@ class OverwriteTracker:
         self._touched: Counter[str] = Counter()
         self._overwritten: dict[str, PartID] = {}
 
-    def note(self, call: EditorToolCall) -> None:
+    def record(self, call: EditorToolCall) -> None:
         if not isinstance(call.part.state, CompletedState) or call.kind != "edit":
             return
         self._touched.update(call.paths())
         if call.part.tool == "write" and call.metadata().get("exists") is True:
             self._overwritten |= dict.fromkeys(call.paths(), call.part.id)
 
-    def correct(self, prompt: UserMessage) -> Iterator[ToolCallProgress]:
-        """Yield the writes of this prompt again, with what they overwrote."""
+    def list_corrections(self, prompt: UserMessage) -> Iterator[ToolCallProgress]:
+        """Yield the writes of this prompt again, with the text that they overwrote."""
         if prompt.id != self._prompt:
             self._prompt, self._touched, self._overwritten = prompt.id, Counter(), {}
         for diff in prompt.summary.diffs if prompt.summary else ():
             path = os.path.join(self._worktree, diff.file)
             call = self._overwritten.pop(path, None) if self._touched[path] == 1 else None
             if call is not None and (diff.before or diff.after):
-                shown = to_diff(path, diff.before, diff.after)
-                yield ToolCallProgress(session_update="tool_call_update", tool_call_id=call, content=[shown])
+                content = to_diff(path, diff.before, diff.after)
+                yield ToolCallProgress(
+                    session_update="tool_call_update", tool_call_id=call, content=[content]
+                )

@@ -63,8 +63,8 @@ Update = (
     | SessionInfoUpdate
     | UsageUpdate
 )
-STATUS: Final[Mapping[str, PlanEntryStatus]] = {"in_progress": "in_progress", "completed": "completed"}
-PRIORITY: Final[Mapping[str, PlanEntryPriority]] = {"high": "high", "low": "low"}
+PLAN_STATUSES: Final[Mapping[str, PlanEntryStatus]] = {"in_progress": "in_progress", "completed": "completed"}
+PLAN_PRIORITIES: Final[Mapping[str, PlanEntryPriority]] = {"high": "high", "low": "low"}
 CALL_DISCARDED: Final = "The call was not made: the answer was started again."
 
 
@@ -75,14 +75,14 @@ class UpdateStream:
         self._directory = directory
         self._sizes = sizes
         self._answers: dict[MessageID, AssistantMessage] = {}
-        self._sent: dict[PartID, int] = {}
+        self._sent_lengths: dict[PartID, int] = {}
         self._thoughts: set[PartID] = set()
-        self._calls: dict[PartID, ToolPart] = {}  # calls under way
-        self._done: set[PartID] = set()
+        self._open_calls: dict[PartID, ToolPart] = {}
+        self._finished_calls: set[PartID] = set()
         self._terminals: dict[CallRef, str] = {}
         self._title = ""
         self.usage: UsageUpdate | None = None
-        self._writes = OverwriteTracker(worktree)
+        self._overwrites = OverwriteTracker(worktree)
 
     def feed(self, event: Event) -> list[Update]:
         """Return the updates for an event."""
@@ -91,13 +91,13 @@ class UpdateStream:
                 self._answers[info.id] = info
                 return []
             case MessageUpdated(info=UserMessage() as prompt):
-                return [*self._writes.correct(prompt)]
+                return [*self._overwrites.list_corrections(prompt)]
             case PartUpdated(part=part) if part.message_id in self._answers:
                 return list(self._on_part(part))
             case PartGrew(field="text") if event.message_id in self._answers:
                 return self._on_growth(event)
-            case PartRemoved(part_id=id) if (gone := self._calls.pop(id, None)) is not None:
-                return [_to_discarded(gone)]
+            case PartRemoved(part_id=id) if (call := self._open_calls.pop(id, None)) is not None:
+                return [_to_discarded(call)]
             case TodoUpdated(todos=todos):
                 return [to_plan(todos)]
             case SessionUpdated(info=info) if info.title != self._title:
@@ -119,7 +119,7 @@ class UpdateStream:
                 case AssistantMessage():
                     yield from self.catch_up([message])
 
-    def pass_over(self, history: Iterable[MessageWithParts]) -> None:
+    def mark_sent(self, history: Iterable[MessageWithParts]) -> None:
         """Mark a history as sent: the editor knows it."""
         for _ in self.catch_up(history):
             pass
@@ -140,7 +140,7 @@ class UpdateStream:
 
     def find_call(self, ref: CallRef) -> EditorToolCall | None:
         """Return the call that a request is about, None if it was not shown."""
-        for part in self._calls.values():
+        for part in self._open_calls.values():
             if (part.message_id, part.call_id) == (ref.message_id, ref.call_id):
                 return EditorToolCall(part=part, directory=self._directory, terminal=self._terminals.get(ref))
         return None
@@ -163,11 +163,11 @@ class UpdateStream:
                 yield from self._on_text(part)
             case ToolPart():
                 yield from self._on_call(part)
-            case RetryPart(attempt=attempt) if part.id not in self._sent:
-                self._sent[part.id] = 0
+            case RetryPart(attempt=attempt) if part.id not in self._sent_lengths:
+                self._sent_lengths[part.id] = 0
                 yield to_thought(f"Attempt {attempt} failed and is repeated.\n")
             case StepFinishPart(counted=True, tokens=tokens):
-                yield from self._to_usage(part.message_id, tokens)
+                yield from self._update_usage(part.message_id, tokens)
             case _:
                 pass
 
@@ -175,20 +175,20 @@ class UpdateStream:
         # A summary is for the model that continues, not for the person.
         if isinstance(part, ReasoningPart) or self._answers[part.message_id].summary:
             self._thoughts.add(part.id)
-        before = self._sent.get(part.id, 0)
-        self._sent[part.id] = max(before, len(part.text))
+        before = self._sent_lengths.get(part.id, 0)
+        self._sent_lengths[part.id] = max(before, len(part.text))
         if len(part.text) > before:
-            yield self._chunk(part.id, part.message_id, part.text[before:])
+            yield self._to_chunk(part.id, part.message_id, part.text[before:])
 
-    def _on_growth(self, grown: PartGrew) -> list[Update]:
-        before = self._sent.get(grown.part_id, 0)
-        text = grown.delta[before - grown.offset :] if grown.offset <= before else ""
+    def _on_growth(self, event: PartGrew) -> list[Update]:
+        before = self._sent_lengths.get(event.part_id, 0)
+        text = event.delta[before - event.offset :] if event.offset <= before else ""
         if not text:
             return []  # already sent, or text is missing before it; the whole part follows at its end
-        self._sent[grown.part_id] = grown.offset + len(grown.delta)
-        return [self._chunk(grown.part_id, grown.message_id, text)]
+        self._sent_lengths[event.part_id] = event.offset + len(event.delta)
+        return [self._to_chunk(event.part_id, event.message_id, text)]
 
-    def _chunk(self, id: PartID, message: MessageID, text: str) -> Update:
+    def _to_chunk(self, id: PartID, message: MessageID, text: str) -> Update:
         if id in self._thoughts:
             return to_thought(text, message)
         return AgentMessageChunk(
@@ -198,18 +198,18 @@ class UpdateStream:
     def _on_call(self, part: ToolPart) -> Iterator[Update]:
         ref = CallRef(message_id=part.message_id, call_id=part.call_id)
         call = EditorToolCall(part=part, directory=self._directory, terminal=self._terminals.get(ref))
-        known = part.id in self._calls
-        if part.id in self._done or self._calls.get(part.id) == part:
+        is_known = part.id in self._open_calls
+        if part.id in self._finished_calls or self._open_calls.get(part.id) == part:
             return
         if isinstance(part.state, OpenState):
-            self._calls[part.id] = part
+            self._open_calls[part.id] = part
         else:
-            self._calls.pop(part.id, None)
-            self._done.add(part.id)
-            self._writes.note(call)
-        yield call.to_progress() if known else call.to_start()
+            self._open_calls.pop(part.id, None)
+            self._finished_calls.add(part.id)
+            self._overwrites.record(call)
+        yield call.to_progress() if is_known else call.to_start()
 
-    def _to_usage(self, message: MessageID, tokens: Tokens) -> Iterator[Update]:
+    def _update_usage(self, message: MessageID, tokens: Tokens) -> Iterator[Update]:
         answer = self._answers[message]
         size = self._sizes.get(f"{answer.provider_id}/{answer.model_id}", 0)
         if size:
@@ -231,8 +231,8 @@ def to_plan(todos: Iterable[Todo]) -> AgentPlanUpdate:
     entries = [
         PlanEntry(
             content=todo.content,
-            status=STATUS.get(todo.status, "pending"),
-            priority=PRIORITY.get(todo.priority, "medium"),
+            status=PLAN_STATUSES.get(todo.status, "pending"),
+            priority=PLAN_PRIORITIES.get(todo.priority, "medium"),
         )
         for todo in todos
         if todo.status != "cancelled"

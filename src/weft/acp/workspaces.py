@@ -1,4 +1,4 @@
-"""The directories that an editor works in, their events, and the MCP servers that it brings."""
+"""The directories that an editor works in, their events, and the MCP servers that the editor passes along."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -34,16 +34,16 @@ DirectoryOpener = Callable[[str], AbstractAsyncContextManager[Api]]
 class EditorDirectory:
     """An open directory and the sessions that the editor has open in it. Each includes its child sessions."""
 
-    def __init__(self, api: Api, choices: Choices, where: WorkspacePaths) -> None:
+    def __init__(self, api: Api, choices: Choices, paths: WorkspacePaths) -> None:
         self.api = api
         self.choices = choices
-        self.directory = where.directory
-        self.worktree = where.worktree
+        self.directory = paths.directory
+        self.worktree = paths.worktree
         self.sessions: dict[SessionID, EditorSession] = {}
-        self.leaving = asyncio.Event()
+        self.closing = asyncio.Event()
         self._parents: dict[SessionID, SessionID] = {}
 
-    def note_parent(self, event: Event) -> None:
+    def record_parent(self, event: Event) -> None:
         """Remember the parent of a child session."""
         match event:
             # A child session is created or updated before it runs, and both events name its parent.
@@ -52,8 +52,8 @@ class EditorDirectory:
             case _:
                 pass
 
-    def session_of(self, session: SessionID | None) -> EditorSession | None:
-        """Return the open session that a session belongs to: itself, or the one above it."""
+    def find_owner(self, session: SessionID | None) -> EditorSession | None:
+        """Return the open session that a session belongs to: itself, or its ancestor that the editor has open."""
         seen: set[SessionID] = set()
         while session is not None and session not in self.sessions and session not in seen:
             seen.add(session)
@@ -62,15 +62,14 @@ class EditorDirectory:
 
 
 class EditorDirectories:
-    """All directories of an editor. An error in one is reported to its caller or logged, and does not affect the
-    others."""
+    """All directories of an editor. An error in one of them is raised to the caller or logged; the others continue."""
 
     def __init__(self, open: DirectoryOpener, editor: EditorClient, tasks: asyncio.TaskGroup) -> None:
         self._open = open
         self._editor = editor
         self._tasks = tasks
         self._directories: dict[str, EditorDirectory] = {}
-        self._serving: list[asyncio.Task[None]] = []
+        self._directory_tasks: list[asyncio.Task[None]] = []
         self._lock = asyncio.Lock()
 
     async def get(self, directory: str) -> EditorDirectory:
@@ -79,7 +78,7 @@ class EditorDirectories:
             if directory not in self._directories:
                 ready: asyncio.Future[EditorDirectory] = asyncio.get_running_loop().create_future()
                 # A context manager that was entered in one task cannot be left in another, so each gets a task.
-                self._serving.append(self._tasks.create_task(self._serve(directory, ready)))
+                self._directory_tasks.append(self._tasks.create_task(self._serve(directory, ready)))
                 self._directories[directory] = await ready
             return self._directories[directory]
 
@@ -87,9 +86,9 @@ class EditorDirectories:
         sessions = (directory.sessions.get(session) for directory in self._directories.values())
         return next((found for found in sessions if found is not None), None)
 
-    def find_session_of(self, session: SessionID) -> EditorSession | None:
-        """Return the session that the editor knows: the given one, or the one above it."""
-        sessions = (directory.session_of(session) for directory in self._directories.values())
+    def find_owner(self, session: SessionID) -> EditorSession | None:
+        """Return the open session that a session belongs to, in any directory."""
+        sessions = (directory.find_owner(session) for directory in self._directories.values())
         return next((found for found in sessions if found is not None), None)
 
     def get_session(self, session: SessionID) -> EditorSession:
@@ -97,7 +96,7 @@ class EditorDirectories:
             return found
         raise NotFoundError("open session", session[:80], hint="open it first: session/new or session/load")
 
-    def directory_of(self, session: EditorSession) -> EditorDirectory:
+    def get_directory(self, session: EditorSession) -> EditorDirectory:
         return next(
             directory
             for directory in self._directories.values()
@@ -107,29 +106,29 @@ class EditorDirectories:
     async def close(self) -> None:
         """End every run and close every directory; all has settled when this returns."""
         for directory in self._directories.values():
-            directory.leaving.set()
-        if self._serving:
-            await asyncio.wait(self._serving)
+            directory.closing.set()
+        if self._directory_tasks:
+            await asyncio.wait(self._directory_tasks)
 
     async def _serve(self, directory: str, ready: asyncio.Future[EditorDirectory]) -> None:
         try:
             async with self._open(directory) as api:
                 events = api.events()
-                where = await api.workspace.get_paths()
+                paths = await api.workspace.get_paths()
                 agents, providers = (
                     await api.workspace.list_agents(),
                     await api.configuration.list_providers(),
                 )
-                opened = EditorDirectory(api, to_choices(agents, providers), where)
-                following = asyncio.ensure_future(self._follow(opened, events))
+                opened = EditorDirectory(api, to_choices(agents, providers), paths)
+                follow_task = asyncio.ensure_future(self._follow(opened, events))
                 ready.set_result(opened)
                 try:
-                    await opened.leaving.wait()
+                    await opened.closing.wait()
                     for session in opened.sessions.values():
                         await session.cancel()
                 finally:
-                    following.cancel()
-                    await asyncio.wait([following])
+                    follow_task.cancel()
+                    await asyncio.wait([follow_task])
         except Exception as error:  # noqa: BLE001  an error in one directory must not affect the others
             if ready.done():
                 self._editor.note(f"{directory}: {type(error).__name__}: {error}")
@@ -143,8 +142,8 @@ class EditorDirectories:
     async def _follow(self, directory: EditorDirectory, events: AsyncIterator[PublishedEvent]) -> None:
         while True:
             try:
-                async for delivered in events:
-                    await self._try_handle(directory, delivered.event)
+                async for published in events:
+                    await self._try_handle(directory, published.event)
             except CursorLostError:
                 # More events than the bus holds: read what the editor missed from the sessions.
                 events = directory.api.events()
@@ -161,41 +160,43 @@ class EditorDirectories:
             self._editor.note(f"{event.type} could not be shown: {type(error).__name__}: {error}")
 
     async def _handle(self, directory: EditorDirectory, event: Event) -> None:
-        directory.note_parent(event)
+        directory.record_parent(event)
         id = session_of(event)
-        session = directory.session_of(id)
+        session = directory.find_owner(id)
         if session is None:
             return
         own = id == session.id
         if own:
-            await self.tell(session, *session.updates.feed(event))
+            await self.send_updates(session, *session.updates.feed(event))
             await self._switch_agent(directory, session, session.find_new_agent(event))
         session.questions.feed(event, session.updates)
-        session.note(event, own=own)
+        session.record(event, own=own)
 
     async def _switch_agent(
         self, directory: EditorDirectory, session: EditorSession, agent: str | None
     ) -> None:
         if agent is not None and any(agent == each.name for each in directory.choices.agents):
-            session.chosen = replace(session.chosen, agent=agent)
-            await self.tell(
+            session.choice = replace(session.choice, agent=agent)
+            await self.send_updates(
                 session, CurrentModeUpdate(session_update="current_mode_update", current_mode_id=agent)
             )
 
     async def _catch_up(self, directory: EditorDirectory) -> None:
         for session in list(directory.sessions.values()):
-            await self.tell(session, *session.updates.catch_up(await directory.api.list_messages(session.id)))
+            await self.send_updates(
+                session, *session.updates.catch_up(await directory.api.list_messages(session.id))
+            )
             if isinstance(await directory.api.get_status(session.id), Idle):
-                session.rested.set()
-        asked: list[Event] = [
-            PermissionAsked(request=each) for each in await directory.api.list_permissions()
+                session.idle.set()
+        events: list[Event] = [
+            PermissionAsked(request=request) for request in await directory.api.list_permissions()
         ]
-        asked += [QuestionAsked(request=each) for each in await directory.api.list_questions()]
-        for event in asked:
-            if (found := directory.session_of(session_of(event))) is not None:
-                found.questions.feed(event, found.updates)
+        events += [QuestionAsked(request=request) for request in await directory.api.list_questions()]
+        for event in events:
+            if (owner := directory.find_owner(session_of(event))) is not None:
+                owner.questions.feed(event, owner.updates)
 
-    async def tell(self, session: EditorSession, *updates: Update) -> None:
+    async def send_updates(self, session: EditorSession, *updates: Update) -> None:
         """Send updates of a session to the editor."""
         for update in updates:
             await self._editor.client.session_update(session_id=session.id, update=update)
@@ -205,8 +206,8 @@ EditorMcpServer = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 
 
 def to_mcp_config(server: EditorMcpServer) -> dict[str, Any] | None:
-    """Return the server as `opencode.json` configures it, None for one that is reached through the editor, which weft
-    cannot."""
+    """Return the server as `opencode.json` configures it. Return None if it can be reached only through the editor:
+    weft does not support that."""
     match server:
         case McpServerStdio(command=command, args=args, env=env):
             environment = {each.name: each.value for each in env}
@@ -218,13 +219,15 @@ def to_mcp_config(server: EditorMcpServer) -> dict[str, Any] | None:
 
 
 async def connect_servers(mcp: Mcp, servers: Sequence[EditorMcpServer]) -> list[str]:
-    """Connect MCP servers and return a message for each failure. A known name is left alone: an editor sends the same
-    servers with every session."""
+    """Connect MCP servers and return a message for each failure.
+
+    A server whose name exists already is skipped: an editor sends the same servers with every session.
+    """
     if not servers:
         return []
-    known = await mcp.list_servers()
+    existing = await mcp.list_servers()
     messages = await asyncio.gather(
-        *(_connect_server(mcp, each) for each in servers if each.name not in known)
+        *(_connect_server(mcp, server) for server in servers if server.name not in existing)
     )
     return [message for message in messages if message]
 
@@ -242,5 +245,5 @@ async def _connect_server(mcp: Mcp, server: EditorMcpServer) -> str:
 def _describe_status(name: str, status: AnyMcpStatus) -> str:
     if isinstance(status, McpConnected):
         return ""
-    why = getattr(status, "error", "") or str(status.__struct_config__.tag).replace("_", " ")
-    return f"MCP server {name} is not connected: {why}"
+    reason = getattr(status, "error", "") or str(status.__struct_config__.tag).replace("_", " ")
+    return f"MCP server {name} is not connected: {reason}"

@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 from asyncio.streams import FlowControlMixin
+from contextlib import AbstractAsyncContextManager
 from importlib.util import find_spec
 from typing import TextIO
 
@@ -18,6 +19,7 @@ from weft.cli.follow import StopSignals
 from weft.cli.output import Paint, sanitize
 from weft.errors import InvalidInputError, UnsupportedError, WeftError
 from weft.host.exit import ExitTimer
+from weft.local.api import LocalApi
 from weft.local.open import OpenOptions, open_directory
 from weft.version import VERSION
 
@@ -38,40 +40,40 @@ def add_acp_arguments(parser: argparse.ArgumentParser) -> None:
     add("--cors", nargs="+", action="extend", help=argparse.SUPPRESS)
 
 
-def serve_acp(chosen: argparse.Namespace) -> int:
+def serve_acp(args: argparse.Namespace) -> int:
     if find_spec("acp") is None:
         raise UnsupportedError(
             "the Agent Client Protocol, without its package", hint="install it: pip install 'weft[acp]'"
         )
-    chosen.cwd = os.path.realpath(chosen.cwd)
+    args.cwd = os.path.realpath(args.cwd)
     check_pipe("standard input", sys.stdin)
     check_pipe("standard output", sys.stdout)
     # Standard output is for messages of the protocol alone: anything that is printed goes to standard error.
     out = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    last_resort = ExitTimer(alone=chosen.alone)
+    exit_timer = ExitTimer(alone=args.alone)
     try:
-        return asyncio.run(_serve(chosen, out, last_resort))
+        return asyncio.run(_serve(args, out, exit_timer))
     finally:
-        last_resort.disarm_if_idle()
+        exit_timer.disarm_if_idle()
 
 
-async def _serve(chosen: argparse.Namespace, out: int, last_resort: ExitTimer) -> int:
+async def _serve(args: argparse.Namespace, out: int, exit_timer: ExitTimer) -> int:
     from weft.acp.agent import AgentSetup  # noqa: PLC0415  the protocol's package is optional and slow to import
     from weft.acp.connection import serve_editor  # noqa: PLC0415  it needs the optional package
 
-    def to_opening(directory: str, editor: EditorWorkspace) -> OpenOptions:
-        usual = OpenOptions(directory=directory, env=os.environ, store=chosen.store, answered=True, warn=warn)
-        return replace(usual, editor=editor)
+    def open_for_editor(directory: str, editor: EditorWorkspace) -> AbstractAsyncContextManager[LocalApi]:
+        options = OpenOptions(directory=directory, env=os.environ, store=args.store, answered=True, warn=warn)
+        return open_directory(replace(options, editor=editor))
 
     setup = AgentSetup(
-        open=lambda directory, editor: open_directory(to_opening(directory, editor)),
-        here=chosen.cwd,
+        open=open_for_editor,
+        default_directory=args.cwd,
         note=print_note,
         version=VERSION,
     )
-    reader, writer = await open_pipes(out)
-    stop = StopSignals(last_resort)
+    reader, writer = await connect_pipes(out)
+    stop = StopSignals(exit_timer)
     try:
         with stop.listening():
             await serve_editor(setup, reader, writer)
@@ -80,7 +82,7 @@ async def _serve(chosen: argparse.Namespace, out: int, last_resort: ExitTimer) -
             raise
     # The SDK treats a cancellation as the end of its input, so a signal may look like an editor that hung up.
     code = ExitCode.DONE if stop.signal is None else 128 + stop.signal
-    stop.done(code)
+    stop.exit_soon(code)
     return code
 
 
@@ -93,7 +95,7 @@ def check_pipe(name: str, stream: TextIO | None) -> None:
     raise InvalidInputError(name, "it is not a pipe", hint="weft acp is started by an editor")
 
 
-async def open_pipes(out: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def connect_pipes(out: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Return a reader of standard input and a writer to the file descriptor `out`."""
     from weft.acp.connection import MAX_LINE_BYTES  # noqa: PLC0415  it needs the optional package
 

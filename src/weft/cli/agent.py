@@ -21,14 +21,14 @@ from weft.project.checkout import find_checkout
 
 # The tools that OpenCode lists. Those that write files share one permission.
 TOOLS = ("bash", "read", "write", "edit", "list", "glob", "grep", "webfetch", "task", "todowrite", "todoread")
-EDITING = frozenset({"write", "edit"})
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+EDIT_TOOLS = frozenset({"write", "edit"})
+AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def find_agents(directory: str, env: Mapping[str, str]) -> dict[str, Agent]:
     """Return every agent by its key, and warn about problems in the configuration."""
-    at = find_checkout(directory)
-    scope, loaded = load_and_warn(at.directory, at.top or at.directory, env)
+    checkout = find_checkout(directory)
+    scope, loaded = load_and_warn(checkout.directory, checkout.top or checkout.directory, env)
     return build_agents(loaded.config, scope.paths, scope.worktree, loaded.trusted_config)
 
 
@@ -40,30 +40,26 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     add_directory(parser)
 
 
-def list_agents(chosen: argparse.Namespace) -> int:
+def list_agents(args: argparse.Namespace) -> int:
     """List the built-in agents first, in their order, then the others."""
-    found = find_agents(chosen.dir, os.environ)
-    named = [(key, agent) for key, agent in found.items() if chosen.all or not agent.hidden]
-    named.sort(key=lambda item: not item[1].native)
-    if chosen.format == "json":
-        write_json([agent for _, agent in named])
+    agents = find_agents(args.dir, os.environ)
+    listed = [(key, agent) for key, agent in agents.items() if args.all or not agent.hidden]
+    listed.sort(key=lambda item: not item[1].native)
+    if args.format == "json":
+        write_json([agent for _, agent in listed])
         return 0
     paint = Paint(sys.stdout)
-    if chosen.verbose:
-        for key, agent in named:
+    if args.verbose:
+        for key, agent in listed:
             print(f"{paint.bold(sanitize(key))} ({agent.mode})")
             print("\n".join(f"  {line}" for line in format_rules(agent)))
         return 0
     rows = [
-        (key, agent.mode, _format_origin(agent), shorten_line(agent.description or ""))
-        for key, agent in named
+        (key, agent.mode, "weft" if agent.native else "you", shorten_line(agent.description or ""))
+        for key, agent in listed
     ]
     print("\n".join(to_table(("agent", "mode", "from", "what it is for"), rows, paint)))
     return 0
-
-
-def _format_origin(agent: Agent) -> str:
-    return "weft" if agent.native else "you"
 
 
 def add_show_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,18 +68,18 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
     add_directory(parser)
 
 
-def show_agent(chosen: argparse.Namespace) -> int:
-    agents = find_agents(chosen.dir, os.environ)
-    agent = agents.get(chosen.name)
+def show_agent(args: argparse.Namespace) -> int:
+    agents = find_agents(args.dir, os.environ)
+    agent = agents.get(args.name)
     if agent is None:
-        near = find_nearest(chosen.name, agents)
+        near = find_nearest(args.name, agents)
         raise NotFoundError(
-            "agent", chosen.name, near=[near] if near else [], hint="list them: weft agent list --all"
+            "agent", args.name, near=[near] if near else [], hint="list them: weft agent list --all"
         )
-    if chosen.format == "json":
+    if args.format == "json":
         write_json(agent)
     else:
-        print("\n".join(to_lines(chosen.name, agent, Paint(sys.stdout))))
+        print("\n".join(to_lines(args.name, agent, Paint(sys.stdout))))
     return 0
 
 
@@ -101,7 +97,7 @@ def to_lines(key: str, agent: Agent, paint: Paint) -> Iterator[str]:
 
 
 def _list_facts(agent: Agent) -> Iterator[tuple[str, str]]:
-    yield "mode", agent.mode + (", behind the scenes" if agent.hidden else "")
+    yield "mode", agent.mode + (", hidden" if agent.hidden else "")
     if agent.model is not None:
         chain = (agent.model, *agent.fallback)
         yield "model", ", then ".join(f"{model.provider_id}/{model.model_id}" for model in chain)
@@ -120,7 +116,7 @@ def _list_facts(agent: Agent) -> Iterator[tuple[str, str]]:
 def format_rules(agent: Agent) -> Iterator[str]:
     yield from _format_ruleset(agent.permission)
     for limit in agent.limits:
-        yield "and no more than the rules of the project, which you have not vouched for:"
+        yield "and no more than the rules of the project allow, because you have not trusted it:"
         yield from _format_ruleset(limit)
 
 
@@ -153,27 +149,23 @@ def add_create_arguments(parser: argparse.ArgumentParser) -> None:
     add_directory(parser)
 
 
-def create_agent(chosen: argparse.Namespace) -> int:
+def create_agent(args: argparse.Namespace) -> int:
     """Write the file of an agent, and print only its path."""
-    if NAME.fullmatch(chosen.name) is None:
-        raise InvalidInputError(
-            "--name", f"{chosen.name!r} is not a name", hint="use letters, digits, - and _"
-        )
-    if not chosen.description.strip():
+    if AGENT_NAME.fullmatch(args.name) is None:
+        raise InvalidInputError("--name", f"{args.name!r} is not a name", hint="use letters, digits, - and _")
+    if not args.description.strip():
         raise InvalidInputError("--description", "it is empty", hint="say what the agent is for")
-    if chosen.model and parse_ref(chosen.model) is None:
+    if args.model and parse_ref(args.model) is None:
         raise InvalidInputError(
-            "--model", f"{chosen.model!r} does not name a model", hint="write it as provider/model"
+            "--model", f"{args.model!r} does not name a model", hint="write it as provider/model"
         )
-    known = find_agents(chosen.dir, os.environ).get(chosen.name)
-    if known is not None and known.native:
-        raise ConflictError("agent", chosen.name, "is built in", hint="choose another name")
-    given = sys.stdin.read() if chosen.prompt == "-" else chosen.prompt or ""
-    prompt = given.strip() or chosen.description.strip()
-    front = to_front_matter(chosen.description, chosen.mode, chosen.model, list_disabled_tools(chosen.tools))
-    path = os.path.join(
-        os.path.abspath(chosen.path or _choose_directory(chosen.dir)), "agent", f"{chosen.name}.md"
-    )
+    existing = find_agents(args.dir, os.environ).get(args.name)
+    if existing is not None and existing.native:
+        raise ConflictError("agent", args.name, "is built in", hint="choose another name")
+    text = sys.stdin.read() if args.prompt == "-" else args.prompt or ""
+    prompt = text.strip() or args.description.strip()
+    front = to_front_matter(args.description, args.mode, args.model, list_disabled_tools(args.tools))
+    path = os.path.join(os.path.abspath(args.path or _choose_directory(args.dir)), "agent", f"{args.name}.md")
     _write(path, f"---\n{front}---\n\n{prompt}\n")
     print(path)
     return 0
@@ -181,32 +173,32 @@ def create_agent(chosen: argparse.Namespace) -> int:
 
 def _choose_directory(directory: str) -> str:
     """Return `.opencode` of the checkout; outside of a checkout, the directory of the person's configuration."""
-    at = find_checkout(directory)
-    return os.path.join(at.top, ".opencode") if at.top else paths_from(os.environ).config
+    checkout = find_checkout(directory)
+    return os.path.join(checkout.top, ".opencode") if checkout.top else paths_from(os.environ).config
 
 
 def list_disabled_tools(tools: str | None) -> list[str]:
     """Return the tools that `--tools` leaves out. Raise `InvalidInputError` for an unknown one."""
     if tools is None:
         return []
-    wanted = {name.strip() for name in tools.split(",") if name.strip()}
-    unknown = sorted(wanted - set(TOOLS))
+    enabled = {name.strip() for name in tools.split(",") if name.strip()}
+    unknown = sorted(enabled - set(TOOLS))
     if unknown:
         raise InvalidInputError(
             "--tools", f"there is no {', '.join(unknown)}", hint=f"there are {', '.join(TOOLS)}"
         )
-    if wanted & EDITING:
-        wanted |= EDITING
-    return [name for name in TOOLS if name not in wanted]
+    if enabled & EDIT_TOOLS:
+        enabled |= EDIT_TOOLS
+    return [name for name in TOOLS if name not in enabled]
 
 
-def to_front_matter(description: str, mode: str, model: str | None, off: list[str]) -> str:
+def to_front_matter(description: str, mode: str, model: str | None, disabled: list[str]) -> str:
     # Every JSON string is also a YAML string.
     lines = [f"description: {json.dumps(description.strip(), ensure_ascii=False)}", f"mode: {mode}"]
     if model:
         lines.append(f"model: {json.dumps(model, ensure_ascii=False)}")
-    if off:
-        lines += ["tools:", *(f"  {name}: false" for name in off)]
+    if disabled:
+        lines += ["tools:", *(f"  {name}: false" for name in disabled)]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -7,16 +7,23 @@ import argparse
 from collections.abc import Sequence
 from typing import Final
 
-WHICH_SESSION: Final = (
+SESSION_HELP: Final = (
     "the session: its id, the start of its id, or `last` for the last one in this checkout or directory"
 )
 
-_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000, "y": 365 * 86_400_000}
-_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_UNIT_MS = {
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 7 * 86_400_000,
+    "y": 365 * 86_400_000,
+}
+_UNIT_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def add_session(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="ID", help=WHICH_SESSION)
+    parser.add_argument("session", metavar="ID", help=SESSION_HELP)
 
 
 def add_format(parser: argparse.ArgumentParser, choices: Sequence[str] = ("table", "json")) -> None:
@@ -76,9 +83,9 @@ def parse_age(text: str) -> int:
     number, unit = text.strip().lower()[:-1], text.strip().lower()[-1:]
     if text.strip() == "0":
         return 0
-    if not number.isdecimal() or unit not in _MS:
+    if not number.isdecimal() or unit not in _UNIT_MS:
         raise argparse.ArgumentTypeError(f"{text!r} is not an age: write 90d, 12h, 8w or 1y")
-    return int(number) * _MS[unit]
+    return int(number) * _UNIT_MS[unit]
 
 
 def parse_size(text: str) -> int:
@@ -86,6 +93,6 @@ def parse_size(text: str) -> int:
     bare = text.strip().lower().removesuffix("b").removesuffix("i")
     number = bare.rstrip("kmgt")
     unit = bare[len(number) :]
-    if not number.replace(".", "", 1).isdecimal() or unit not in _BYTES:
+    if not number.replace(".", "", 1).isdecimal() or unit not in _UNIT_BYTES:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size: write 500M or 2G")
-    return int(float(number) * _BYTES[unit])
+    return int(float(number) * _UNIT_BYTES[unit])

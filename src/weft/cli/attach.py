@@ -29,7 +29,7 @@ from weft.model.part import ModelRef, TextPart
 from weft.model.session import Idle, Session
 from weft.model.transcript import SessionDescendants, Transcript
 
-RECENT_MESSAGES = 6
+MAX_RECENT_MESSAGES = 6
 HELP = """/new            start another session
 /exit, Ctrl-D   leave; a run on the server continues
 /NAME words     run a slash command of the server
@@ -64,29 +64,29 @@ def add_attach_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def attach(chosen: argparse.Namespace) -> int:
-    check_fork(chosen)
-    chosen.title = None
-    asyncio.run(_talk(chosen))
+def attach(args: argparse.Namespace) -> int:
+    check_fork(args)
+    args.title = None
+    asyncio.run(_talk(args))
     return ExitCode.DONE
 
 
-async def _talk(chosen: argparse.Namespace) -> None:
-    """Talk to the server until the person leaves. A server that goes away may be restarting, so wait for it."""
-    directory = get_remote_directory(chosen.url, chosen.dir)
-    model = parse_model(chosen.model)
+async def _talk(args: argparse.Namespace) -> None:
+    """Talk to the server until the person leaves. If the connection is lost, wait for the server: it may be restarting."""
+    directory = get_remote_directory(args.url, args.dir)
+    model = parse_model(args.model)
     async with open_remote(
-        chosen.url, ConnectionOptions(directory=directory, patience=None, notice=print_notice)
+        args.url, ConnectionOptions(directory=directory, patience=None, notice=print_notice)
     ) as api:
-        session = await open_session(api, chosen, "") if chosen.session or chosen.go_on else None
-        console = AttachConsole(api, model=model, agent=chosen.agent)
-        who = "weft" if api.is_weft else "OpenCode"
-        print(f"{who} at {api.url}; Ctrl-C interrupts, Ctrl-D leaves, /help says more", file=sys.stderr)
+        session = await open_session(api, args, "") if args.session or args.go_on else None
+        console = AttachConsole(api, model=model, agent=args.agent)
+        program = "weft" if api.is_weft else "OpenCode"
+        print(f"{program} at {api.url}; Ctrl-C interrupts, Ctrl-D leaves, /help says more", file=sys.stderr)
         await console.talk(session)
 
 
 def get_remote_directory(url: str, directory: str) -> str | None:
-    """Return the directory to work in, as the server knows it. None means the server's own, as in OpenCode.
+    """Return the path of the directory to work in on the server; None for the server's own directory, as in OpenCode.
 
     Raise `InvalidInputError` for a relative path if the server is on another machine.
     """
@@ -111,7 +111,7 @@ def print_notice(line: str) -> None:
 
 
 class AttachConsole:
-    """A conversation with one session at a time, on one server: sends what is typed, and shows what happens."""
+    """A conversation with one session of a server at a time: sends what the person types, and prints what happens."""
 
     def __init__(self, api: RemoteApi, *, model: ModelRef | None = None, agent: str | None = None) -> None:
         self._api = api
@@ -119,12 +119,12 @@ class AttachConsole:
         self._agent = agent
         self._paint = Paint(sys.stderr)
         self._session: SessionID | None = None
-        self._family = SessionDescendants(SessionID(""))
+        self._descendants = SessionDescendants(SessionID(""))
         self._transcript = Transcript()
         self._screen = TerminalScreen()
         self._tally = RunTally()
         self._pending = PendingQuestions(api)
-        self._sent: list[str] = []
+        self._sent_prompts: list[str] = []
         self._idle = asyncio.Event()
         self._idle.set()
         self._tasks: asyncio.TaskGroup | None = None
@@ -138,12 +138,12 @@ class AttachConsole:
         async with open_tasks() as tasks:
             self._tasks = tasks
             loop.add_signal_handler(signal.SIGINT, self._interrupt)
-            showing = tasks.create_task(self._show(events))
+            show_task = tasks.create_task(self._show(events))
             try:
                 await self._read_lines()
             finally:
                 loop.remove_signal_handler(signal.SIGINT)
-                showing.cancel()
+                show_task.cancel()
 
     # --- input ---
 
@@ -189,7 +189,7 @@ class AttachConsole:
             elif typed.startswith("!"):
                 self._start(self._api.shell(session, ShellInput(command=typed[1:].strip())))
             else:
-                self._sent.append(typed)
+                self._sent_prompts.append(typed)
                 parts = (TextInput(text=typed),)
                 await self._api.submit(
                     session, PromptInput(parts=parts, model=self._model, agent=self._agent)
@@ -199,12 +199,12 @@ class AttachConsole:
             raise
 
     async def _create_session(self) -> SessionID:
-        made = await self._api.create_session(SessionInput())
-        await self._show_session(made)
-        return made.id
+        session = await self._api.create_session(SessionInput())
+        await self._show_session(session)
+        return session.id
 
     def _start(self, work: Coroutine[Any, Any, MessageWithParts]) -> None:
-        """Run a request that returns when the run is over, while the person goes on typing."""
+        """Run a request that returns when the run is over, while the person continues typing."""
 
         async def run() -> None:
             try:
@@ -232,11 +232,11 @@ class AttachConsole:
 
     async def _show_session(self, session: Session) -> None:
         """Print the last messages of a session, and find out whether it is running and what it asks."""
-        self._session, self._family = session.id, SessionDescendants(session.id)
+        self._session, self._descendants = session.id, SessionDescendants(session.id)
         messages = await self._api.list_messages(session.id)
         self._transcript = Transcript(messages)
         self._print(self._paint.dim(f"{sanitize(session.title)} · {session.id} · {session.directory}"))
-        for message in messages[-RECENT_MESSAGES:]:
+        for message in messages[-MAX_RECENT_MESSAGES:]:
             self._print_message(message)
         if not isinstance(await self._api.get_status(session.id), Idle):
             self._idle.clear()
@@ -248,28 +248,28 @@ class AttachConsole:
                 self._pending.add(question)
 
     def _print_message(self, message: MessageWithParts) -> None:
-        words = "\n".join(
+        text = "\n".join(
             part.text for part in message.parts if isinstance(part, TextPart) and not part.synthetic
         )
-        if not words:
+        if not text:
             return
         if isinstance(message.info, UserMessage):
-            self._print(self._paint.dim(f"> {sanitize(words)}"))
+            self._print(self._paint.dim(f"> {sanitize(text)}"))
         else:
-            print(sanitize(words) if sys.stdout.isatty() else words, flush=True)
+            print(sanitize(text) if sys.stdout.isatty() else text, flush=True)
 
     async def _show(self, events: AsyncIterator[PublishedEvent]) -> None:
-        async for told in events:
-            event = told.event
+        async for published in events:
+            event = published.event
             if isinstance(event, UnknownEvent) and event.named == RESYNC:
-                self._print(self._paint.dim("some of what happened was missed; what is other is shown now"))
+                self._print(self._paint.dim("some events were missed; what has changed since is shown now"))
                 self._print_prompt()
-            place = self._family.place(event)
+            place = self._descendants.place(event)
             if place == "own":
                 self._feed(event)
             elif place == "below":
-                self._tally.feed_below(event)
-                self._screen.feed_below(event)
+                self._tally.feed_child(event)
+                self._screen.feed_child(event)
             if place is not None:
                 self._pending.feed(event)
 
@@ -279,7 +279,7 @@ class AttachConsole:
         self._screen.feed(event)
         match event:
             case PartUpdated(part=TextPart(synthetic=False) as part):
-                self._print_if_foreign(part)
+                self._print_foreign_prompt(part)
             case StatusChanged(status=status) if not isinstance(status, Idle):
                 self._idle.clear()
             case SessionRested():
@@ -287,21 +287,21 @@ class AttachConsole:
             case _:
                 pass
 
-    def _print_if_foreign(self, part: TextPart) -> None:
+    def _print_foreign_prompt(self, part: TextPart) -> None:
         """Print a prompt that somebody else sent to this session; our own is on the screen already."""
         message = self._transcript.find(part.message_id)
         if message is None or not isinstance(message.info, UserMessage):
             return
-        if part.text in self._sent:
-            self._sent.remove(part.text)
+        if part.text in self._sent_prompts:
+            self._sent_prompts.remove(part.text)
         else:
             self._print(self._paint.dim(f"> {sanitize(part.text)}"))
 
     def _finish_run(self) -> None:
         answer = self._transcript.newest_answer()
-        whole = self._transcript.find(answer.id) if answer else None
-        if whole is not None:
-            self._screen.end(RunOutcome(answer=whole, tally=self._tally))
+        message = self._transcript.find(answer.id) if answer else None
+        if message is not None:
+            self._screen.end(RunOutcome(answer=message, tally=self._tally))
         self._screen, self._tally = TerminalScreen(), RunTally()
         self._idle.set()
         self._print_prompt()

@@ -20,7 +20,7 @@ from weft.provider.catalog.credentials import find_environment_key, list_logins,
 from weft.provider.catalog.offers import ProviderOffers
 
 MAX_KEY_LENGTH = 16_384
-KINDS = {"api": "key", "oauth": "login by browser", "wellknown": "organisation"}
+KIND_LABELS = {"api": "key", "oauth": "login by browser", "wellknown": "organisation"}
 
 
 def add_login_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,68 +31,68 @@ def add_login_arguments(parser: argparse.ArgumentParser) -> None:
     add_directory(parser)
 
 
-def log_in(chosen: argparse.Namespace) -> int:
+def log_in(args: argparse.Namespace) -> int:
     """Log in the way that the provider offers, or store a key. A browser is never opened from here."""
-    provider = chosen.provider or ask_line("provider", "name one: weft auth login anthropic")
+    provider = args.provider or ask_line("provider", "name one: weft auth login anthropic")
     if "://" in provider:
         raise InvalidInputError(
             "provider", "weft does not log in to organisations yet", hint="name a provider, such as anthropic"
         )
-    if not chosen.key_stdin and (is_interactive() or chosen.method is not None):
+    if not args.key_stdin and (is_interactive() or args.method is not None):
         try:
-            if asyncio.run(_log_in(chosen, provider)):
+            if asyncio.run(_log_in(args, provider)):
                 return ExitCode.DONE
         except ConfigError as error:
-            if chosen.method is not None:
+            if args.method is not None:
                 raise
             warn(error)  # a key can be stored even if the configuration is broken
-    return store_typed_key(chosen, provider)
+    return store_typed_key(args, provider)
 
 
-async def _log_in(chosen: argparse.Namespace, provider: str) -> bool:
+async def _log_in(args: argparse.Namespace, provider: str) -> bool:
     """Log in by browser. Return False if a key has to be typed in instead."""
     from weft.local.open import OpenOptions, open_directory  # noqa: PLC0415  it imports the whole engine
 
-    async with open_directory(OpenOptions(directory=chosen.dir, store="memory:", warn=warn)) as app:
+    async with open_directory(OpenOptions(directory=args.dir, store="memory:", warn=warn)) as app:
         methods = (await app.configuration.list_auth_methods()).get(provider, [])
-        place = _choose_method(methods, chosen.method)
-        if place is None or methods[place].type == "api":
+        index = _choose_method(methods, args.method)
+        if index is None or methods[index].type == "api":
             return False
-        await _log_in_by_browser(app.configuration, provider, place, methods[place].prompts)
+        await _log_in_by_browser(app.configuration, provider, index, methods[index].prompts)
         print_note(
-            f"you are logged in with {sanitize(provider)}; weft models {sanitize(provider)} lists what that opens"
+            f"you are logged in with {sanitize(provider)}; weft models {sanitize(provider)} lists the models it gives access to"
         )
         return True
 
 
-def _choose_method(methods: Sequence[AuthMethod], named: str | None) -> int | None:
+def _choose_method(methods: Sequence[AuthMethod], selection: str | None) -> int | None:
     """Return the index of the method that was named by number or label, or that the person chooses."""
     labels = [method.label for method in methods]
     if not methods:
         return None
-    if named is not None:
-        return labels.index(named) if named in labels else _parse_number(named, len(methods))
+    if selection is not None:
+        return labels.index(selection) if selection in labels else _parse_number(selection, len(methods))
     if len(methods) == 1:
         return 0
     for number, label in enumerate(labels, 1):
         print_note(sanitize(f"  {number}  {label}"))
-    return _parse_number(ask_line("by which", "name it: --method 1"), len(methods))
+    return _parse_number(ask_line("which way to log in", "name it: --method 1"), len(methods))
 
 
 async def _log_in_by_browser(
-    configuration: Configuration, provider: str, place: int, prompts: Sequence[AuthPrompt]
+    configuration: Configuration, provider: str, index: int, prompts: Sequence[AuthPrompt]
 ) -> None:
     inputs = {prompt.key: _ask_prompt(prompt) for prompt in prompts} if is_interactive() else {}
-    begun = await configuration.authorize(provider, place, inputs=inputs)
-    print_note(f"go to: {sanitize(begun.url)}")
-    if begun.instructions:
-        print_note(sanitize(begun.instructions))
+    authorization = await configuration.authorize(provider, index, inputs=inputs)
+    print_note(f"go to: {sanitize(authorization.url)}")
+    if authorization.instructions:
+        print_note(sanitize(authorization.instructions))
     code = None
-    if begun.method == "code":
+    if authorization.method == "code":
         code = await asyncio.to_thread(_read_code)
     else:
-        print_note("waiting until you have been there …")
-    await configuration.finish_authorizing(provider, place, code=code)
+        print_note("waiting for you to log in there …")
+    await configuration.finish_authorizing(provider, index, code=code)
 
 
 def _ask_prompt(prompt: AuthPrompt) -> str:
@@ -121,30 +121,32 @@ def _parse_number(typed: str, count: int) -> int:
     return int(typed) - 1
 
 
-def store_typed_key(chosen: argparse.Namespace, provider: str) -> int:
+def store_typed_key(args: argparse.Namespace, provider: str) -> int:
     """Store a key that is typed or piped in, and return the exit code."""
     env = os.environ
-    offers, paths = load_offers(chosen.dir, env)
+    offers, paths = load_offers(args.dir, env)
     offer = get_offer(offers, provider)
-    store_key(paths.auth_file, offer.id, read_key(offer.name, from_stdin=chosen.key_stdin))
-    print_note(f"the key of {offer.name} is stored; weft models {offer.id} lists what it opens")
-    over = find_environment_key(offer.variables, env)
-    if over is not None:
-        print_note(f"it is used instead of the one in {over.variable}")
+    store_key(paths.auth_file, offer.id, read_key(offer.name, from_stdin=args.key_stdin))
+    print_note(
+        f"the key of {offer.name} is stored; weft models {offer.id} lists the models it gives access to"
+    )
+    overridden = find_environment_key(offer.variables, env)
+    if overridden is not None:
+        print_note(f"it is used instead of the one in {overridden.variable}")
     return ExitCode.DONE
 
 
 def read_key(name: str, *, from_stdin: bool) -> str:
     """Return the key that is typed or piped in. No error message contains it."""
     if from_stdin:
-        given = sys.stdin.read(MAX_KEY_LENGTH + 1)
+        typed = sys.stdin.read(MAX_KEY_LENGTH + 1)
     elif is_interactive():
-        given = getpass.getpass(f"key of {name} (not shown): ", stream=sys.stderr)
+        typed = getpass.getpass(f"key of {name} (not shown): ", stream=sys.stderr)
     else:
         raise InvalidInputError(
             "key", "there is no terminal to type it in", hint="pipe it in with --key-stdin"
         )
-    key = given.strip()
+    key = typed.strip()
     if not key:
         raise InvalidInputError("key", "it is empty")
     if len(key) > MAX_KEY_LENGTH or not key.isascii() or not key.isprintable() or " " in key:
@@ -157,15 +159,15 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     add_directory(parser)
 
 
-def list_keys(chosen: argparse.Namespace) -> int:
-    offers, paths = load_offers(chosen.dir, os.environ)
+def list_keys(args: argparse.Namespace) -> int:
+    offers, paths = load_offers(args.dir, os.environ)
     rows = to_rows(offers, paths)
-    if chosen.format == "json":
+    if args.format == "json":
         write_json(rows)
         return ExitCode.DONE
     paint = Paint(sys.stdout)
     for row in rows:
-        from_where = row.get("variable") or KINDS.get(row["type"], row["type"])
+        from_where = row.get("variable") or KIND_LABELS.get(row["type"], row["type"])
         print(
             sanitize(f"{row['provider']:<24}  {row['source']:<12}") + f"  {paint.dim(sanitize(from_where))}"
         )
@@ -180,41 +182,43 @@ def to_rows(offers: ProviderOffers, paths: Paths) -> list[dict[str, Any]]:
         {"provider": login.provider, "source": "stored", "type": login.type}
         for login in list_logins(paths.auth_file).values()
     ]
-    configured, found = [], []
+    configured, environment = [], []
     for offer in offers.list_all():
         if offer.key is not None and offer.key.source == "config":
             configured.append({"provider": offer.id, "source": "config", "type": "api"})
         key = find_environment_key(offer.variables, os.environ)
         if key is not None:
             row = {"provider": offer.id, "source": "environment", "type": "api", "variable": key.variable}
-            found.append(row)
-    return [*stored, *configured, *found]
+            environment.append(row)
+    return [*stored, *configured, *environment]
 
 
 def add_logout_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("provider", nargs="?", help="the provider whose key is removed")
 
 
-def log_out(chosen: argparse.Namespace) -> int:
+def log_out(args: argparse.Namespace) -> int:
     path = paths_from(os.environ).auth_file
-    there = list(list_logins(path))
-    provider = chosen.provider or ask_line("provider", f"name one: there are {', '.join(there) or 'none'}")
+    providers = list(list_logins(path))
+    provider = args.provider or ask_line("provider", f"name one: there are {', '.join(providers) or 'none'}")
     if not remove_login(path, provider):
         raise NotFoundError(
-            "stored key", provider, hint=f"there are {', '.join(there)}" if there else "there is none at all"
+            "stored key",
+            provider,
+            hint=f"there are {', '.join(providers)}" if providers else "there is none at all",
         )
-    print_note(f"the key of {provider} is forgotten")
+    print_note(f"the stored key of {provider} is removed")
     return ExitCode.DONE
 
 
-def ask_line(what: str, otherwise: str) -> str:
-    """Ask for one line. Raise `InvalidInputError` with the hint `otherwise` if there is no terminal."""
+def ask_line(label: str, hint: str) -> str:
+    """Ask for one line and return it. Raise `InvalidInputError` with this hint if there is no terminal."""
     if not is_interactive():
-        raise InvalidInputError(what, "none was given", hint=otherwise)
-    sys.stderr.write(f"{what}: ")
+        raise InvalidInputError(label, "none was given", hint=hint)
+    sys.stderr.write(f"{label}: ")
     sys.stderr.flush()
     return sys.stdin.readline().strip()
 
 
-def print_note(words: str) -> None:
-    print(words, file=sys.stderr)
+def print_note(text: str) -> None:
+    print(text, file=sys.stderr)

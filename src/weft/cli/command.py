@@ -18,30 +18,30 @@ from weft.trust.decision import to_warning
 
 
 class SlashCommands(Struct, frozen=True, kw_only=True):
-    """All commands by name, and the MCP servers that may offer more: they are not started for a list."""
+    """All commands by name, and the MCP servers that may offer more. Listing commands does not start the servers."""
 
     commands: dict[str, Command]
-    unasked: tuple[str, ...]
+    servers: tuple[str, ...]
 
 
 def find_commands(directory: str, env: Mapping[str, str]) -> SlashCommands:
-    """Return the commands of a directory, and warn about what is broken or held back."""
-    at = find_checkout(directory)
-    scope, loaded = load_and_warn(at.directory, at.top or at.directory, env)
-    held = [each for each in loaded.held if each.kind == "command"]
-    if held:
-        warn(to_warning(scope, held))
+    """Return the commands of a directory, and warn about problems in the configuration and commands that are held back."""
+    checkout = find_checkout(directory)
+    scope, loaded = load_and_warn(checkout.directory, checkout.top or checkout.directory, env)
+    held_back = [each for each in loaded.held if each.kind == "command"]
+    if held_back:
+        warn(to_warning(scope, held_back))
     return SlashCommands(
         commands=build_commands(loaded.config, scope.worktree),
-        unasked=tuple(list_enabled_servers(loaded.config)),
+        servers=tuple(list_enabled_servers(loaded.config)),
     )
 
 
-def format_servers_note(unasked: Sequence[str]) -> str:
-    """Return a note that prompts of MCP servers are commands too, and how to list them."""
-    servers = "1 MCP server was" if len(unasked) == 1 else f"{len(unasked)} MCP servers were"
-    names = sanitize(", ".join(unasked))
-    return f"{servers} not asked for prompts, which are commands too ({names}): weft mcp debug NAME asks one"
+def format_servers_note(servers: Sequence[str]) -> str:
+    """Return a note that the prompts of these MCP servers are commands too, and how to list them."""
+    count = "1 MCP server was" if len(servers) == 1 else f"{len(servers)} MCP servers were"
+    names = sanitize(", ".join(servers))
+    return f"{count} not asked for prompts, which are commands too ({names}): weft mcp debug NAME asks one"
 
 
 def add_list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,18 +49,18 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     add_directory(parser)
 
 
-def list_commands(chosen: argparse.Namespace) -> int:
-    found = find_commands(chosen.dir, os.environ)
-    if chosen.format == "json":
-        write_json(list(found.commands.values()))
+def list_commands(args: argparse.Namespace) -> int:
+    available = find_commands(args.dir, os.environ)
+    if args.format == "json":
+        write_json(list(available.commands.values()))
     else:
         rows = [
             (name, " ".join(command.hints), shorten_line(command.description or ""))
-            for name, command in found.commands.items()
+            for name, command in available.commands.items()
         ]
         print("\n".join(to_table(("command", "takes", "what it is for"), rows, Paint(sys.stdout))))
-    if found.unasked:
-        print(format_servers_note(found.unasked), file=sys.stderr)
+    if available.servers:
+        print(format_servers_note(available.servers), file=sys.stderr)
     return 0
 
 
@@ -70,12 +70,12 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
     add_directory(parser)
 
 
-def show_command(chosen: argparse.Namespace) -> int:
-    found = find_commands(chosen.dir, os.environ)
-    if found.unasked and ":" in chosen.name:
-        print(format_servers_note(found.unasked), file=sys.stderr)
-    command = get_command(found.commands, chosen.name)
-    if chosen.format == "json":
+def show_command(args: argparse.Namespace) -> int:
+    available = find_commands(args.dir, os.environ)
+    if available.servers and ":" in args.name:
+        print(format_servers_note(available.servers), file=sys.stderr)
+    command = get_command(available.commands, args.name)
+    if args.format == "json":
         write_json(command)
     else:
         print("\n".join(to_lines(command, Paint(sys.stdout))))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from weft.cli.exit import EXIT_CODES
 from weft.version import VERSION
 
-WIDTH = 100
+DEFAULT_WIDTH = 100
 LOG_OPTIONS = frozenset({"--print-logs", "--log-level"})
 LOG_LEVELS = ("DEBUG", "INFO", "WARN", "ERROR")
 
@@ -26,22 +26,22 @@ EXAMPLES = """examples:
 
 
 class CommandEntry(NamedTuple):
-    """A row of the table. `takes` adds the command's arguments to its parser, `runs` carries the command out.
+    """A row of the table. `add_arguments` adds the command's arguments to its parser, `run` carries the command out.
 
-    Both are `module:function` in this package, and are imported only for the command that was chosen.
+    Both are `module:function` in this package, and are imported only for the command that is run.
     """
 
     words: tuple[str, ...]
     about: str
-    takes: str
-    runs: str
+    add_arguments: str
+    run: str
 
 
 class Parser(argparse.ArgumentParser):
     """A parser that asks for the width of the terminal itself: argparse would import `shutil` for every command."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(formatter_class=_make_formatter, **more)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=_make_formatter, **options)
 
 
 def _make_formatter(prog: str) -> argparse.HelpFormatter:
@@ -49,7 +49,7 @@ def _make_formatter(prog: str) -> argparse.HelpFormatter:
         columns = os.get_terminal_size().columns
     except OSError:
         columns = 0
-    return argparse.RawDescriptionHelpFormatter(prog, width=(columns or WIDTH) - 2)
+    return argparse.RawDescriptionHelpFormatter(prog, width=(columns or DEFAULT_WIDTH) - 2)
 
 
 def normalise(arguments: Sequence[str]) -> list[str]:
@@ -57,13 +57,13 @@ def normalise(arguments: Sequence[str]) -> list[str]:
 
     OpenCode also accepts its log options before the command, and has second names for some commands.
     """
-    rest, first = list(arguments), list[str]()
+    rest, log_options = list(arguments), list[str]()
     while rest and rest[0].partition("=")[0] in LOG_OPTIONS:
-        taken = 2 if rest[0] == "--log-level" else 1
-        first, rest = first + rest[:taken], rest[taken:]
+        count = 2 if rest[0] == "--log-level" else 1
+        log_options, rest = log_options + rest[:count], rest[count:]
     rest[:2] = ALIASES.get(tuple(rest[:2]), rest[:2])
-    named = next((entry.words for entry in COMMANDS if tuple(rest[: len(entry.words)]) == entry.words), ())
-    return [*named, *first, *rest[len(named) :]]
+    words = next((entry.words for entry in COMMANDS if tuple(rest[: len(entry.words)]) == entry.words), ())
+    return [*words, *log_options, *rest[len(words) :]]
 
 
 def build_parser(arguments: Sequence[str]) -> Parser:
@@ -84,18 +84,18 @@ def _add_commands(
     branches = parser.add_subparsers(title="commands", metavar="COMMAND", prog=prog, required=bool(under))
     depth = len(under)
     words = dict.fromkeys(entry.words[depth] for entry in entries)
-    asked = arguments[depth : depth + 1]
+    next_word = arguments[depth : depth + 1]
     # Making a parser for each of thirty commands takes longer than listing sessions, and only the help needs them all.
-    for word in asked if asked and asked[0] in words else words:
+    for word in next_word if next_word and next_word[0] in words else words:
         below = [entry for entry in entries if entry.words[: depth + 1] == (*under, word)]
         about = GROUPS.get((*under, word)) or below[0].about
         branch = branches.add_parser(word, help=about, description=about[0].upper() + about[1:] + ".")
-        if asked != (word,):
+        if next_word != (word,):
             continue
         if below[0].words == (*under, word):
-            resolve(below[0].takes)(branch)
+            import_function(below[0].add_arguments)(branch)
             _add_log_options(branch)
-            branch.set_defaults(runs=below[0].runs)
+            branch.set_defaults(command_function=below[0].run)
         else:
             _add_commands(branch, below, (*under, word), arguments)
 
@@ -108,11 +108,11 @@ def _add_log_options(parser: Parser) -> None:
     )
 
 
-def resolve(named: str) -> Callable[..., Any]:
+def import_function(reference: str) -> Callable[..., Any]:
     """Import `module:function` of this package and return the function."""
-    module, function = named.split(":")
-    found: Callable[..., Any] = getattr(import_module(f"weft.cli.{module}"), function)
-    return found
+    module, name = reference.split(":")
+    function: Callable[..., Any] = getattr(import_module(f"weft.cli.{module}"), name)
+    return function
 
 
 ALIASES: dict[tuple[str, ...], tuple[str, ...]] = {

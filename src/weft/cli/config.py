@@ -29,30 +29,32 @@ def add_config_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def show_config_command(chosen: argparse.Namespace) -> int:
-    at = find_checkout(chosen.dir)
-    return show_config(at.directory, at.top or at.directory, os.environ, as_json=chosen.format == "json")
+def show_config_command(args: argparse.Namespace) -> int:
+    checkout = find_checkout(args.dir)
+    return show_config(
+        checkout.directory, checkout.top or checkout.directory, os.environ, as_json=args.format == "json"
+    )
 
 
 def show_config(directory: str, worktree: str, env: Mapping[str, str], *, as_json: bool) -> int:
     """Print every setting and its source, with secrets redacted. Return 2 if a part of the configuration is broken."""
     scope = to_scope(directory, worktree, env)
     loaded = load_config(scope)
-    held = [] if scope.trusted else list_held_back(loaded, scope)
+    held_back = [] if scope.trusted else list_held_back(loaded, scope)
     secrets = list_secret_values({**env, **loaded.environment})
-    shown = mask_secrets(to_plain(loaded.config), secrets=secrets | set(loaded.environment.values()))
+    settings = mask_secrets(to_plain(loaded.config), secrets=secrets | set(loaded.environment.values()))
     if as_json:
-        report = _to_report(loaded, shown) | {
+        report = _to_report(loaded, settings) | {
             "trusted": scope.trusted,
-            "held": [asdict(each) for each in held],
+            "held": [asdict(each) for each in held_back],
         }
         print(escape_json(json.dumps(report, indent=2, default=str)))
     else:
-        for line in _to_lines(loaded, shown, Paint(sys.stdout)):
+        for line in _to_lines(loaded, settings, Paint(sys.stdout)):
             print(line)
     _print_problems(loaded, Paint(sys.stderr))
-    if held and not as_json:
-        warn(to_warning(scope, held))
+    if held_back and not as_json:
+        warn(to_warning(scope, held_back))
     return ExitCode.USAGE if loaded.problems else ExitCode.DONE
 
 
@@ -71,8 +73,8 @@ def to_scope(directory: str, worktree: str, env: Mapping[str, str]) -> ConfigSco
     return ConfigScope(directory=directory, worktree=worktree, paths=paths, env=env, trusted=trusted)
 
 
-def _to_lines(loaded: LoadedConfig, shown: dict[str, Any], paint: Paint) -> Iterator[str]:
-    for path, value in _list_leaves(shown):
+def _to_lines(loaded: LoadedConfig, settings: dict[str, Any], paint: Paint) -> Iterator[str]:
+    for path, value in _list_leaves(settings):
         origin = _find_origin(loaded, path)
         # Ninety default key bindings would hide the settings that somebody chose.
         if path[0] == "keybinds" and (origin is None or origin.kind == "default"):
@@ -114,9 +116,9 @@ def _find_line(loaded: LoadedConfig, path: KeyPath, origin: ConfigOrigin) -> int
     return layer.locate(path)[0] if layer is not None else 0
 
 
-def _to_report(loaded: LoadedConfig, shown: dict[str, Any]) -> dict[str, Any]:
+def _to_report(loaded: LoadedConfig, settings: dict[str, Any]) -> dict[str, Any]:
     return {
-        "config": shown,
+        "config": settings,
         "origins": [_to_origin(loaded, path, origin) for path, origin in loaded.origins.items()],
         "problems": [_to_problem(error) for error in loaded.problems],
         "warnings": [_to_problem(error) for error in loaded.warnings],

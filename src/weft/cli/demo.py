@@ -30,10 +30,10 @@ def demo_command(_: argparse.Namespace) -> int:
     scratch = Path(tempfile.mkdtemp(prefix="weft-demo-"))
     repository = scratch / "greeter"
     make_repository(repository)
-    places = {
+    directories = {
         f"XDG_{kind.upper()}_HOME": str(scratch / kind) for kind in ("data", "config", "cache", "state")
     }
-    env = {**os.environ, **places}
+    env = {**os.environ, **directories}
     return asyncio.run(_demo(repository, env))
 
 
@@ -46,22 +46,22 @@ def make_repository(path: Path) -> None:
 async def _demo(repository: Path, env: Mapping[str, str]) -> int:
     paint = Paint(sys.stderr)
 
-    def say(text: str = "") -> None:
+    def print_note(text: str = "") -> None:
         print(text, file=sys.stderr, flush=True)
 
-    say(paint.bold("A scripted model at work in a scratch repository, offline."))
-    say(paint.dim(f"{repository}"))
-    say(f"\n{paint.green('>')} {PROMPT}\n")
+    print_note(paint.bold("A scripted model at work in a scratch repository, offline."))
+    print_note(paint.dim(f"{repository}"))
+    print_note(f"\n{paint.green('>')} {PROMPT}\n")
     async with open_directory(OpenOptions(directory=str(repository), env=env)) as api:
         session = await api.create_session(SessionInput(title="Greet by name"))
         model = ModelRef(provider_id="scripted", model_id="demo")
         code = await follow(
             api, session.id, PromptInput(parts=(TextInput(text=PROMPT),), model=model), TerminalScreen()
         )
-        say(f"\n{paint.bold('The session is kept')} (weft session list):")
+        print_note(f"\n{paint.bold('The session is kept')} (weft session list):")
         print_sessions(await api.list_sessions(), now=session.time.updated)
     for line in list_next_steps(repository, env["XDG_DATA_HOME"], paint):
-        say(line)
+        print_note(line)
     return code
 
 
@@ -69,7 +69,7 @@ def list_next_steps(repository: Path, data: str, paint: Paint) -> Iterable[str]:
     weft = "weft" if which("weft") else os.path.abspath(sys.argv[0])
     yield f"\n{paint.bold('What next')}"
     yield f"  see it again      cd {repository} && XDG_DATA_HOME={data} {weft} session show last"
-    yield f"  on a real model   {weft} auth login anthropic"
+    yield f"  use a real model  {weft} auth login anthropic"
     yield f'                    then, in a repository of yours: {weft} run "explain this repository"'
     yield f"  which models      {weft} models --all"
     yield f"  all commands      {weft} --help"

@@ -23,13 +23,14 @@ from weft.maintenance.findings import DoctorFinding, FindingItem
 from weft.maintenance.repair import FindingRepairer, RepairResult
 from weft.permission.audit import find_break
 
-LOG_AREA = "permissions"
+AUDIT_LOG_AREA = "permissions"
+MAX_ITEMS = 20
 
 
-def examine_logs(case: DoctorInput) -> list[DoctorFinding]:
+def examine_logs(input: DoctorInput) -> list[DoctorFinding]:
     """Check that no audit log of permissions was changed after it was written."""
     items: list[FindingItem] = []
-    for files in list_decision_logs(permission_directory(case.paths)):
+    for files in list_decision_logs(permission_directory(input.paths)):
         try:
             _, broken = find_break(files)
         except (OSError, WeftError) as error:
@@ -43,16 +44,13 @@ def examine_logs(case: DoctorInput) -> list[DoctorFinding]:
     return [
         DoctorFinding(
             severity="problem",
-            area=LOG_AREA,
-            what="a log of decisions is not as it was written",
-            means="somebody changed it, or the disk did: what it says of that time proves nothing",
+            area=AUDIT_LOG_AREA,
+            what="an audit log of permissions is not intact",
+            means="somebody changed it, or the disk is damaged: its records of that time prove nothing",
             repair="keep a copy if it matters; weft permission log --verify checks the log of a project",
             items=tuple(items),
         )
     ]
-
-
-SHOWN = 20
 
 
 def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,44 +61,44 @@ def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def doctor_command(chosen: argparse.Namespace) -> int:
+def doctor_command(args: argparse.Namespace) -> int:
     paths = paths_from(os.environ)
-    case = DoctorInput(
+    input = DoctorInput(
         env=os.environ,
         paths=paths,
-        directory=chosen.dir,
-        root=resolve_storage_root(os.environ, paths, chosen.store),
+        directory=args.dir,
+        root=resolve_storage_root(os.environ, paths, args.store),
         now=read_clock(),
     )
-    findings, cured, backup = _examine(case), list[RepairResult](), ""
-    if chosen.fix and any(finding.cure for finding in findings):
-        treating = FindingRepairer(case)
-        cured = treating.repair(findings)
-        backup = treating.backup
-        findings = _examine(case)
-    if chosen.format == "json":
-        write_json(_to_report(findings, cured, backup))
+    findings, repairs, backup = _list_findings(input), list[RepairResult](), ""
+    if args.fix and any(finding.cure for finding in findings):
+        repairer = FindingRepairer(input)
+        repairs = repairer.repair(findings)
+        backup = repairer.backup
+        findings = _list_findings(input)
+    if args.format == "json":
+        write_json(_to_report(findings, repairs, backup))
     else:
-        for line in to_lines(findings, cured, backup, Paint(sys.stdout)):
+        for line in to_lines(findings, repairs, backup, Paint(sys.stdout)):
             print(line)
-    return ExitCode.FAILED if _count(findings, "problem") else ExitCode.DONE
+    return ExitCode.FAILED if _count_findings(findings, "problem") else ExitCode.DONE
 
 
-def _examine(case: DoctorInput) -> list[DoctorFinding]:
+def _list_findings(input: DoctorInput) -> list[DoctorFinding]:
     with ProgressLine("reading sessions") as progress:
-        return [*examine(case, on_progress=progress), *examine_logs(case), *examine_sandbox(case)]
+        return [*examine(input, on_progress=progress), *examine_logs(input), *examine_sandbox(input)]
 
 
-def _count(findings: list[DoctorFinding], severity: str) -> int:
+def _count_findings(findings: list[DoctorFinding], severity: str) -> int:
     return sum(finding.severity == severity for finding in findings)
 
 
-def _to_report(findings: list[DoctorFinding], cured: list[RepairResult], backup: str) -> dict[str, Any]:
+def _to_report(findings: list[DoctorFinding], repairs: list[RepairResult], backup: str) -> dict[str, Any]:
     return {
-        "fine": not _count(findings, "problem"),
+        "fine": not _count_findings(findings, "problem"),
         "findings": [_to_row(finding) for finding in findings],
-        "fixed": [each for each in cured if each.done],
-        "notFixed": [each for each in cured if each.failed],
+        "fixed": [each for each in repairs if each.done],
+        "notFixed": [each for each in repairs if each.failed],
         "backup": backup,
     }
 
@@ -111,12 +109,14 @@ def _to_row(finding: DoctorFinding) -> dict[str, Any]:
 
 
 def to_lines(
-    findings: list[DoctorFinding], cured: list[RepairResult], backup: str, paint: Paint
+    findings: list[DoctorFinding], repairs: list[RepairResult], backup: str, paint: Paint
 ) -> Iterator[str]:
     """Yield what was fixed, and then the findings that are left, worst first."""
-    for each in cured:
-        said = paint.green(f"fixed: {each.done}") if each.done else paint.red(f"not fixed: {each.failed}")
-        yield f"{sanitize(each.where)}: {said}"
+    for repair in repairs:
+        outcome = (
+            paint.green(f"fixed: {repair.done}") if repair.done else paint.red(f"not fixed: {repair.failed}")
+        )
+        yield f"{sanitize(repair.where)}: {outcome}"
     if backup:
         yield paint.dim(f"originals are in {backup}")
     marks = {"problem": paint.red("problem"), "warning": paint.yellow("warning"), "note": paint.dim("note")}
@@ -124,18 +124,18 @@ def to_lines(
         for finding in findings:
             if finding.severity == severity:
                 yield f"{marks[severity]}  {finding.area}: {sanitize(finding.what)}"
-                yield from _details(finding, paint)
-    problems, warnings = _count(findings, "problem"), _count(findings, "warning")
+                yield from _list_details(finding, paint)
+    problems, warnings = _count_findings(findings, "problem"), _count_findings(findings, "warning")
     yield f"{problems} problems, {warnings} warnings" if problems or warnings else paint.green("all is well")
 
 
-def _details(finding: DoctorFinding, paint: Paint) -> Iterator[str]:
+def _list_details(finding: DoctorFinding, paint: Paint) -> Iterator[str]:
     if finding.means:
         yield f"         {finding.means}"
     if finding.repair:
         yield f"         {paint.bold('→')} {sanitize(finding.repair)}"
-    for item in finding.items[:SHOWN]:
+    for item in finding.items[:MAX_ITEMS]:
         reason = f": {sanitize(item.reason)}" if item.reason else ""
         yield f"         {paint.dim('·')} {sanitize(item.where)}{reason}"
-    if len(finding.items) > SHOWN:
-        yield paint.dim(f"         and {len(finding.items) - SHOWN} more (--format json lists all)")
+    if len(finding.items) > MAX_ITEMS:
+        yield paint.dim(f"         and {len(finding.items) - MAX_ITEMS} more (--format json lists all)")

@@ -22,16 +22,14 @@ class ExitCode(IntEnum):
     DONE = 0
     FAILED = 1  # the model, its provider, the store or weft itself failed, and the work is not done
     USAGE = 2  # wrong usage: unknown session, bad flag, no model, broken configuration
-    REFUSED = (
-        3  # the run ended because a permission was refused, by a person or because nobody could be asked
-    )
+    REFUSED = 3  # the run ended because a person refused a permission, or nobody could be asked
     BUDGET = 4  # the next request to the model would have exceeded a budget
     TIMEOUT = 5  # a deadline passed: of the turn, or of a provider that did not answer
     LOOP = 6  # the model repeated the same calls and was stopped
-    ASKED = 7  # `permission explain`: neither allowed nor denied, a person decides
+    ASK = 7  # `permission explain`: the rules neither allow nor deny it, so a person would be asked
     HUNG_UP = 129
     INTERRUPTED = 130
-    UNREAD = 141  # the reader of our output closed the pipe
+    BROKEN_PIPE = 141  # the reader of our output closed the pipe
     TERMINATED = 143
 
 

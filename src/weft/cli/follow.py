@@ -31,77 +31,77 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api import Api
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# How long an aborted run may take to settle. A tool that does not stop even then is left behind, and named.
+# How long an aborted run may take to settle. A tool that does not stop by then is left running, and its name is printed.
 SETTLE_SECONDS = 8.0
-# How long closing may take once a run is settled.
-END_SECONDS = 1.5
-# How long to wait for the events of a run that has ended.
-REST_SECONDS = 1.0
+# How long the process may take to exit once a run is settled.
+EXIT_SECONDS = 1.5
+# How long to wait for the last events of a run that has ended.
+LAST_EVENTS_SECONDS = 1.0
 
 
 class StopSignals:
-    """Turns signals into the end of a run: the first one aborts it, the second one ends the process at once.
+    """Receives the signals that stop a run: the first one aborts it, the second one ends the process at once.
 
-    `signal` is the first one that arrived. As long as nobody waits for it, a signal cancels the current task.
+    `signal` is the number of the first one. Until `wait` is called, a signal cancels the task that called `listening`.
     """
 
-    def __init__(self, last_resort: ExitTimer, *, settle_seconds: float = SETTLE_SECONDS) -> None:
+    def __init__(self, exit_timer: ExitTimer, *, settle_seconds: float = SETTLE_SECONDS) -> None:
         self.signal: int | None = None
         self._settle_seconds = settle_seconds
-        self._last_resort = last_resort
-        self._main: asyncio.Task[object] | None = None
-        self._came = asyncio.Event()
-        self._heeded = False
+        self._exit_timer = exit_timer
+        self._task: asyncio.Task[object] | None = None
+        self._arrived = asyncio.Event()
+        self._awaited = False
 
     @contextmanager
     def listening(self) -> Generator[None]:
         """Receive signals while this is open."""
-        self._main = asyncio.current_task()
-        with handle_signals(SIGNALS, self._hear, self._last_resort, seconds=self._settle_seconds):
+        self._task = asyncio.current_task()
+        with handle_signals(SIGNALS, self._handle_signal, self._exit_timer, seconds=self._settle_seconds):
             yield
 
     async def wait(self) -> int:
-        """Wait for a signal and return it. From now on a signal does not cancel the current task."""
-        self._heeded = True
-        await self._came.wait()
-        assert self.signal is not None, "it came"
+        """Wait for a signal and return it. From now on a signal does not cancel the task."""
+        self._awaited = True
+        await self._arrived.wait()
+        assert self.signal is not None, "it is set before the event"
         return self.signal
 
-    def done(self, code: int) -> None:
-        """Give the process little time to exit with `code`: the run is settled and shown."""
-        self._last_resort.end_within(END_SECONDS, code)
+    def exit_soon(self, code: int) -> None:
+        """Kill the process with `code` unless it exits within `EXIT_SECONDS`: the run is settled and shown."""
+        self._exit_timer.end_within(EXIT_SECONDS, code)
 
-    def _hear(self, number: int) -> None:
+    def _handle_signal(self, number: int) -> None:
         self.signal = number
-        if self._heeded:
-            self._came.set()
-        elif self._main is not None:
-            self._main.cancel()
+        if self._awaited:
+            self._arrived.set()
+        elif self._task is not None:
+            self._task.cancel()
 
 
 class UnansweredRequests:
     """Collects the permission requests of a run that nobody watches, to say at the end how to allow them.
 
-    `waiting` says that they can still be answered when the run is over.
+    `answerable` says that they can still be answered when the run is over.
     """
 
-    def __init__(self, *, waiting: bool = True) -> None:
-        self._waiting = waiting
-        self._asked: dict[PermissionID, PermissionRequest] = {}
+    def __init__(self, *, answerable: bool = True) -> None:
+        self._answerable = answerable
+        self._requests: dict[PermissionID, PermissionRequest] = {}
 
     def feed(self, event: Event) -> None:
         match event:
             case PermissionAsked(request=request):
-                self._asked[request.id] = request
+                self._requests[request.id] = request
             case _:
                 pass
 
     def to_lines(self, paint: Paint) -> Iterator[str]:
-        for request in self._asked.values():
-            wanted = f"{request.permission} {', '.join(request.patterns)}"
-            yield f"{paint.yellow('refused:')} nobody was there to allow {sanitize(wanted)}"
-            if self._waiting:
-                yield f"         weft permission reply {request.id} once   (or always), then go on with weft run -c"
+        for request in self._requests.values():
+            what = f"{request.permission} {', '.join(request.patterns)}"
+            yield f"{paint.yellow('refused:')} nobody was there to allow {sanitize(what)}"
+            if self._answerable:
+                yield f"         weft permission reply {request.id} once   (or always), then continue with weft run -c"
 
 
 class AutoReject:
@@ -120,9 +120,9 @@ class AutoReject:
             case _:
                 pass
 
-    async def _reject(self, rejecting: Awaitable[None]) -> None:
+    async def _reject(self, rejection: Awaitable[None]) -> None:
         with suppress(NotFoundError):  # somebody else has answered it
-            await rejecting
+            await rejection
 
 
 async def follow(
@@ -131,41 +131,41 @@ async def follow(
     input: PromptInput | CommandInput,
     screen: RunScreen,
     *,
-    person: bool = False,
+    interactive: bool = False,
     stop: StopSignals | None = None,
     attached: bool = False,
 ) -> int:
     """Send a prompt, show the run, and return the exit code once the run is settled and its end has been shown.
 
-    `person` says that somebody at the terminal can answer questions. If the session runs on a server (`attached`), a
-    request waits until somebody answers it, so without a person every request is rejected. `stop` ends the run.
+    `interactive` says that a person at the terminal can answer questions. If the session runs on a server (`attached`), a
+    request waits until somebody answers it, so every request is rejected unless `interactive`. A signal to `stop` ends the run.
     """
-    events, tally, unanswered = api.events(), RunTally(), UnansweredRequests(waiting=not attached)
+    events, tally, unanswered = api.events(), RunTally(), UnansweredRequests(answerable=not attached)
 
     async def show() -> None:
         async with open_tasks() as tasks:
-            asking = TerminalQuestions(api, tasks) if person else None
-            rejecting = AutoReject(api, tasks) if attached and not person else None
-            async for event in _list_until_idle(events, session, screen, tally):
-                if asking is not None:
-                    asking.feed(event)
+            questions = TerminalQuestions(api, tasks) if interactive else None
+            auto_reject = AutoReject(api, tasks) if attached and not interactive else None
+            async for event in _show_until_idle(events, session, screen, tally):
+                if questions is not None:
+                    questions.feed(event)
                 else:
                     unanswered.feed(event)
-                if rejecting is not None:
-                    rejecting.feed(event)
-            if asking is not None:
-                asking.withdraw_all()
+                if auto_reject is not None:
+                    auto_reject.feed(event)
+            if questions is not None:
+                questions.withdraw_all()
 
     async with open_tasks() as tasks:
-        showing = tasks.create_task(show())
-        prompting = tasks.create_task(_wait_for_answer(api, session, input, showing))
-        stopping = tasks.create_task(_stop_on_signal(api, session, stop, prompting, attached=attached))
+        show_task = tasks.create_task(show())
+        prompt_task = tasks.create_task(_wait_for_answer(api, session, input, show_task))
+        stop_task = tasks.create_task(_stop_on_signal(api, session, stop, prompt_task, attached=attached))
         try:
-            answer = await prompting
-            await showing
+            answer = await prompt_task
+            await show_task
         finally:
-            showing.cancel()
-            stopping.cancel()
+            show_task.cancel()
+            stop_task.cancel()
     outcome = RunOutcome(answer=answer, tally=tally, signal=stop.signal if stop is not None else None)
     value = answer.info.structured if isinstance(answer.info, AssistantMessage) else UNSET
     if value is not UNSET:
@@ -176,32 +176,32 @@ async def follow(
     return outcome.code
 
 
-async def _list_until_idle(
+async def _show_until_idle(
     events: AsyncIterator[PublishedEvent], session: SessionID, screen: RunScreen, tally: RunTally
 ) -> AsyncIterator[Event]:
     """Show and yield the events of a session and its child sessions, until the session is idle."""
-    family = SessionDescendants(session)
-    async for told in events:
-        match family.place(told.event):
+    descendants = SessionDescendants(session)
+    async for published in events:
+        match descendants.place(published.event):
             case "own":
-                tally.feed(told.event)
-                screen.feed(told.event)
+                tally.feed(published.event)
+                screen.feed(published.event)
             case "below":
-                tally.feed_below(told.event)
-                screen.feed_below(told.event)
+                tally.feed_child(published.event)
+                screen.feed_child(published.event)
             case None:
                 continue
-        yield told.event
-        if isinstance(told.event, SessionRested) and told.event.session_id == session:
+        yield published.event
+        if isinstance(published.event, SessionRested) and published.event.session_id == session:
             return
 
 
 async def _wait_for_answer(
-    api: Api, session: SessionID, input: PromptInput | CommandInput, showing: asyncio.Task[None]
+    api: Api, session: SessionID, input: PromptInput | CommandInput, show_task: asyncio.Task[None]
 ) -> MessageWithParts:
     """Send the prompt and return the answer.
 
-    If not even a failure could be stored, return the prompt instead: the events have told how the run ended.
+    If not even a failure could be stored, return the prompt instead: an event has said how the run ended.
     """
     try:
         match input:
@@ -210,8 +210,8 @@ async def _wait_for_answer(
             case CommandInput():
                 return await api.command(session, input)
     except StoreError:
-        rested, _ = await asyncio.wait([showing], timeout=REST_SECONDS)
-        if not rested:  # the run never started
+        finished, _ = await asyncio.wait([show_task], timeout=LAST_EVENTS_SECONDS)
+        if not finished:  # the run never started
             raise
         return (await api.list_messages(session, limit=1))[0]
 
@@ -220,7 +220,7 @@ async def _stop_on_signal(
     api: Api,
     session: SessionID,
     stop: StopSignals | None,
-    prompting: asyncio.Task[MessageWithParts],
+    prompt_task: asyncio.Task[MessageWithParts],
     *,
     attached: bool,
 ) -> None:
@@ -230,5 +230,5 @@ async def _stop_on_signal(
     await stop.wait()
     if not await api.abort(session):
         if attached:
-            await end_run(api, session, prompting)
-        prompting.cancel()  # the run has not started
+            await end_run(api, session, prompt_task)
+        prompt_task.cancel()  # the run has not started

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from weft.cli.commands import build_parser, normalise, resolve
+from weft.cli.commands import build_parser, import_function, normalise
 from weft.cli.exit import ExitCode, to_exit_code
 from weft.cli.output import Paint
 from weft.errors import WeftError
@@ -17,20 +17,20 @@ def run_command(arguments: Sequence[str], *, alone: bool = False) -> int:
     """
     arguments = normalise(arguments)
     parser = build_parser(arguments)
-    chosen = parser.parse_args(arguments)
-    chosen.alone = alone
-    named: str | None = getattr(chosen, "runs", None)
-    if named is None:
+    args = parser.parse_args(arguments)
+    args.alone = alone
+    function: str | None = getattr(args, "command_function", None)
+    if function is None:
         parser.print_help()
         return ExitCode.DONE
     try:
-        code: int = resolve(named)(chosen)
+        code: int = import_function(function)(args)
     except WeftError as error:
         return report_error(error)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has seen enough, as `head` does. Python would complain once more at exit.
+        # The reader of our output closed the pipe, as `head` does. Without this, Python would report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
     except Exception as error:

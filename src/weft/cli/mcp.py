@@ -34,22 +34,22 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     add_directory(parser)
 
 
-def list_servers(chosen: argparse.Namespace) -> int:
-    return asyncio.run(_list(chosen))
+def list_servers(args: argparse.Namespace) -> int:
+    return asyncio.run(_list(args))
 
 
-async def _list(chosen: argparse.Namespace) -> int:
-    async with open_for_mcp(chosen) as api:
-        found = await api.mcp.list_servers(connect=True)
-    if chosen.format == "json":
-        write_json(to_plain(found))
+async def _list(args: argparse.Namespace) -> int:
+    async with open_for_mcp(args) as api:
+        servers = await api.mcp.list_servers(connect=True)
+    if args.format == "json":
+        write_json(to_plain(servers))
         return ExitCode.DONE
-    if not found:
+    if not servers:
         print(NO_SERVERS, file=sys.stderr)
         return ExitCode.DONE
     rows = [
         (sanitize(name), format_status(status), sanitize(explain_status(name, status)))
-        for name, status in found.items()
+        for name, status in servers.items()
     ]
     print("\n".join(to_table(("server", "status", ""), rows, Paint(sys.stdout))))
     return ExitCode.DONE
@@ -88,22 +88,22 @@ def add_debug_arguments(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
 
 
-def debug_server(chosen: argparse.Namespace) -> int:
-    return asyncio.run(_debug(chosen))
+def debug_server(args: argparse.Namespace) -> int:
+    return asyncio.run(_debug(args))
 
 
-async def _debug(chosen: argparse.Namespace) -> int:
-    async with open_for_mcp(chosen) as api:
-        if chosen.name not in await api.mcp.list_servers():
-            there = ", ".join(await api.mcp.list_servers())
-            raise NotFoundError("MCP server", chosen.name, hint=f"there are {there or 'none'}")
-        is_there = await api.mcp.connect(chosen.name)
-        found = await _inspect(api, chosen.name)
-    if chosen.format == "json":
-        write_json(found)
+async def _debug(args: argparse.Namespace) -> int:
+    async with open_for_mcp(args) as api:
+        if args.name not in await api.mcp.list_servers():
+            names = ", ".join(await api.mcp.list_servers())
+            raise NotFoundError("MCP server", args.name, hint=f"there are {names or 'none'}")
+        connected = await api.mcp.connect(args.name)
+        report = await _inspect(api, args.name)
+    if args.format == "json":
+        write_json(report)
     else:
-        print("\n".join(_lines(chosen.name, found, Paint(sys.stdout))))
-    return ExitCode.DONE if is_there else ExitCode.FAILED
+        print("\n".join(_format_report(args.name, report, Paint(sys.stdout))))
+    return ExitCode.DONE if connected else ExitCode.FAILED
 
 
 async def _inspect(api: LocalApi, name: str) -> dict[str, Any]:
@@ -119,96 +119,96 @@ async def _inspect(api: LocalApi, name: str) -> dict[str, Any]:
     }
 
 
-def _lines(name: str, found: dict[str, Any], paint: Paint) -> Iterator[str]:
-    words = f": {sanitize(found['words'])}" if found["words"] else ""
-    yield f"{paint.bold(sanitize(name))} {found['status']['status']}{words}"
-    for kind, each in (
-        ("tools", [(tool["id"], tool["description"]) for tool in found["tools"]]),
-        ("prompts", [(_format_usage(prompt), prompt.get("description", "")) for prompt in found["prompts"]]),
-        ("resources", [(key, value["uri"]) for key, value in found["resources"].items()]),
+def _format_report(name: str, report: dict[str, Any], paint: Paint) -> Iterator[str]:
+    explanation = f": {sanitize(report['words'])}" if report["words"] else ""
+    yield f"{paint.bold(sanitize(name))} {report['status']['status']}{explanation}"
+    for kind, rows in (
+        ("tools", [(tool["id"], tool["description"]) for tool in report["tools"]]),
+        ("prompts", [(_format_usage(prompt), prompt.get("description", "")) for prompt in report["prompts"]]),
+        ("resources", [(key, value["uri"]) for key, value in report["resources"].items()]),
     ):
-        if each:
+        if rows:
             yield ""
             yield paint.dim(kind)
             yield from (
                 f"  {sanitize(key):<32} {shorten_line(sanitize(' '.join(about.split())))}"
-                for key, about in each
+                for key, about in rows
             )
 
 
 def _format_usage(prompt: dict[str, Any]) -> str:
     """Return how a prompt is called, with optional arguments in brackets."""
-    takes = [
-        f"{each['name']}=…" if each.get("required") else f"[{each['name']}=…]"
-        for each in prompt.get("arguments", ())
+    arguments = [
+        f"{argument['name']}=…" if argument.get("required") else f"[{argument['name']}=…]"
+        for argument in prompt.get("arguments", ())
     ]
-    return " ".join([prompt["name"], *takes])
+    return " ".join([prompt["name"], *arguments])
 
 
 def add_add_arguments(parser: argparse.ArgumentParser) -> None:
-    put = parser.add_argument
-    put("name", help="the name of the server; its tools are called NAME_TOOL")
-    put("--url", help="the address of a remote server")
-    put(
+    add = parser.add_argument
+    add("name", help="the name of the server; its tools are called NAME_TOOL")
+    add("--url", help="the address of a remote server")
+    add(
         "--header",
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="a header to send with every request (repeatable)",
     )
-    put(
+    add(
         "--env",
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="an environment variable for a local server (repeatable)",
     )
-    put("--project", action="store_true", help="write to the configuration of the project instead of yours")
-    command = put("command", nargs="+", help="the program of a local server and its arguments, after --")
+    add("--project", action="store_true", help="write to the configuration of the project instead of yours")
+    command = add("command", nargs="+", help="the program of a local server and its arguments, after --")
     # With nargs="*" argparse would regard it as absent as soon as an option follows the name.
     command.required = False
     add_directory(parser)
 
 
-def add_server(chosen: argparse.Namespace) -> int:
-    return asyncio.run(_add(chosen, to_entry(chosen)))
+def add_server(args: argparse.Namespace) -> int:
+    return asyncio.run(_add(args, to_entry(args)))
 
 
-async def _add(chosen: argparse.Namespace, entry: dict[str, Any]) -> int:
-    async with open_for_mcp(chosen) as api:
-        if chosen.name in await api.mcp.list_servers():
+async def _add(args: argparse.Namespace, entry: dict[str, Any]) -> int:
+    async with open_for_mcp(args) as api:
+        if args.name in await api.mcp.list_servers():
             # Two entries would be merged, and the new server would get the headers and variables of the old one.
             raise ConflictError(
                 "MCP server",
-                chosen.name,
+                args.name,
                 "is configured already",
                 hint="choose another name, or edit the file that weft config shows for it",
             )
-        await api.configuration.update({"mcp": {chosen.name: entry}}, own=not chosen.project)
-    print(f"{sanitize(chosen.name)} is configured; weft mcp debug {sanitize(chosen.name)} connects to it")
+        await api.configuration.update({"mcp": {args.name: entry}}, own=not args.project)
+    print(f"{sanitize(args.name)} is configured; weft mcp debug {sanitize(args.name)} connects to it")
     return ExitCode.DONE
 
 
-def to_entry(chosen: argparse.Namespace) -> dict[str, Any]:
-    """Return the server as an entry of the configuration. Raise `InvalidInputError` unless it is one program or address."""
-    if bool(chosen.url) == bool(chosen.command):
+def to_entry(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the server as an entry of the configuration. Raise `InvalidInputError` unless it is either a program or an address."""
+    if bool(args.url) == bool(args.command):
         raise InvalidInputError(
             "command",
             "a server is either a program or an address",
             hint="weft mcp add NAME -- PROGRAM ARGUMENTS…, or weft mcp add NAME --url URL",
         )
-    if chosen.url:
-        if not chosen.url.startswith(("http://", "https://")):
-            raise InvalidInputError("--url", f"{chosen.url!r} is not an http address")
-        headers = _pairs("--header", chosen.header)
-        return {"type": "remote", "url": chosen.url, **({"headers": headers} if headers else {})}
-    environment = _pairs("--env", chosen.env)
-    more = {"environment": environment} if environment else {}
-    return {"type": "local", "command": chosen.command, **more}
+    if args.url:
+        if not args.url.startswith(("http://", "https://")):
+            raise InvalidInputError("--url", f"{args.url!r} is not an http address")
+        headers = _parse_pairs("--header", args.header)
+        return {"type": "remote", "url": args.url, **({"headers": headers} if headers else {})}
+    environment = _parse_pairs("--env", args.env)
+    variables = {"environment": environment} if environment else {}
+    return {"type": "local", "command": args.command, **variables}
 
 
-def _pairs(option: str, given: list[str]) -> dict[str, str]:
-    pairs = [each.partition("=") for each in given]
+def _parse_pairs(option: str, values: list[str]) -> dict[str, str]:
+    pairs = [each.partition("=") for each in values]
     for name, equals, _ in pairs:
         if not name or not equals:
             raise InvalidInputError(option, "write it as NAME=VALUE")
@@ -220,10 +220,10 @@ def add_auth_arguments(parser: argparse.ArgumentParser) -> None:
     add_directory(parser)
 
 
-def log_in(chosen: argparse.Namespace) -> int:
-    if chosen.name is None:
+def log_in(args: argparse.Namespace) -> int:
+    if args.name is None:
         return list_logins()
-    return asyncio.run(_log_in(chosen))
+    return asyncio.run(_log_in(args))
 
 
 def list_logins() -> int:
@@ -231,17 +231,17 @@ def list_logins() -> int:
     for name in names:
         print(sanitize(name))
     if not names:
-        print("there is no login at any MCP server: weft mcp auth NAME makes one", file=sys.stderr)
+        print("you are not logged in to any MCP server: weft mcp auth NAME logs in", file=sys.stderr)
     return ExitCode.DONE
 
 
-async def _log_in(chosen: argparse.Namespace) -> int:
-    name = chosen.name
-    async with open_for_mcp(chosen) as api:
+async def _log_in(args: argparse.Namespace) -> int:
+    name = args.name
+    async with open_for_mcp(args) as api:
         address = await api.mcp.start_login(name)
         if address:
             print(f"log in to {sanitize(name)} here:\n\n  {sanitize(address)}\n", file=sys.stderr)
-            print("waiting for the browser to come back (Ctrl-C ends it)", file=sys.stderr)
+            print("waiting for you to log in with the browser (Ctrl-C gives up)", file=sys.stderr)
             status = await api.mcp.finish_login(name)
         else:
             status = (await api.mcp.list_servers())[name]
@@ -256,19 +256,19 @@ def add_logout_arguments(parser: argparse.ArgumentParser) -> None:
     add_directory(parser)
 
 
-def log_out(chosen: argparse.Namespace) -> int:
-    book = McpLoginStore(paths_from(os.environ).mcp_auth_file)
-    if not book.remove(chosen.name):
-        there = ", ".join(book.list_names())
-        hint = f"there are {there}" if there else "there is none at all"
-        raise NotFoundError("login at the MCP server", chosen.name, hint=hint)
-    print(f"the login at {sanitize(chosen.name)} is forgotten")
+def log_out(args: argparse.Namespace) -> int:
+    logins = McpLoginStore(paths_from(os.environ).mcp_auth_file)
+    if not logins.remove(args.name):
+        names = ", ".join(logins.list_names())
+        hint = f"there are {names}" if names else "there is none at all"
+        raise NotFoundError("login at the MCP server", args.name, hint=hint)
+    print(f"the login at {sanitize(args.name)} is removed")
     return ExitCode.DONE
 
 
 @asynccontextmanager
-async def open_for_mcp(chosen: argparse.Namespace) -> AsyncIterator[LocalApi]:
+async def open_for_mcp(args: argparse.Namespace) -> AsyncIterator[LocalApi]:
     """Open a directory only for its MCP servers: no session is read or written."""
-    opening = OpenOptions(directory=chosen.dir, env=os.environ, store="memory:", warn=warn)
-    async with open_directory(opening) as api:
+    options = OpenOptions(directory=args.dir, env=os.environ, store="memory:", warn=warn)
+    async with open_directory(options) as api:
         yield api

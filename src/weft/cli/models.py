@@ -32,18 +32,17 @@ from weft.provider.catalog.offers import (
     make_scripted_model,
 )
 
+# A server on this machine answers at once or is not running.
+LOCAL_TIMEOUT_SECONDS = 1.5
+THOUSAND, MILLION = 1_000, 1_000_000
+HEADER = ("Model", "Context", "Output", "In $/M", "Out $/M", "Cache $/M", "Can")
+
 
 def load_offers(directory: str, env: Mapping[str, str]) -> tuple[ProviderOffers, Paths]:
     """Return what providers offer in a directory, and warn about problems in the configuration."""
-    at = find_checkout(directory)
-    scope, loaded = load_and_warn(at.directory, at.top or at.directory, env)
+    checkout = find_checkout(directory)
+    scope, loaded = load_and_warn(checkout.directory, checkout.top or checkout.directory, env)
     return find_offers(loaded, ProviderEnvironment(env=env, paths=scope.paths, warn=warn)), scope.paths
-
-
-# How long to wait for a server on this machine: it answers at once or is not running.
-LOCAL_SECONDS = 1.5
-THOUSAND, MILLION = 1_000, 1_000_000
-HEADER = ("Model", "Context", "Output", "In $/M", "Out $/M", "Cache $/M", "Can")
 
 
 def add_models_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,20 +59,20 @@ def add_models_arguments(parser: argparse.ArgumentParser) -> None:
     add_directory(parser)
 
 
-def list_models_command(chosen: argparse.Namespace) -> int:
+def list_models_command(args: argparse.Namespace) -> int:
     env = os.environ
-    if chosen.refresh:
+    if args.refresh:
         refresh_catalogue(env)
-    offers, _ = load_offers(chosen.dir, env)
-    found = find_models(offers, chosen.provider, env, everything=chosen.all)
-    print_models(sorted(found, key=_sort_key), chosen, env)
-    if not found:
+    offers, _ = load_offers(args.dir, env)
+    models = find_models(offers, args.provider, env, everything=args.all)
+    print_models(sorted(models, key=_sort_key), args, env)
+    if not models:
         print_note("no model is available: set a key such as ANTHROPIC_API_KEY, or run: weft auth login")
     return ExitCode.DONE
 
 
-def print_note(words: str) -> None:
-    print(Paint(sys.stderr).dim(words), file=sys.stderr)
+def print_note(text: str) -> None:
+    print(Paint(sys.stderr).dim(text), file=sys.stderr)
 
 
 def _sort_key(model: Model) -> tuple[bool, str, str]:
@@ -89,11 +88,11 @@ def refresh_catalogue(env: Mapping[str, str]) -> None:
     print_note(f"the catalogue was fetched: {format_count(count, 'provider')}")
 
 
-def load_fetch(**more: Any) -> Fetch:
+def load_fetch(**options: Any) -> Fetch:
     """Return the function that fetches a URL."""
     from weft.provider.catalog.fetch import fetch  # noqa: PLC0415  it imports HTTP, which most lists do not need
 
-    return partial(fetch, **more)
+    return partial(fetch, **options)
 
 
 # --- find ---
@@ -105,14 +104,16 @@ def find_models(
     if provider == SCRIPTED_PROVIDER and offers.find(provider) is None:
         return [make_scripted_model(DEMO)]
     if provider is not None:
-        return _list_of_provider(get_offer(offers, provider), env, everything=everything)
-    chosen = offers.list_all() if everything else offers.list_available()
+        return _list_provider_models(get_offer(offers, provider), env, everything=everything)
+    selected = offers.list_all() if everything else offers.list_available()
     for offer in offers.list_all():
         if offer.configured:
-            _warn_unknown(offer)
-    found = [model for offer in chosen for model in _list_of_offer(offer, env, everything=everything)]
+            _warn_unknown_adapter(offer)
+    models = [
+        model for offer in selected for model in _list_offered_models(offer, env, everything=everything)
+    ]
     # The scripted model is only for demos and tests, so it is not listed among those to choose from.
-    return [*found, make_scripted_model(DEMO)] if everything else found
+    return [*models, make_scripted_model(DEMO)] if everything else models
 
 
 def get_offer(offers: ProviderOffers, provider: str) -> ProviderOffer:
@@ -123,51 +124,53 @@ def get_offer(offers: ProviderOffers, provider: str) -> ProviderOffer:
     return offer
 
 
-def _list_of_provider(offer: ProviderOffer, env: Mapping[str, str], *, everything: bool) -> list[Model]:
+def _list_provider_models(offer: ProviderOffer, env: Mapping[str, str], *, everything: bool) -> list[Model]:
     if offer.accepts_any_model:
-        return ask_server(offer, env)
+        return fetch_served_models(offer, env)
     if not everything and not offer.available and offer.has_adapter:
         raise make_missing_key_error(offer.id, offer.key_names, login_type=offer.login_type)
-    _warn_unknown(offer)
+    _warn_unknown_adapter(offer)
     return offer.list_models(everything=everything)
 
 
-def _warn_unknown(offer: ProviderOffer) -> None:
+def _warn_unknown_adapter(offer: ProviderOffer) -> None:
     if not offer.has_adapter:
         warn(ConfigError(f"provider.{offer.id}", f"weft has no adapter for {offer.npm!r}", key="npm"))
 
 
-def _list_of_offer(offer: ProviderOffer, env: Mapping[str, str], *, everything: bool) -> list[Model]:
+def _list_offered_models(offer: ProviderOffer, env: Mapping[str, str], *, everything: bool) -> list[Model]:
     if not offer.accepts_any_model or not offer.configured:
         return offer.list_models(everything=everything)
     try:
-        return ask_server(offer, env)
+        return fetch_served_models(offer, env)
     except ProviderError as error:
         warn(ConfigError(f"provider.{offer.id}", f"{error}; it is left out"))
         return []
 
 
-def ask_server(offer: ProviderOffer, env: Mapping[str, str]) -> list[Model]:
-    """Ask a local server for its models: no catalogue lists them."""
+def fetch_served_models(offer: ProviderOffer, env: Mapping[str, str]) -> list[Model]:
+    """Ask a server, usually a local one, for its models: no catalogue lists them."""
     url = fill_variables(offer.base_url, env, offer.id)
     headers = {"Authorization": f"Bearer {offer.key.secret}"} if offer.key is not None else {}
-    near = is_loopback(url)
+    local = is_loopback(url)
     fetch = load_fetch(
-        deadline=LOCAL_SECONDS, direct=near, headers={**headers, **(offer.options.get("headers") or {})}
+        deadline=LOCAL_TIMEOUT_SECONDS,
+        direct=local,
+        headers={**headers, **(offer.options.get("headers") or {})},
     )
-    found = (offer.find(id) for id in list_served_models(url, fetch))
-    return [model for model in found if model is not None]
+    models = (offer.find(id) for id in list_served_models(url, fetch))
+    return [model for model in models if model is not None]
 
 
 # --- print ---
 
 
-def print_models(models: list[Model], chosen: argparse.Namespace, env: Mapping[str, str]) -> None:
+def print_models(models: list[Model], args: argparse.Namespace, env: Mapping[str, str]) -> None:
     secrets = list_secret_values(env)
-    if chosen.format == "json":
+    if args.format == "json":
         rows = [mask_secrets(to_plain(model), secrets=secrets) for model in models]
         write_json(rows)
-    elif chosen.verbose:
+    elif args.verbose:
         for model in models:
             print(format_name(model))
             write_json(mask_secrets(to_plain(model), secrets=secrets))
@@ -184,16 +187,16 @@ def format_name(model: Model) -> str:
 
 
 def format_models(models: list[Model], paint: Paint) -> Iterator[str]:
-    rows = [HEADER, *(_row(model) for model in models)]
+    rows = [HEADER, *(_to_row(model) for model in models)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for number, row in enumerate(rows):
-        name, *figures, can = row
+        name, *figures, abilities = row
         aligned = [figure.rjust(width) for figure, width in zip(figures, widths[1:-1], strict=True)]
         line = "  ".join([name.ljust(widths[0]), *aligned])
-        yield paint.bold(f"{line}  {can}") if number == 0 else f"{line}  {paint.dim(can)}"
+        yield paint.bold(f"{line}  {abilities}") if number == 0 else f"{line}  {paint.dim(abilities)}"
 
 
-def _row(model: Model) -> tuple[str, ...]:
+def _to_row(model: Model) -> tuple[str, ...]:
     cost = model.cost
     return (
         format_name(model),
@@ -224,11 +227,11 @@ def format_price(price: Decimal | None) -> str:
 
 
 def _list_abilities(model: Model) -> Iterator[str]:
-    can = model.capabilities
-    if can.toolcall:
+    capabilities = model.capabilities
+    if capabilities.toolcall:
         yield "tools"
-    if can.reasoning:
+    if capabilities.reasoning:
         yield "reasoning"
-    yield from (name for name in ("image", "pdf", "audio", "video") if getattr(can.input, name))
+    yield from (name for name in ("image", "pdf", "audio", "video") if getattr(capabilities.input, name))
     if model.status != "active":
         yield model.status

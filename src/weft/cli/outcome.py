@@ -21,7 +21,7 @@ from weft.model.part import CacheTokens, ErrorState, StepFinishPart, TextPart, T
 from weft.model.wire import to_plain
 from weft.run.doom import BLOCKED_PREFIX
 
-STATUS = {
+STATUS_NAMES = {
     ExitCode.DONE: "done",
     ExitCode.FAILED: "failed",
     ExitCode.REFUSED: "refused",
@@ -41,13 +41,13 @@ class RunTally:
     def feed(self, event: Event) -> None:
         match event:
             case MessageUpdated(info=AssistantMessage(time=time)) if time.completed is None:
-                self.failure = None  # the run went on, so it recovered from the failure before
+                self.failure = None  # the run continued, so it recovered from the failure
             case SessionFailed(error=error) if error is not None:
                 self.failure = error
             case _:
-                self.feed_below(event)
+                self.feed_child(event)
 
-    def feed_below(self, event: Event) -> None:
+    def feed_child(self, event: Event) -> None:
         """Count the steps of a child session. Its failures do not fail this run."""
         match event:
             case PartUpdated(part=StepFinishPart() as part):
@@ -73,15 +73,19 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
 
     @property
     def code(self) -> int:
-        return to_failure_code(self.error) if self.signal is None and self.error else self._quiet_code()
+        return (
+            to_failure_code(self.error)
+            if self.signal is None and self.error
+            else self._get_code_without_error()
+        )
 
-    def _quiet_code(self) -> int:
-        """Return the exit code of a run that did not fail: by its signal, or by what it left undone."""
+    def _get_code_without_error(self) -> int:
+        """Return the exit code of a run that a signal ended, or that has no error: its last calls show why it stopped."""
         if self.signal is not None:
             return 128 + self.signal
         if not isinstance(self.answer.info, AssistantMessage):
             return ExitCode.FAILED  # no model answered
-        # An answer that ends in tool calls is not the last one. The results of the calls kept the run from going on.
+        # A run ends with an answer without tool calls, unless the result of a call stopped it.
         calls = [part for part in self.answer.parts if isinstance(part, ToolPart)]
         if not calls or self.answer.info.structured is not UNSET:
             return ExitCode.DONE
@@ -107,15 +111,15 @@ def to_failure_code(failure: AnyFailure) -> ExitCode:
 def to_result(outcome: RunOutcome) -> dict[str, Any]:
     """Return the result for a script. Cost and tokens include those of child sessions."""
     info = outcome.answer.info
-    answered = info if isinstance(info, AssistantMessage) else None
+    answer = info if isinstance(info, AssistantMessage) else None
     steps = list(outcome.tally.steps())
     result: dict[str, Any] = {
         "messageID": info.id,
-        "status": STATUS.get(ExitCode(outcome.code), "interrupted"),
+        "status": STATUS_NAMES.get(ExitCode(outcome.code), "interrupted"),
         "exitCode": outcome.code,
-        "text": get_text(outcome.answer) if answered else "",
-        "finish": answered.finish if answered else None,
-        "model": {"providerID": answered.provider_id, "modelID": answered.model_id} if answered else None,
+        "text": get_text(outcome.answer) if answer else "",
+        "finish": answer.finish if answer else None,
+        "model": {"providerID": answer.provider_id, "modelID": answer.model_id} if answer else None,
         "agent": info.agent,
         "steps": len(steps),
         "cost": sum((step.cost for step in steps), Decimal(0)),
@@ -123,8 +127,8 @@ def to_result(outcome: RunOutcome) -> dict[str, Any]:
         "tokens": to_plain(_add_tokens(steps)),
         "counted": all(step.counted for step in steps),
     }
-    if answered and answered.structured is not UNSET:
-        result["structured"] = answered.structured
+    if answer and answer.structured is not UNSET:
+        result["structured"] = answer.structured
     if outcome.error is not None:
         result["error"] = to_plain(outcome.error)
     return result
@@ -139,12 +143,13 @@ def get_text(answer: MessageWithParts) -> str:
 
 
 def _add_tokens(steps: Iterable[StepFinishPart]) -> Tokens:
-    counted = [step.tokens for step in steps]
+    tokens = [step.tokens for step in steps]
     return Tokens(
-        input=sum(each.input for each in counted),
-        output=sum(each.output for each in counted),
-        reasoning=sum(each.reasoning for each in counted),
+        input=sum(step_tokens.input for step_tokens in tokens),
+        output=sum(step_tokens.output for step_tokens in tokens),
+        reasoning=sum(step_tokens.reasoning for step_tokens in tokens),
         cache=CacheTokens(
-            read=sum(each.cache.read for each in counted), write=sum(each.cache.write for each in counted)
+            read=sum(step_tokens.cache.read for step_tokens in tokens),
+            write=sum(step_tokens.cache.write for step_tokens in tokens),
         ),
     )

@@ -15,11 +15,11 @@ from weft.errors import InvalidInputError, WeftError
 from weft.model.spending import Spent
 from weft.model.wire import encode, encode_pretty
 
-PROGRESS_STEP: Final = 64
+PROGRESS_INTERVAL: Final = 64
 LINE_WIDTH: Final = 80
 DAY_MS: Final = 86_400_000
-_UNITS = (("d", DAY_MS), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
-_KILO, _FEW = 1024, 10
+_TIME_UNITS = (("d", DAY_MS), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
+_BYTES_PER_UNIT, _MIN_WITHOUT_DECIMALS = 1024, 10
 # DEL, C1, line and paragraph separators, and Unicode's format characters: directions, joiners, tags.
 _CONTROLS: Final = re.compile(
     "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"
@@ -35,24 +35,24 @@ class Paint:
         self.on = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     def bold(self, text: str) -> str:
-        return self._in("1", text)
+        return self._wrap("1", text)
 
     def dim(self, text: str) -> str:
-        return self._in("2", text)
+        return self._wrap("2", text)
 
     def red(self, text: str) -> str:
-        return self._in("31", text)
+        return self._wrap("31", text)
 
     def green(self, text: str) -> str:
-        return self._in("32", text)
+        return self._wrap("32", text)
 
     def yellow(self, text: str) -> str:
-        return self._in("33", text)
+        return self._wrap("33", text)
 
     def blue(self, text: str) -> str:
-        return self._in("34", text)
+        return self._wrap("34", text)
 
-    def _in(self, code: str, text: str) -> str:
+    def _wrap(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self.on and text else text
 
     def diff(self, text: str) -> str:
@@ -101,37 +101,37 @@ def escape_json(json: str) -> str:
     return _CONTROLS.sub(_escape_match, json)
 
 
-def _escape_match(found: re.Match[str]) -> str:
-    units = found.group().encode("utf-16-be", errors="surrogatepass")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+def _escape_match(match: re.Match[str]) -> str:
+    units = match.group().encode("utf-16-be", errors="surrogatepass")
+    return "".join(f"\\u{units[index]:02x}{units[index + 1]:02x}" for index in range(0, len(units), 2))
 
 
 # --- tables, progress, questions, warnings ---
 
 
 def to_table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], paint: Paint, *, right: str = ""
+    header: Sequence[str], rows: Sequence[Sequence[str]], paint: Paint, *, right: str = ""
 ) -> Iterator[str]:
     """Yield the lines of a table. `right` names the columns that are aligned to the right."""
-    shown = [[sanitize(cell).replace("\n", " ") for cell in row] for row in rows]
-    widths = [max(len(line[at]) for line in (head, *shown)) for at in range(len(head))]
+    clean_rows = [[sanitize(cell).replace("\n", " ") for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(header, *clean_rows, strict=True)]
 
     def align(cells: Sequence[str]) -> str:
         parts = [
             cell.rjust(width) if name in right.split() else cell.ljust(width)
-            for cell, width, name in zip(cells, widths, head, strict=True)
+            for cell, width, name in zip(cells, widths, header, strict=True)
         ]
         return "  ".join(parts).rstrip()
 
-    yield paint.bold(align(head))
-    for row in shown:
+    yield paint.bold(align(header))
+    for row in clean_rows:
         yield align(row)
 
 
 class ProgressLine:
-    """A line on the terminal that says how far long work is, and is erased at the end.
+    """A line on the terminal that shows the progress of long work, and is erased at the end.
 
-    Call it with how much is done, and with the total if that is known.
+    Call it with the number of items that are done, and with the total if that is known.
     """
 
     def __init__(self, what: str) -> None:
@@ -142,11 +142,11 @@ class ProgressLine:
     def __enter__(self) -> Self:
         return self
 
-    def __call__(self, done: int, of: int | None = None) -> None:
-        if self._on and (done % PROGRESS_STEP == 0 or (self._shown and done == of)):
+    def __call__(self, done: int, total: int | None = None) -> None:
+        if self._on and (done % PROGRESS_INTERVAL == 0 or (self._shown and done == total)):
             self._shown = True
-            share = f"{done:,}" if of is None else f"{done:,} of {of:,}"
-            print(f"\r\x1b[K{self._what} … {share}", end="", file=sys.stderr, flush=True)
+            progress = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+            print(f"\r\x1b[K{self._what} … {progress}", end="", file=sys.stderr, flush=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -181,23 +181,23 @@ def warn(warning: WeftError) -> None:
 # --- times and sizes ---
 
 
-def format_time(at: int, *, now: int) -> str:
+def format_time(time: int, *, now: int) -> str:
     """Format a time in the local time zone: the hour if it is today, else the hour and the date."""
-    then = localtime(at / 1000)
+    then = localtime(time / 1000)
     hour = f"{then.tm_hour:02}:{then.tm_min:02}"
-    if abs(now - at) < DAY_MS and then[:3] == localtime(now / 1000)[:3]:
+    if abs(now - time) < DAY_MS and then[:3] == localtime(now / 1000)[:3]:
         return hour
     return f"{hour} · {then.tm_year}-{then.tm_mon:02}-{then.tm_mday:02}"
 
 
 def format_duration(ms: int) -> str:
     """Format a duration in the largest unit that fits, rounded down."""
-    return next((f"{ms // size}{unit}" for unit, size in _UNITS if ms >= size), "0s")
+    return next((f"{ms // size}{unit}" for unit, size in _TIME_UNITS if ms >= size), "0s")
 
 
 def format_time_left(ms: int) -> str:
     """Format the time until something happens, rounded to the nearest unit."""
-    size = next((size for _, size in _UNITS if ms >= size), 1)
+    size = next((size for _, size in _TIME_UNITS if ms >= size), 1)
     return f"in {format_duration(ms + size // 2)}"
 
 
@@ -209,11 +209,15 @@ def format_size(count: int) -> str:
     """Format a number of bytes in the largest unit that fits."""
     amount, unit = float(count), "B"
     for larger in ("kB", "MB", "GB", "TB"):
-        if amount < _KILO:
+        if amount < _BYTES_PER_UNIT:
             break
-        amount, unit = amount / _KILO, larger
+        amount, unit = amount / _BYTES_PER_UNIT, larger
     return (
-        f"{count} B" if unit == "B" else f"{amount:.1f} {unit}" if amount < _FEW else f"{amount:.0f} {unit}"
+        f"{count} B"
+        if unit == "B"
+        else f"{amount:.1f} {unit}"
+        if amount < _MIN_WITHOUT_DECIMALS
+        else f"{amount:.0f} {unit}"
     )
 
 
@@ -224,10 +228,10 @@ def format_tokens(spent: Spent) -> str:
     """Format the tokens that were used. What is unknown is never shown as 0."""
     read, written = spent.input + spent.cache_read + spent.cache_write, spent.output + spent.reasoning
     cached = f" ({spent.cache_read:,} cached)" if spent.cache_read else ""
-    known = f"{read:,} tokens in{cached}, {written:,} out"
+    text = f"{read:,} tokens in{cached}, {written:,} out"
     if spent.counted:
-        return known
-    return f"{known} and more: not every answer was counted" if read or written else "tokens unknown"
+        return text
+    return f"{text} and more: not every answer was counted" if read or written else "tokens unknown"
 
 
 def format_cost(spent: Spent) -> str:

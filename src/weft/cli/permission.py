@@ -19,7 +19,7 @@ from weft.cli.output import (
     write_json,
     write_json_line,
 )
-from weft.cli.session import open_reading
+from weft.cli.session import make_reader
 from weft.config.store_address import find_own_setting, resolve_store_url
 from weft.errors import AmbiguousError, InvalidInputError, NotFoundError
 from weft.host.now import now
@@ -50,17 +50,21 @@ from weft.store.reader import open_reader
 
 SCOPES = ("turn", "session", "project", "user")
 LAST = "last"
-REQUEST_HINT = "weft permission list shows what is asked"
-ALWAYS_KEY = ("experimental", "weft", "asking", "always")
+REQUEST_HINT = "weft permission list shows the open requests"
+ALWAYS_SETTING = ("experimental", "weft", "asking", "always")
 GRANT_HINT = "weft permission grants lists them"
-GRANT_HEAD = ("id", "allows", "agent", "reaches", "given", "by", "until")
-EXITS: dict[Action, ExitCode] = {"allow": ExitCode.DONE, "ask": ExitCode.ASKED, "deny": ExitCode.REFUSED}
-VERDICTS: dict[Action, str] = {
+GRANT_HEADER = ("id", "allows", "agent", "reaches", "given", "by", "until")
+EXIT_CODE_BY_ACTION: dict[Action, ExitCode] = {
+    "allow": ExitCode.DONE,
+    "ask": ExitCode.ASK,
+    "deny": ExitCode.REFUSED,
+}
+VERDICT_TEXTS: dict[Action, str] = {
     "allow": "allowed: it is run unasked",
     "ask": "asked: a person decides first",
     "deny": "denied: it is not run",
 }
-LOG_HEAD = ("#", "when", "what", "agent", "permission", "why")
+LOG_HEADER = ("#", "when", "what", "agent", "permission", "why")
 
 
 def add_list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,64 +73,66 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def list_requests(chosen: argparse.Namespace) -> int:
+def list_requests(args: argparse.Namespace) -> int:
     paths = paths_from(os.environ)
-    project = None if chosen.all else permission_project(open_reading(chosen).place())
-    found = [
-        asked
-        for asked in request_file(permission_directory(paths)).read()
-        if asked.answer is None and project in (None, asked.project_id)
+    project = None if args.all else permission_project(make_reader(args).place())
+    requests = [
+        request
+        for request in request_file(permission_directory(paths)).read()
+        if request.answer is None and project in (None, request.project_id)
     ]
-    running = _list_running(paths, chosen.store)
-    rows = [_to_request_row(asked, waiting=asked.session_id in running) for asked in found]
-    if chosen.format == "json":
+    running = _list_running(paths, args.store)
+    rows = [_to_request_row(request, waiting=request.session_id in running) for request in requests]
+    if args.format == "json":
         write_json(rows)
     elif rows:
-        paint, at = Paint(sys.stdout), now()
+        paint, time = Paint(sys.stdout), now()
         cells = [
-            (row["id"], row["state"], row["agent"], _format_wanted(row), format_age(at - row["asked"]))
+            (row["id"], row["state"], row["agent"], _format_request(row), format_age(time - row["asked"]))
             for row in rows
         ]
         print("\n".join(to_table(("id", "run", "agent", "wants", "asked"), cells, paint)))
     return 0
 
 
-def choose(kind: str, given: str, *, here: Sequence[str], ids: Sequence[str], hint: str) -> str:
-    """Return the id that `given` means: an id, the start of one, or `last` for the last one of those `here`.
+def resolve_id(kind: str, text: str, *, local_ids: Sequence[str], ids: Sequence[str], hint: str) -> str:
+    """Return the id that `text` means: an id, the start of one, or `last` for the last one of `local_ids`.
 
-    `ids` are all ids, oldest first. Raise `NotFoundError` or `AmbiguousError`.
+    `ids` are all ids, oldest first; `local_ids` are those of this checkout. Raise `NotFoundError` or `AmbiguousError`.
     """
-    if given == LAST and here:
-        return here[-1]
-    if given in ids:
-        return given
-    found = [id for id in ids if given and id.startswith(given)]
-    if not found:
-        raise NotFoundError(kind, given, hint=hint)
-    if len(found) > 1:
-        raise AmbiguousError(kind, given, found)
-    return found[0]
+    if text == LAST and local_ids:
+        return local_ids[-1]
+    if text in ids:
+        return text
+    matches = [id for id in ids if text and id.startswith(text)]
+    if not matches:
+        raise NotFoundError(kind, text, hint=hint)
+    if len(matches) > 1:
+        raise AmbiguousError(kind, text, matches)
+    return matches[0]
 
 
-def _to_request_row(asked: OpenRequest, *, waiting: bool) -> dict[str, Any]:
-    request = asked.permission
-    said: dict[str, Any] = (
-        {"permission": request.permission, "patterns": request.patterns, "always": request.always}
-        if request is not None
-        else {"questions": [each.question for each in (asked.question.questions if asked.question else ())]}
+def _to_request_row(request: OpenRequest, *, waiting: bool) -> dict[str, Any]:
+    permission = request.permission
+    content: dict[str, Any] = (
+        {"permission": permission.permission, "patterns": permission.patterns, "always": permission.always}
+        if permission is not None
+        else {
+            "questions": [each.question for each in (request.question.questions if request.question else ())]
+        }
     )
     return {
-        "id": asked.id,
-        "sessionID": asked.session_id,
-        "projectID": asked.project_id,
-        "agent": asked.agent,
+        "id": request.id,
+        "sessionID": request.session_id,
+        "projectID": request.project_id,
+        "agent": request.agent,
         "state": "waits" if waiting else "over",
-        "asked": asked.time,
-        **said,
+        "asked": request.time,
+        **content,
     }
 
 
-def _format_wanted(row: dict[str, Any]) -> str:
+def _format_request(row: dict[str, Any]) -> str:
     if "permission" in row:
         return f"{row['permission']}: {', '.join(row['patterns'])}"
     return " ".join(row["questions"])
@@ -160,55 +166,63 @@ def add_reply_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def reply_to_request(chosen: argparse.Namespace) -> int:
-    if chosen.reply != "always" and (chosen.scope or chosen.expires is not None or chosen.any_agent):
+def reply_to_request(args: argparse.Namespace) -> int:
+    if args.reply != "always" and (args.scope or args.expires is not None or args.any_agent):
         raise InvalidInputError("reply", "--scope, --expires and --any-agent are only for always")
-    if chosen.reply != "reject" and chosen.message:
+    if args.reply != "reject" and args.message:
         raise InvalidInputError("--message", "it is only for reject")
     paths = paths_from(os.environ)
     directory = permission_directory(paths)
-    unanswered = [each for each in request_file(directory).read() if each.answer is None]
-    for each in unanswered:
-        if each.question is not None and each.id == chosen.id:
+    unanswered = [request for request in request_file(directory).read() if request.answer is None]
+    for request in unanswered:
+        if request.question is not None and request.id == args.id:
             raise InvalidInputError(
                 "id",
-                f"{each.id} is a question, not a request for permission",
-                hint=f'answer it in its session: weft run -s {each.session_id} "…"',
+                f"{request.id} is a question, not a request for permission",
+                hint=f'answer it in its session: weft run -s {request.session_id} "…"',
             )
-    pending = [each for each in unanswered if each.permission]
-    here = [each.id for each in _list_here(pending, open_reading(chosen))]
-    id = choose("open question", chosen.id, here=here, ids=[each.id for each in pending], hint=REQUEST_HINT)
-    asked = next(each for each in pending if each.id == id)
-    asyncio.run(_reply(chosen, asked, directory, paths))
-    _print_reply(chosen, asked)
+    pending = [request for request in unanswered if request.permission]
+    local_ids = [request.id for request in _list_local_requests(pending, make_reader(args))]
+    id = resolve_id(
+        "open request",
+        args.id,
+        local_ids=local_ids,
+        ids=[request.id for request in pending],
+        hint=REQUEST_HINT,
+    )
+    request = next(request for request in pending if request.id == id)
+    asyncio.run(_reply(args, request, directory, paths))
+    _print_reply(args, request)
     return 0
 
 
-def _list_here(pending: list[OpenRequest], reading: SessionReader) -> list[OpenRequest]:
+def _list_local_requests(pending: list[OpenRequest], reader: SessionReader) -> list[OpenRequest]:
     """Return the requests of this project, without those of sessions in another checkout of it."""
-    place = reading.place()
+    place = reader.place()
     own = [each for each in pending if each.project_id == permission_project(place)]
-    found = [reading.store.find_session(SessionID(each.session_id)) for each in own]
+    found = [reader.store.find_session(SessionID(each.session_id)) for each in own]
     sessions = [each for each in found if each is not None]
     elsewhere = {each.id for each in sessions} - {each.id for each in list_sessions_here(sessions, place)}
     return [each for each in own if each.session_id not in elsewhere]
 
 
-async def _reply(chosen: argparse.Namespace, asked: OpenRequest, directory: str, paths: Paths) -> None:
-    terms = AskPolicy(person=find_person(os.environ), always=to_scope(find_own_setting(paths, ALWAYS_KEY)))
-    expires = None if chosen.expires is None else now() + chosen.expires
-    given = GrantTerms(scope=chosen.scope, expires=expires, any_agent=chosen.any_agent)
-    async with open_offline_gate(directory, asked.project_id, terms) as gate:
-        await gate.reply(PermissionID(asked.id), chosen.reply, message=chosen.message, terms=given)
+async def _reply(args: argparse.Namespace, request: OpenRequest, directory: str, paths: Paths) -> None:
+    policy = AskPolicy(
+        person=find_person(os.environ), always=to_scope(find_own_setting(paths, ALWAYS_SETTING))
+    )
+    expires = None if args.expires is None else now() + args.expires
+    terms = GrantTerms(scope=args.scope, expires=expires, any_agent=args.any_agent)
+    async with open_offline_gate(directory, request.project_id, policy) as gate:
+        await gate.reply(PermissionID(request.id), args.reply, message=args.message, terms=terms)
 
 
-def _print_reply(chosen: argparse.Namespace, asked: OpenRequest) -> None:
+def _print_reply(args: argparse.Namespace, request: OpenRequest) -> None:
     paint = Paint(sys.stderr)
-    wanted = sanitize(_format_wanted(_to_request_row(asked, waiting=False)))
-    running = asked.session_id in _list_running(paths_from(os.environ), chosen.store)
-    print(f"{paint.bold(chosen.reply)}  {wanted}", file=sys.stderr)
+    text = sanitize(_format_request(_to_request_row(request, waiting=False)))
+    running = request.session_id in _list_running(paths_from(os.environ), args.store)
+    print(f"{paint.bold(args.reply)}  {text}", file=sys.stderr)
     if not running:
-        print(f'go on with: weft run -s {asked.session_id} "go on"', file=sys.stderr)
+        print(f'continue with: weft run -s {request.session_id} "go on"', file=sys.stderr)
 
 
 def add_grants_arguments(parser: argparse.ArgumentParser) -> None:
@@ -217,16 +231,16 @@ def add_grants_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def list_grants(chosen: argparse.Namespace) -> int:
-    project = None if chosen.all else _get_project(chosen)
-    found = _list_in_force(project)
-    if chosen.format == "json":
-        write_json(found)
-    elif found:
-        at = now()
+def list_grants(args: argparse.Namespace) -> int:
+    project = None if args.all else _get_project(args)
+    grants = _list_valid_grants(project)
+    if args.format == "json":
+        write_json(grants)
+    elif grants:
+        time = now()
         print(
             "\n".join(
-                to_table(GRANT_HEAD, [_to_grant_cells(grant, at) for grant in found], Paint(sys.stdout))
+                to_table(GRANT_HEADER, [_to_grant_cells(grant, time) for grant in grants], Paint(sys.stdout))
             )
         )
     return 0
@@ -237,11 +251,13 @@ def add_revoke_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def revoke_grant(chosen: argparse.Namespace) -> int:
-    found, project = _list_in_force(None), _get_project(chosen)
-    here = [each.id for each in found if each.project_id in (None, project)]
-    id = choose("grant", chosen.id, here=here, ids=[each.id for each in found], hint=GRANT_HINT)
-    grant = next(each for each in found if each.id == id)
+def revoke_grant(args: argparse.Namespace) -> int:
+    grants, project = _list_valid_grants(None), _get_project(args)
+    local_ids = [grant.id for grant in grants if grant.project_id in (None, project)]
+    id = resolve_id(
+        "grant", args.id, local_ids=local_ids, ids=[grant.id for grant in grants], hint=GRANT_HINT
+    )
+    grant = next(grant for grant in grants if grant.id == id)
     asyncio.run(_revoke(grant, grant.project_id or project))
     print(f"revoked  {grant.permission}: {', '.join(grant.patterns)}", file=sys.stderr)
     return 0
@@ -253,30 +269,30 @@ async def _revoke(grant: Grant, project: ProjectID) -> None:
         await gate.revoke(GrantID(grant.id))
 
 
-def _list_in_force(project: ProjectID | None) -> list[Grant]:
+def _list_valid_grants(project: ProjectID | None) -> list[Grant]:
     """Return the grants that have not expired, for one project or for all of them."""
-    kept = grant_file(permission_directory(paths_from(os.environ))).read()
-    at = now()
+    grants = grant_file(permission_directory(paths_from(os.environ))).read()
+    time = now()
     return [
         grant
-        for grant in kept
-        if not is_expired(grant, at) and (project is None or grant.project_id in (None, project))
+        for grant in grants
+        if not is_expired(grant, time) and (project is None or grant.project_id in (None, project))
     ]
 
 
-def _get_project(chosen: argparse.Namespace) -> ProjectID:
-    return permission_project(open_reading(chosen).place())
+def _get_project(args: argparse.Namespace) -> ProjectID:
+    return permission_project(make_reader(args).place())
 
 
-def _to_grant_cells(grant: Grant, at: int) -> tuple[str, ...]:
+def _to_grant_cells(grant: Grant, time: int) -> tuple[str, ...]:
     return (
         grant.id,
         f"{grant.permission}: {', '.join(grant.patterns)}",
         grant.agent or "any",
         f"{grant.scope} {grant.session_id or ''}".strip(),
-        format_age(at - grant.created),
+        format_age(time - grant.created),
         grant.by,
-        "you revoke it" if grant.expires is None else format_time_left(grant.expires - at),
+        "you revoke it" if grant.expires is None else format_time_left(grant.expires - time),
     )
 
 
@@ -293,21 +309,21 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "exit codes: 0 allowed, 7 a person is asked first, 3 denied, 2 wrong usage"
 
 
-def explain_command(chosen: argparse.Namespace) -> int:
+def explain_command(args: argparse.Namespace) -> int:
     from weft.host.processes import tool_environment  # noqa: PLC0415  the other commands do not need it
     from weft.project.checkout import find_checkout  # noqa: PLC0415  the other commands do not need it
     from weft.tool.shell.paths import locate_command  # noqa: PLC0415  it imports the parser of shell commands
 
-    env, at = os.environ, find_checkout(chosen.dir)
-    worktree = at.top or "/"
-    agent = _find_agent(chosen.agent, at.directory, worktree, env)
-    where = locate_command(at.directory, worktree, tool_environment(env))
-    explanation = explain(chosen.command, where, (agent.permission, *agent.limits))
-    if chosen.format == "json":
-        write_json(_to_explanation(agent, chosen.command, explanation))
+    env, checkout = os.environ, find_checkout(args.dir)
+    worktree = checkout.top or "/"
+    agent = _find_agent(args.agent, checkout.directory, worktree, env)
+    scope = locate_command(checkout.directory, worktree, tool_environment(env))
+    explanation = explain(args.command, scope, (agent.permission, *agent.limits))
+    if args.format == "json":
+        write_json(_to_explanation(agent, args.command, explanation))
     else:
         _print_explanation(agent, explanation)
-    return EXITS[explanation.verdict]
+    return EXIT_CODE_BY_ACTION[explanation.verdict]
 
 
 def _find_agent(name: str | None, directory: str, worktree: str, env: Mapping[str, str]) -> Agent:
@@ -361,17 +377,17 @@ def _print_explanation(agent: Agent, explanation: Explanation) -> None:
     ]
     print("\n".join(to_table(("verdict", "permission", "what", "rule", "why"), rows, paint)))
     colour = {"allow": paint.green, "ask": paint.yellow, "deny": paint.red}[explanation.verdict]
-    print(f"\n{colour(VERDICTS[explanation.verdict])} (agent {sanitize(agent.name)})")
+    print(f"\n{colour(VERDICT_TEXTS[explanation.verdict])} (agent {sanitize(agent.name)})")
 
 
 def _format_rule(rule: Rule) -> str:
     return f"{rule.permission} {rule.pattern} {rule.action}"
 
 
-def _explain_part(each: JudgedPart) -> str:
-    if each.part.why:
-        return each.part.why
-    return "it may change files" if each.part.may_write and each.rule.action == "ask" else ""
+def _explain_part(judged: JudgedPart) -> str:
+    if judged.part.why:
+        return judged.part.why
+    return "it may change files" if judged.part.may_write and judged.rule.action == "ask" else ""
 
 
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
@@ -383,25 +399,25 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def show_log(chosen: argparse.Namespace) -> int:
-    reading = open_reading(chosen)
+def show_log(args: argparse.Namespace) -> int:
+    reader = make_reader(args)
     files = open_decision_log(
-        permission_directory(paths_from(os.environ)), permission_project(reading.place())
+        permission_directory(paths_from(os.environ)), permission_project(reader.place())
     )
-    if chosen.verify:
-        return _verify(files, chosen.format)
-    found = [
+    if args.verify:
+        return _verify(files, args.format)
+    entries = [
         (number, entry)
         for number, entry in read_entries(files)
-        if not chosen.session or entry.session_id.startswith(chosen.session)
+        if not args.session or entry.session_id.startswith(args.session)
     ]
-    if chosen.max_count is not None:
-        found = found[len(found) - min(len(found), max(chosen.max_count, 0)) :]
-    if chosen.format == "json":
-        for number, entry in found:
+    if args.max_count is not None:
+        entries = entries[len(entries) - min(len(entries), max(args.max_count, 0)) :]
+    if args.format == "json":
+        for number, entry in entries:
             write_json_line({"seq": number, **to_plain(entry)})
-    elif found:
-        print("\n".join(to_table(LOG_HEAD, list(_to_log_rows(found)), Paint(sys.stdout))))
+    elif entries:
+        print("\n".join(to_table(LOG_HEADER, list(_to_log_rows(entries)), Paint(sys.stdout))))
     _, broken = find_break(files)
     if broken is not None:
         _warn_broken(broken)
@@ -427,16 +443,16 @@ def _warn_broken(broken: ChainBreak) -> None:
     print(f"{mark} {where}: record {broken.seq} {broken.reason}", file=sys.stderr)
 
 
-def _to_log_rows(found: list[tuple[int, AuditEntry]]) -> Iterator[tuple[str, ...]]:
-    for number, entry in found:
-        at = datetime.fromtimestamp(entry.time / 1000, UTC).astimezone()
-        wanted = f"{entry.permission}: {', '.join(entry.patterns)}" if entry.permission else ""
+def _to_log_rows(entries: list[tuple[int, AuditEntry]]) -> Iterator[tuple[str, ...]]:
+    for number, entry in entries:
+        time = datetime.fromtimestamp(entry.time / 1000, UTC).astimezone()
+        request = f"{entry.permission}: {', '.join(entry.patterns)}" if entry.permission else ""
         yield (
             str(number),
-            f"{at:%Y-%m-%d %H:%M:%S}",
+            f"{time:%Y-%m-%d %H:%M:%S}",
             _format_decision(entry),
             entry.agent,
-            wanted,
+            request,
             _format_reason(entry),
         )
 
@@ -446,7 +462,7 @@ def _format_decision(entry: AuditEntry) -> str:
 
 
 def _format_reason(entry: AuditEntry) -> str:
-    said = (
+    reasons = (
         entry.rule and f"rule {entry.rule}",
         ", ".join(entry.grants),
         entry.scope and f"for {entry.scope}",
@@ -454,4 +470,4 @@ def _format_reason(entry: AuditEntry) -> str:
         entry.message and f"“{entry.message}”",
         str(entry.count) if entry.count else "",
     )
-    return " ".join(part for part in said if part)
+    return " ".join(reason for reason in reasons if reason)

@@ -10,7 +10,7 @@ from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, sanitize, to_table, warn, write_json
 from weft.local.plugin_host import PluginRow, list_plugins
 
-HEAD = ("plugin", "state", "hooks and tools", "from")
+HEADER = ("plugin", "state", "hooks and tools", "from")
 
 
 def add_list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,18 +18,18 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     add_directory(parser)
 
 
-def list_plugins_command(chosen: argparse.Namespace) -> int:
-    rows, wrong = asyncio.run(list_plugins(chosen.dir, os.environ))
-    for problem in wrong:
+def list_plugins_command(args: argparse.Namespace) -> int:
+    rows, problems = asyncio.run(list_plugins(args.dir, os.environ))
+    for problem in problems:
         warn(problem)
-    if chosen.format == "json":
+    if args.format == "json":
         write_json(rows)
         return ExitCode.DONE
     if not rows:
         print("no plugins; docs/guides/plugins.md says how to write one")
         return ExitCode.DONE
-    shown = [(row.name, row.state, format_contents(row), f"{row.kind} {row.where}") for row in rows]
-    print("\n".join(to_table(HEAD, shown, Paint(sys.stdout))))
+    cells = [(row.name, row.state, format_contents(row), f"{row.kind} {row.where}") for row in rows]
+    print("\n".join(to_table(HEADER, cells, Paint(sys.stdout))))
     for row in rows:
         if row.state == "failed":
             print(f"{Paint(sys.stderr).red('failed:')} {sanitize(row.why)}", file=sys.stderr)

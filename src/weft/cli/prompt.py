@@ -32,30 +32,30 @@ from weft.session.tree import choose_last_session
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api import Api
 
-TITLE_LENGTH = 50
+MAX_TITLE_LENGTH = 50
 SCHEMA_FLAG = "--json-schema"
 
 
-# --- the words of the prompt ---
+# --- the text of the prompt ---
 
 
-def read_words(chosen: argparse.Namespace) -> str:
+def read_prompt(args: argparse.Namespace) -> str:
     """Return the prompt from the command line and standard input.
 
-    Raise `InvalidInputError` if there are no words and no session that could continue without them.
+    Raise `InvalidInputError` if there is no text and no session that could continue without it.
     """
-    words = join_message(chosen.message, read_piped(sys.stdin))
-    check_fork(chosen)
-    if not words.strip() and not (chosen.session or chosen.go_on or chosen.command):
+    text = join_message(args.message, read_piped(sys.stdin))
+    check_fork(args)
+    if not text.strip() and not (args.session or args.go_on or args.command):
         raise InvalidInputError("message", "there is none", hint='type one: weft run "fix the failing test"')
-    return words
+    return text
 
 
 def join_message(arguments: list[str], piped: str) -> str:
-    """Join the words of the command line, and append what was piped in.
+    """Join the arguments of the command line, and append what was piped in.
 
     A single argument is taken as it is. OpenCode puts quotes around every argument that contains a space; we do so only
-    if there are several, because only then do the quotes tell anything.
+    if there are several, because only then do the quotes carry information.
     """
     quoted = [f'"{word.replace(chr(34), chr(92) + chr(34))}"' if " " in word else word for word in arguments]
     typed = arguments[0] if len(arguments) == 1 else " ".join(quoted)
@@ -66,9 +66,9 @@ def read_piped(stdin: TextIO | None) -> str:
     return "" if stdin is None or stdin.isatty() else stdin.read()
 
 
-def check_fork(chosen: argparse.Namespace) -> None:
+def check_fork(args: argparse.Namespace) -> None:
     """Raise `InvalidInputError` if `--fork` was passed without a session to copy."""
-    if chosen.fork and not (chosen.session or chosen.go_on):
+    if args.fork and not (args.session or args.go_on):
         raise InvalidInputError(
             "--fork", "there is no session to copy", hint="name it with -s, or pass -c for the last one"
         )
@@ -77,31 +77,29 @@ def check_fork(chosen: argparse.Namespace) -> None:
 # --- the session ---
 
 
-async def open_session(api: Api, chosen: argparse.Namespace, words: str) -> Session:
+async def open_session(api: Api, args: argparse.Namespace, text: str) -> Session:
     """Return the session that `-s` or `-c` names, or a copy of it with `--fork`; else create one."""
-    if chosen.session or chosen.go_on:
-        found = await (
-            api.get_session(SessionID(chosen.session)) if chosen.session else get_last_session(api)
-        )
-        return await api.fork_session(found.id) if chosen.fork else found
-    return await api.create_session(SessionInput(title=to_title(chosen.title, words)))
+    if args.session or args.go_on:
+        session = await (api.get_session(SessionID(args.session)) if args.session else get_last_session(api))
+        return await api.fork_session(session.id) if args.fork else session
+    return await api.create_session(SessionInput(title=to_title(args.title, text)))
 
 
 async def get_last_session(api: Api) -> Session:
     """Return the last session of this checkout or, if it has none, of this directory."""
-    at = await api.workspace.get_paths()
-    place = Place(project=await api.current_project(), directory=at.directory, worktree=at.worktree)
+    paths = await api.workspace.get_paths()
+    place = Place(project=await api.current_project(), directory=paths.directory, worktree=paths.worktree)
     sessions = await api.list_sessions(SessionQuery(roots=True, archived=False))
     return choose_last_session(
         list_sessions_here(sessions, place), sessions, get_root(place), hint='start one: weft run "…"'
     )
 
 
-def to_title(given: str | None, words: str) -> str | None:
+def to_title(title: str | None, text: str) -> str | None:
     """Return the title for `--title`: the start of the prompt if the flag has no value."""
-    if given == "":
-        return words[:TITLE_LENGTH] + ("..." if len(words) > TITLE_LENGTH else "")
-    return given
+    if title == "":
+        return text[:MAX_TITLE_LENGTH] + ("..." if len(text) > MAX_TITLE_LENGTH else "")
+    return title
 
 
 async def check_unfinished(api: Api, session: Session) -> None:
@@ -128,41 +126,41 @@ async def check_unfinished(api: Api, session: Session) -> None:
 # --- the input ---
 
 
-async def build_input(api: Api, chosen: argparse.Namespace, words: str) -> PromptInput | CommandInput:
-    """Return the prompt or the slash command, with the files and agents that the words mention."""
-    if chosen.command:
-        return to_command_input(chosen, words)
-    return await add_mentions(api, chosen, to_prompt_input(chosen, words))
+async def build_input(api: Api, args: argparse.Namespace, text: str) -> PromptInput | CommandInput:
+    """Return the prompt or the slash command, with the files and agents that the text mentions."""
+    if args.command:
+        return to_command_input(args, text)
+    return await add_mentions(api, args, to_prompt_input(args, text))
 
 
-def to_command_input(chosen: argparse.Namespace, words: str) -> CommandInput:
+def to_command_input(args: argparse.Namespace, text: str) -> CommandInput:
     return CommandInput(
-        command=chosen.command,
-        arguments=words,
-        agent=chosen.agent,
-        model=chosen.model,
-        variant=chosen.variant,
-        budget=to_budget(chosen),
-        format=read_schema(chosen.json_schema),
-        parts=tuple(to_attachment(path) for path in chosen.file),
+        command=args.command,
+        arguments=text,
+        agent=args.agent,
+        model=args.model,
+        variant=args.variant,
+        budget=to_budget(args),
+        format=read_schema(args.json_schema),
+        parts=tuple(to_attachment(path) for path in args.file),
     )
 
 
-def to_prompt_input(chosen: argparse.Namespace, words: str) -> PromptInput:
-    said = TextInput(text=words) if words.strip() else TextInput(text=CONTINUE_PROMPT, synthetic=True)
+def to_prompt_input(args: argparse.Namespace, text: str) -> PromptInput:
+    text_part = TextInput(text=text) if text.strip() else TextInput(text=CONTINUE_PROMPT, synthetic=True)
     return PromptInput(
-        parts=(*(to_attachment(path) for path in chosen.file), said),
-        model=parse_model(chosen.model),
-        agent=chosen.agent,
-        variant=chosen.variant,
-        budget=to_budget(chosen),
-        format=read_schema(chosen.json_schema),
+        parts=(*(to_attachment(path) for path in args.file), text_part),
+        model=parse_model(args.model),
+        agent=args.agent,
+        variant=args.variant,
+        budget=to_budget(args),
+        format=read_schema(args.json_schema),
     )
 
 
-def to_budget(chosen: argparse.Namespace) -> Budget | None:
-    cost = Decimal(chosen.max_cost) if chosen.max_cost else None
-    budget = Budget(cost=cost, tokens=chosen.max_tokens, steps=chosen.max_steps, seconds=chosen.max_seconds)
+def to_budget(args: argparse.Namespace) -> Budget | None:
+    cost = Decimal(args.max_cost) if args.max_cost else None
+    budget = Budget(cost=cost, tokens=args.max_tokens, steps=args.max_steps, seconds=args.max_seconds)
     return None if budget == UNLIMITED else budget
 
 
@@ -179,14 +177,15 @@ def parse_model(text: str | None) -> ModelRef | None:
 
 
 def to_attachment(path: str) -> FileInput:
-    found = Path(path)
-    if not found.exists():
+    file = Path(path)
+    if not file.exists():
         raise InvalidInputError("--file", f"there is no file {path!r}")
-    kind = mimetypes.guess_type(path)[0] or ""
+    guess = mimetypes.guess_type(path)[0] or ""
     # Pictures and PDF documents are sent as they are; every other file is read as text.
-    mime = kind if kind.startswith("image/") or kind == "application/pdf" else "text/plain"
-    shown = "application/x-directory" if found.is_dir() else mime
-    return FileInput(mime=shown, filename=found.name, url=found.absolute().as_uri())
+    mime = guess if guess.startswith("image/") or guess == "application/pdf" else "text/plain"
+    if file.is_dir():
+        mime = "application/x-directory"
+    return FileInput(mime=mime, filename=file.name, url=file.absolute().as_uri())
 
 
 async def check_input(api: Api, input: PromptInput | CommandInput) -> None:
@@ -203,43 +202,41 @@ async def check_input(api: Api, input: PromptInput | CommandInput) -> None:
 # --- mentions: @file, @directory/, @agent ---
 
 
-async def add_mentions(api: Api, chosen: argparse.Namespace, input: PromptInput) -> PromptInput:
+async def add_mentions(api: Api, args: argparse.Namespace, input: PromptInput) -> PromptInput:
     """Add the files, directories and agents that the person mentioned with an `@`.
 
     Text that was piped in mentions nothing, because it may come from somebody else. OpenCode's `run` ignores mentions.
     """
-    typed = " ".join(chosen.message)
+    typed = " ".join(args.message)
     if not list_mentions(typed):
         return input
     agents = await api.workspace.list_agents()
-    answering = next((each for each in agents if each.name == chosen.agent or not chosen.agent), None)
-    if answering is None:
+    agent = next((candidate for candidate in agents if candidate.name == args.agent or not args.agent), None)
+    if agent is None:
         return input  # the check of the prompt reports the unknown agent
-    place = _place_here(chosen.dir, await api.current_project())
-    _, *found = await resolve_mentions(typed, _make_reader(place, answering, agents))
-    return replace(input, parts=(*input.parts, *found))
+    place = _make_place(args.dir, await api.current_project())
+    _, *mentions = await resolve_mentions(typed, _make_scope(place, agent, agents))
+    return replace(input, parts=(*input.parts, *mentions))
 
 
-def _place_here(directory: str, project: Project) -> Place:
+def _make_place(directory: str, project: Project) -> Place:
     """Return the place in which mentions are looked up: the person's directory, not that of the session."""
     return Place(project=project, directory=os.path.abspath(os.path.expanduser(directory)), worktree="/")
 
 
-def _make_reader(place: Place, answering: Agent, agents: list[Agent]) -> MentionScope:
-    helping = {each.name: each for each in agents if each.mode != "primary" and not each.hidden}
-    return MentionScope(
-        place=place, limits=narrow((answering.permission, *answering.limits), ()), agents=helping
-    )
+def _make_scope(place: Place, agent: Agent, agents: list[Agent]) -> MentionScope:
+    subagents = {each.name: each for each in agents if each.mode != "primary" and not each.hidden}
+    return MentionScope(place=place, limits=narrow((agent.permission, *agent.limits), ()), agents=subagents)
 
 
 # --- --json-schema ---
 
 
-def read_schema(given: str | None) -> JsonFormat | None:
+def read_schema(source: str | None) -> JsonFormat | None:
     """Return the schema that was passed, either literally or as the path of a file."""
-    if given is None:
+    if source is None:
         return None
-    schema = parse_schema(given.encode() if given.lstrip().startswith("{") else _read_schema_file(given))
+    schema = parse_schema(source.encode() if source.lstrip().startswith("{") else _read_schema_file(source))
     if not isinstance(schema, dict):
         raise InvalidInputError(SCHEMA_FLAG, "a JSON schema is an object")
     return JsonFormat(schema=schema)

@@ -1,4 +1,4 @@
-"""Ask the person at the terminal what an agent wants to know or to be allowed."""
+"""Ask the person at the terminal for permissions and for answers to the questions of an agent."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from weft.model.permission import (
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api import Api
 
-LINE_LIMIT = 65_536
-REPLIES: dict[str, Reply] = {"o": "once", "once": "once", "y": "once", "a": "always", "always": "always"}
-SCOPES: dict[str, Scope] = {"t": "turn", "turn": "turn", "p": "project", "project": "project"}
-REJECTIONS = ("r", "reject", "n", "no")
+MAX_LINE_BYTES = 65_536
+REPLY_WORDS: dict[str, Reply] = {"o": "once", "once": "once", "y": "once", "a": "always", "always": "always"}
+SCOPE_WORDS: dict[str, Scope] = {"t": "turn", "turn": "turn", "p": "project", "project": "project"}
+REJECT_WORDS = ("r", "reject", "n", "no")
 
 
 class TerminalQuestions:
@@ -48,14 +48,14 @@ class TerminalQuestions:
         self._api = api
         self._tasks = tasks
         self._lock = asyncio.Lock()
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._question_tasks: dict[str, asyncio.Task[None]] = {}
 
     def feed(self, event: Event) -> None:
         match event:
             case PermissionAsked(request=request):
-                self._asking[request.id] = self._tasks.create_task(self._ask_permission(request))
+                self._question_tasks[request.id] = self._tasks.create_task(self._ask_permission(request))
             case QuestionAsked(request=questions):
-                self._asking[questions.id] = self._tasks.create_task(self._ask_questions(questions))
+                self._question_tasks[questions.id] = self._tasks.create_task(self._ask_questions(questions))
             case PermissionReplied() | QuestionReplied() | QuestionRejected():
                 self._withdraw(event.request_id)
             case _:
@@ -63,25 +63,25 @@ class TerminalQuestions:
 
     def withdraw_all(self) -> None:
         """Withdraw all questions: the run is over."""
-        for id in list(self._asking):
+        for id in list(self._question_tasks):
             self._withdraw(id)
 
     def _withdraw(self, id: str) -> None:
-        asking = self._asking.pop(id, None)
-        if asking is not None and asking is not asyncio.current_task():
-            asking.cancel()
+        task = self._question_tasks.pop(id, None)
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
 
     async def _ask_permission(self, request: PermissionRequest) -> None:
         async with self._lock:
             reply, message, terms = to_reply(await ask(format_permission(request)))
-        self._asking.pop(request.id, None)
+        self._question_tasks.pop(request.id, None)
         with suppress(NotFoundError):  # somebody else has answered it
             await self._api.reply_permission(request.id, reply, message=message, grant=terms)
 
     async def _ask_questions(self, request: QuestionRequest) -> None:
         async with self._lock:
             answers = [to_answers(each, await ask(format_question(each))) for each in request.questions]
-        self._asking.pop(request.id, None)
+        self._question_tasks.pop(request.id, None)
         with suppress(NotFoundError):
             if any(answers):
                 await self._api.reply_question(request.id, tuple(answers))
@@ -102,11 +102,11 @@ async def read_line() -> str:
     loop, fd = asyncio.get_running_loop(), sys.stdin.fileno()
     line: asyncio.Future[bytes] = loop.create_future()
 
-    def take() -> None:
+    def read() -> None:
         if not line.done():
-            line.set_result(os.read(fd, LINE_LIMIT))
+            line.set_result(os.read(fd, MAX_LINE_BYTES))
 
-    loop.add_reader(fd, take)
+    loop.add_reader(fd, read)
     try:
         return (await line).decode(errors="replace")
     finally:
@@ -114,12 +114,12 @@ async def read_line() -> str:
 
 
 def format_permission(request: PermissionRequest) -> list[str]:
-    paint, wanted = Paint(sys.stderr), ", ".join(request.patterns)
-    asked = f"{paint.bold('?')} {sanitize(request.permission)}: {sanitize(wanted)}"
+    paint, patterns = Paint(sys.stderr), ", ".join(request.patterns)
+    line = f"{paint.bold('?')} {sanitize(request.permission)}: {sanitize(patterns)}"
     if not request.always:
-        return [asked, "  allow [o]nce, or [r]eject (and say what instead)? "]
+        return [line, "  allow [o]nce, or [r]eject (and say what instead)? "]
     return [
-        asked,
+        line,
         "  allow [o]nce, [a]lways, for this [t]urn or [p]roject, or [r]eject (and say what instead)? ",
     ]
 
@@ -130,12 +130,12 @@ def to_reply(typed: str) -> tuple[Reply, str, GrantTerms]:
     Anything but a yes rejects. Words after a no, or instead of it, are the message.
     """
     word = typed.lower()
-    if word in SCOPES:
-        return "always", "", GrantTerms(scope=SCOPES[word])
-    if word in REPLIES:
-        return REPLIES[word], "", DEFAULT_GRANT_TERMS
+    if word in SCOPE_WORDS:
+        return "always", "", GrantTerms(scope=SCOPE_WORDS[word])
+    if word in REPLY_WORDS:
+        return REPLY_WORDS[word], "", DEFAULT_GRANT_TERMS
     first, _, rest = typed.partition(" ")
-    return "reject", rest.strip() if first.lower() in REJECTIONS else typed, DEFAULT_GRANT_TERMS
+    return "reject", rest.strip() if first.lower() in REJECT_WORDS else typed, DEFAULT_GRANT_TERMS
 
 
 def format_question(question: Question) -> list[str]:
@@ -143,12 +143,12 @@ def format_question(question: Question) -> list[str]:
         f"  {number}. {sanitize(option.label)}: {sanitize(option.description)}"
         for number, option in enumerate(question.options, start=1)
     ]
-    asked = f"{Paint(sys.stderr).bold('?')} {sanitize(question.question)}"
+    line = f"{Paint(sys.stderr).bold('?')} {sanitize(question.question)}"
     if not options:
-        return [asked, "  your own words: "]
-    how = "numbers, with commas" if question.multiple else "a number"
-    typed = ", or your own words" if question.custom else ""
-    return [asked, *options, f"  {how}{typed}: "]
+        return [line, "  your own words: "]
+    numbers = "numbers, with commas" if question.multiple else "a number"
+    words = ", or your own words" if question.custom else ""
+    return [line, *options, f"  {numbers}{words}: "]
 
 
 def to_answers(question: Question, typed: str) -> tuple[str, ...]:
@@ -166,7 +166,7 @@ class PendingQuestions:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._asked: dict[str, PermissionRequest | QuestionRequest] = {}
+        self._requests: dict[str, PermissionRequest | QuestionRequest] = {}
         self._answers: list[tuple[str, ...]] = []
 
     def feed(self, event: Event) -> None:
@@ -181,31 +181,32 @@ class PendingQuestions:
                 pass
 
     def add(self, request: PermissionRequest | QuestionRequest) -> None:
-        if request.id not in self._asked:
-            self._asked[request.id] = request
-            if len(self._asked) == 1:
+        if request.id not in self._requests:
+            self._requests[request.id] = request
+            if len(self._requests) == 1:
                 self._ask_first()
 
     def _withdraw(self, id: str) -> None:
-        first = next(iter(self._asked), None)
-        if self._asked.pop(id, None) is not None and id == first:
+        first = next(iter(self._requests), None)
+        if self._requests.pop(id, None) is not None and id == first:
             self._answers = []
             self._ask_first()
 
     def _ask_first(self) -> None:
-        lines: list[str] = []
-        for first in list(self._asked.values())[:1]:
-            match first:
-                case PermissionRequest():
-                    lines = format_permission(first)
-                case QuestionRequest(questions=questions):
-                    lines = format_question(questions[len(self._answers)])
+        request = next(iter(self._requests.values()), None)
+        if request is None:
+            return
+        lines = (
+            format_permission(request)
+            if isinstance(request, PermissionRequest)
+            else format_question(request.questions[len(self._answers)])
+        )
         sys.stderr.write("\n".join(lines))
         sys.stderr.flush()
 
     async def answer(self, typed: str) -> bool:
         """Answer the first open question. Return False if there is none."""
-        first = next(iter(self._asked.values()), None)
+        first = next(iter(self._requests.values()), None)
         try:
             match first:
                 case PermissionRequest():
@@ -221,7 +222,7 @@ class PendingQuestions:
         return True
 
     async def _answer_question(self, request: QuestionRequest, typed: str) -> None:
-        """Keep an answer, and reply when all questions of the request are answered: they are asked in turn."""
+        """Collect the answer to one question of the request. Ask the next one, or reply if this was the last."""
         self._answers.append(to_answers(request.questions[len(self._answers)], typed))
         if len(self._answers) < len(request.questions):
             self._ask_first()

@@ -22,7 +22,7 @@ from weft.cli.prompt import (
     check_input,
     check_unfinished,
     open_session,
-    read_words,
+    read_prompt,
     to_command_input,
     to_prompt_input,
 )
@@ -42,11 +42,12 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api import Api
     from weft.provider.tape import Tape
 
-KEY_REFUSED = frozenset({401, 403})
-LOCAL_ONLY = {
-    "worktree": "a worktree is made where the work is done",
-    "record": "only the server hears what models say",
-    "replay": "only the server asks models",
+KEY_REFUSED_STATUSES = frozenset({401, 403})
+# Options that cannot be used with --attach, and why.
+LOCAL_OPTIONS = {
+    "worktree": "the server could not work in a worktree that is made here",
+    "record": "the server receives the answers of the model, not this process",
+    "replay": "the server sends the requests to the model, not this process",
     "store": "the server has its own",
     "port": "the server is running already",
 }
@@ -104,85 +105,85 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXIT_CODES
 
 
-def run_prompt(chosen: argparse.Namespace) -> int:
+def run_prompt(args: argparse.Namespace) -> int:
     """Run a prompt to its end and return the exit code."""
-    if chosen.attach is not None:
-        return _run_on_server(chosen)
-    take_prompt_from_worktree(chosen)
-    words = read_words(chosen)
-    if chosen.port is not None:
+    if args.attach is not None:
+        return _run_on_server(args)
+    take_prompt_from_worktree(args)
+    text = read_prompt(args)
+    if args.port is not None:
         # OpenCode starts a server for each run, and its callers may choose the port.
         print(
             f"{Paint(sys.stderr).yellow('warning:')} --port does nothing: a run needs no server",
             file=sys.stderr,
         )
-    if chosen.session:
-        from weft.cli.session import open_reading  # noqa: PLC0415  a new session has no id yet
+    if args.session:
+        from weft.cli.session import make_reader  # noqa: PLC0415  a new session has no id yet
 
-        chosen.session = open_reading(chosen).get_session(chosen.session).id
-    if chosen.worktree is None and not (chosen.session or chosen.go_on):
-        return _run_here(chosen, words)
+        args.session = make_reader(args).get_session(args.session).id
+    if args.worktree is None and not (args.session or args.go_on):
+        return _run_locally(args, text)
     from weft.cli.worktree import open_run_directory  # noqa: PLC0415  a new session runs where it is started
 
-    with open_run_directory(chosen, os.environ) as directory:
-        code = _run_here(chosen, words)
+    with open_run_directory(args, os.environ) as directory:
+        code = _run_locally(args, text)
         directory.leave(code)
     return code
 
 
-def take_prompt_from_worktree(chosen: argparse.Namespace) -> None:
+def take_prompt_from_worktree(args: argparse.Namespace) -> None:
     """Treat several words after `--worktree` as the prompt: no worktree has such a name."""
-    if chosen.worktree and not chosen.message and " " in chosen.worktree.strip():
-        chosen.message, chosen.worktree = [chosen.worktree], ""
+    if args.worktree and not args.message and " " in args.worktree.strip():
+        args.message, args.worktree = [args.worktree], ""
 
 
-def _run_here(chosen: argparse.Namespace, words: str) -> int:
+def _run_locally(args: argparse.Namespace, text: str) -> int:
     if is_interactive():
         from weft.cli.trust import offer_trust  # noqa: PLC0415  only a person can trust a project
 
-        offer_trust(chosen.dir, os.environ)
-    return run_to_end(lambda stop: _prompt_here(chosen, words, stop), alone=chosen.alone)
+        offer_trust(args.dir, os.environ)
+    return run_to_end(lambda stop: _prompt_locally(args, text, stop), alone=args.alone)
 
 
-async def _prompt_here(chosen: argparse.Namespace, words: str, stop: StopSignals) -> int:
-    person = is_interactive()
-    opening = OpenOptions(
-        directory=chosen.dir, env=os.environ, store=chosen.store, answered=person, warn=warn
+async def _prompt_locally(args: argparse.Namespace, text: str, stop: StopSignals) -> int:
+    interactive = is_interactive()
+    options = OpenOptions(
+        directory=args.dir, env=os.environ, store=args.store, answered=interactive, warn=warn
     )
-    opening = replace(opening, one_shot=True, tape=to_tape(chosen), pages=await find_pages(chosen))
-    async with open_directory(opening) as api:
-        input = await build_input(api, chosen, words)
-        code = await send_prompt(api, chosen, words, input, person=person, stop=stop)
+    options = replace(options, one_shot=True, tape=to_tape(args), pages=await find_pages(args))
+    async with open_directory(options) as api:
+        input = await build_input(api, args, text)
+        code = await send_prompt(api, args, text, input, interactive=interactive, stop=stop)
         # Everything is stored. If closing hangs, a script must not wait for it.
-        stop.done(code)
+        stop.exit_soon(code)
         return code
 
 
-def to_tape(chosen: argparse.Namespace) -> Tape | None:
-    if not (chosen.record or chosen.replay):
+def to_tape(args: argparse.Namespace) -> Tape | None:
+    if not (args.record or args.replay):
         return None
     from weft.provider.tape import Recording, Replay  # noqa: PLC0415  few runs are recorded
 
-    if chosen.record:
-        return Recording(chosen.record)
-    return Replay(chosen.replay)
+    if args.record:
+        return Recording(args.record)
+    return Replay(args.replay)
 
 
 def run_to_end(prompt: Callable[[StopSignals], Awaitable[int]], *, alone: bool) -> int:
-    """Run a coroutine that heeds signals and return the exit code, also after a signal or a closed pipe."""
-    last_resort = ExitTimer(alone=alone)
+    """Run a coroutine until it ends or a signal stops it, and return the exit code. A closed pipe has its own code."""
+    exit_timer = ExitTimer(alone=alone)
     try:
-        return asyncio.run(_run_until_signal(prompt, last_resort))
+        return asyncio.run(_run_until_signal(prompt, exit_timer))
     except BrokenPipeError:
-        # Unlike a list of which `head` has seen enough, this was work, and it was cut short.
+        # Unlike a list that is piped into `head`, this was work, and it was cut short.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.UNREAD
+        return ExitCode.BROKEN_PIPE
     finally:
-        last_resort.disarm_if_idle()
+        exit_timer.disarm_if_idle()
 
 
-async def _run_until_signal(prompt: Callable[[StopSignals], Awaitable[int]], last_resort: ExitTimer) -> int:
-    stop = StopSignals(last_resort)
+async def _run_until_signal(prompt: Callable[[StopSignals], Awaitable[int]], exit_timer: ExitTimer) -> int:
+    stop = StopSignals(exit_timer)
     try:
         with stop.listening():
             return await prompt(stop)
@@ -194,29 +195,29 @@ async def _run_until_signal(prompt: Callable[[StopSignals], Awaitable[int]], las
 
 async def send_prompt(
     api: Api,
-    chosen: argparse.Namespace,
-    words: str,
+    args: argparse.Namespace,
+    text: str,
     input: PromptInput | CommandInput,
     *,
-    person: bool,
+    interactive: bool,
     stop: StopSignals,
     attached: bool = False,
 ) -> int:
     """Find or create the session, send the prompt, show the run, and return the exit code."""
-    if not (chosen.session or chosen.go_on):
+    if not (args.session or args.go_on):
         await check_input(api, input)  # a mistake must not leave an empty session behind
-    session = await open_session(api, chosen, words)
-    if not words.strip() and not chosen.command:
+    session = await open_session(api, args, text)
+    if not text.strip() and not args.command:
         await check_unfinished(api, session)
-    await share_before_run(api, chosen, session)
+    await share_before_run(api, args, session)
     screen: RunScreen = (
-        JsonScreen(session.id, SystemClock(), thinking=chosen.thinking)
-        if chosen.format == "json"
-        else TerminalScreen(aside=input.format is not None)
+        JsonScreen(session.id, SystemClock(), thinking=args.thinking)
+        if args.format == "json"
+        else TerminalScreen(text_to_stderr=input.format is not None)
     )
-    code = await follow(api, session.id, input, screen, person=person, stop=stop, attached=attached)
-    await print_shared(api, chosen, session)
-    if code == ExitCode.FAILED and not (chosen.session or chosen.go_on or chosen.share):
+    code = await follow(api, session.id, input, screen, interactive=interactive, stop=stop, attached=attached)
+    await finish_sharing(api, args, session)
+    if code == ExitCode.FAILED and not (args.session or args.go_on or args.share):
         await trash_unanswered(api, session.id)
     return code
 
@@ -230,8 +231,8 @@ async def trash_unanswered(api: Api, session: SessionID) -> None:
         if isinstance(message.info, AssistantMessage) and not is_key_refused(message):
             return
     await api.remove_session(session)
-    said = f"nothing was answered, so the session is in the trash: weft session restore {session}"
-    print(Paint(sys.stderr).dim(said), file=sys.stderr)
+    note = f"nothing was answered, so the session is in the trash: weft session restore {session}"
+    print(Paint(sys.stderr).dim(note), file=sys.stderr)
 
 
 def is_key_refused(answer: MessageWithParts) -> bool:
@@ -241,7 +242,7 @@ def is_key_refused(answer: MessageWithParts) -> bool:
         case AuthFailure():
             refused = True
         case ApiFailure(data=data):
-            refused = data.status_code in KEY_REFUSED
+            refused = data.status_code in KEY_REFUSED_STATUSES
         case _:
             refused = False
     return refused and not any(isinstance(part, TextPart | ToolPart) for part in answer.parts)
@@ -250,32 +251,32 @@ def is_key_refused(answer: MessageWithParts) -> bool:
 # --- run --share ---
 
 
-async def find_pages(chosen: argparse.Namespace) -> str:
+async def find_pages(args: argparse.Namespace) -> str:
     """Return the address at which a running server shows shared sessions; empty without `--share` or server."""
-    if not chosen.share:
+    if not args.share:
         return ""
     from weft.cli.serve_access import find_page_server  # noqa: PLC0415  few runs are shared
 
-    server = await find_page_server(os.environ, chosen.store)
+    server = await find_page_server(os.environ, args.store)
     return server.pages if server else ""
 
 
-async def share_before_run(api: Api, chosen: argparse.Namespace, session: Session) -> None:
-    """Share the session before the run if `--share` asks for it. If that fails, remove a session that is new."""
-    if not chosen.share:
+async def share_before_run(api: Api, args: argparse.Namespace, session: Session) -> None:
+    """Share the session before the run if `--share` was passed. If that fails, remove the session if it is new."""
+    if not args.share:
         return
     try:
         print_address(await api.sharing.share(session.id))
     except WeftError:
-        if not (chosen.session or chosen.go_on):
+        if not (args.session or args.go_on):
             await api.remove_session(session.id, trash=False)
         raise
 
 
-async def print_shared(api: Api, chosen: argparse.Namespace, session: Session) -> None:
-    """Wait until shares are up to date, and print the address of a session that was shared automatically."""
+async def finish_sharing(api: Api, args: argparse.Namespace, session: Session) -> None:
+    """Wait until all shares are up to date, and print the address of a session that was shared automatically."""
     await api.sharing.catch_up()
-    if not chosen.share and session.share is None:
+    if not args.share and session.share is None:
         print_address(await api.get_session(session.id))
 
 
@@ -287,15 +288,15 @@ def print_address(session: Session) -> None:
 # --- run --attach ---
 
 
-def _run_on_server(chosen: argparse.Namespace) -> int:
-    for flag, why in LOCAL_ONLY.items():
-        if getattr(chosen, flag, None) not in (None, False):
-            raise InvalidInputError(f"--{flag}", f"not with --attach: {why}", hint="leave it out")
-    words = read_words(chosen)
-    return run_to_end(lambda stop: _prompt_there(chosen, words, stop), alone=chosen.alone)
+def _run_on_server(args: argparse.Namespace) -> int:
+    for flag, reason in LOCAL_OPTIONS.items():
+        if getattr(args, flag, None) not in (None, False):
+            raise InvalidInputError(f"--{flag}", f"not with --attach: {reason}", hint="leave it out")
+    text = read_prompt(args)
+    return run_to_end(lambda stop: _prompt_on_server(args, text, stop), alone=args.alone)
 
 
-async def _prompt_there(chosen: argparse.Namespace, words: str, stop: StopSignals) -> int:
+async def _prompt_on_server(args: argparse.Namespace, text: str, stop: StopSignals) -> int:
     from weft.cli.attach import (  # noqa: PLC0415  only --attach needs it
         get_remote_directory,
         is_local_server,
@@ -304,16 +305,18 @@ async def _prompt_there(chosen: argparse.Namespace, words: str, stop: StopSignal
     from weft.client.api import open_remote  # noqa: PLC0415  only --attach needs it
     from weft.client.http import ConnectionOptions  # noqa: PLC0415  only --attach needs it
 
-    terms = ConnectionOptions(directory=get_remote_directory(chosen.attach, chosen.dir), notice=print_notice)
-    async with open_remote(chosen.attach, terms) as api:
-        if is_local_server(chosen.attach):
-            input = await build_input(api, chosen, words)
-        elif chosen.command:
-            input = embed_files(to_command_input(chosen, words))
+    options = ConnectionOptions(directory=get_remote_directory(args.attach, args.dir), notice=print_notice)
+    async with open_remote(args.attach, options) as api:
+        if is_local_server(args.attach):
+            input = await build_input(api, args, text)
+        elif args.command:
+            input = embed_files(to_command_input(args, text))
         else:
-            input = embed_files(to_prompt_input(chosen, words))
-        code = await send_prompt(api, chosen, words, input, person=is_interactive(), stop=stop, attached=True)
-        stop.done(code)
+            input = embed_files(to_prompt_input(args, text))
+        code = await send_prompt(
+            api, args, text, input, interactive=is_interactive(), stop=stop, attached=True
+        )
+        stop.exit_soon(code)
         return code
 
 
@@ -322,8 +325,8 @@ def embed_files(input: PromptInput | CommandInput) -> PromptInput | CommandInput
     match input:
         case PromptInput(parts=parts):
             return replace(input, parts=tuple(_embed(parts)))
-        case CommandInput(parts=files):
-            return replace(input, parts=tuple(_embed(files)))
+        case CommandInput(parts=attachments):
+            return replace(input, parts=tuple(_embed(attachments)))
 
 
 def _embed(parts: Iterable[P]) -> Iterable[P]:
@@ -340,6 +343,6 @@ def _to_data_url(file: FileInput) -> str:
         raise InvalidInputError("--file", f"{path!r} is a directory, and the server is on another machine")
     if os.path.getsize(path) > MAX_FILE_BYTES:
         raise InvalidInputError("--file", f"{path!r} is larger than {MAX_FILE_BYTES >> 20} MB")
-    with open(path, "rb") as opened:
-        content = opened.read()
+    with open(path, "rb") as stream:
+        content = stream.read()
     return f"data:{file.mime};base64,{base64.b64encode(content).decode()}"

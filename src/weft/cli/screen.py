@@ -1,4 +1,4 @@
-"""Show a run while it goes on: text to stdout and everything else to stderr, or JSON lines."""
+"""Show a run as it happens: text to stdout and everything else to stderr, or JSON lines."""
 
 import sys
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from weft.cli.outcome import RunOutcome, to_result
 from weft.cli.output import Paint, format_cost, format_tokens, sanitize, write_json, write_json_line
 from weft.host.clock import Clock
-from weft.model.display import called_tool, find_call_error, format_count, strip_tags
+from weft.model.display import find_call_error, format_count, get_called_tool, strip_tags
 from weft.model.event import (
     Event,
     MessageUpdated,
@@ -34,17 +34,20 @@ from weft.model.spending import Spent, add_spent
 from weft.model.wire import encode, to_plain
 from weft.session.totals import to_spent
 
-OUTPUT_LINES = 12
-TITLE_WIDTH = 80
+MAX_OUTPUT_LINES = 12
+MAX_INPUT_LENGTH = 80
 NAME_WIDTH = 7
 
 
 class RunScreen(Protocol):
-    """Shows the events of one session, and briefly those of its child sessions. `end` is called once, when the run is over."""
+    """Shows the events of one session (`feed`) and, briefly, those of its child sessions (`feed_child`).
+
+    `show_value` shows a structured answer. `end` is called once, when the run is over.
+    """
 
     def feed(self, event: Event) -> None: ...
 
-    def feed_below(self, event: Event) -> None: ...
+    def feed_child(self, event: Event) -> None: ...
 
     def show_value(self, value: Any) -> None: ...
 
@@ -58,34 +61,34 @@ class JsonScreen:
         self._session = session
         self._thinking = thinking
         self._clock = clock
-        self._begun: set[PartID] = set()
+        self._started_steps: set[PartID] = set()
 
     def feed(self, event: Event) -> None:
         match event:
             case PartUpdated(part=StepStartPart() as part):
-                if part.id not in self._begun:  # it is sent again with the snapshot of the files
-                    self._line("step_start", part=part)
-                self._begun.add(part.id)
+                if part.id not in self._started_steps:  # it is sent again with the snapshot of the files
+                    self._print_line("step_start", part=part)
+                self._started_steps.add(part.id)
             case PartUpdated(part=StepFinishPart() as part):
-                self._line("step_finish", part=part)
+                self._print_line("step_finish", part=part)
             case PartUpdated(part=ToolPart(state=CompletedState() | ErrorState()) as part):
                 # OpenCode prints nothing for calls that failed; a script needs to know about them.
-                self._line("tool_use", part=part)
+                self._print_line("tool_use", part=part)
             case PartUpdated(part=TextPart(time=time) as part) if time is not None and time.end is not None:
-                self._line("text", part=part)
+                self._print_line("text", part=part)
             case PartUpdated(part=ReasoningPart(time=time) as part) if (
                 self._thinking and time.end is not None
             ):
-                self._line("reasoning", part=part)
+                self._print_line("reasoning", part=part)
             case SessionFailed(error=error):
-                self._line("error", error=error)
+                self._print_line("error", error=error)
             case SessionWarned(message=message):
-                self._line("warning", message=message)
+                self._print_line("warning", message=message)
                 print(f"warning: {sanitize(message)}", file=sys.stderr, flush=True)
             case _:
                 pass
 
-    def feed_below(self, event: Event) -> None:
+    def feed_child(self, event: Event) -> None:
         """Print nothing, as OpenCode does: the `task` call of the parent has the result of the child."""
 
     def show_value(self, value: Any) -> None:
@@ -93,25 +96,26 @@ class JsonScreen:
 
     def end(self, outcome: RunOutcome) -> None:
         """Print the whole result as the last line, so that a script needs to read no other."""
-        self._line("result", **to_result(outcome))
+        self._print_line("result", **to_result(outcome))
 
-    def _line(self, type: str, **more: Any) -> None:
+    def _print_line(self, type: str, **fields: Any) -> None:
         head = {"type": type, "timestamp": self._clock.now(), "sessionID": self._session}
-        write_json_line(head | {name: to_plain(value) for name, value in more.items()})
+        write_json_line(head | {name: to_plain(value) for name, value in fields.items()})
 
 
 class TerminalScreen:
     """For a person: prints text as it is streamed, calls with their results, and at the end tokens and cost.
 
-    With `aside`, text goes to stderr, because stdout is for the structured value alone.
+    With `text_to_stderr`, text goes to stderr, because stdout is for the structured value alone.
     """
 
-    def __init__(self, *, aside: bool = False) -> None:
+    def __init__(self, *, text_to_stderr: bool = False) -> None:
         self._paint = Paint(sys.stderr)
-        self._aside = aside
-        self._writing: PartID | None = None
+        self._text_to_stderr = text_to_stderr
+        self._streamed_part: PartID | None = None
+        self._dimmed = False
         self._spent: list[Spent] = []
-        self._delayed: list[str] = []
+        self._delayed_lines: list[str] = []
         self._summaries: set[MessageID] = set()
 
     def feed(self, event: Event) -> None:
@@ -120,7 +124,7 @@ class TerminalScreen:
                 self._summaries.add(id)
             case PartUpdated(part=TextPart(synthetic=False) | ReasoningPart() as part):
                 self._write_part(part, event.delta)
-            case PartGrew(part_id=part, delta=delta) if part == self._writing:
+            case PartGrew(part_id=part, delta=delta) if part == self._streamed_part:
                 self._write(delta)
             case PartUpdated(part=ToolPart(state=CompletedState() | ErrorState()) as part):
                 self._print_call(part)
@@ -128,7 +132,7 @@ class TerminalScreen:
                 self._spent.append(to_spent(part))
             case StatusChanged(status=Retry(message=message, next=until)):
                 self._end_text()
-                self._print(self._paint.yellow(f"again at {format_hour(until)}: {sanitize(message)}"))
+                self._print(self._paint.yellow(f"retry at {format_hour(until)}: {sanitize(message)}"))
             case SessionWarned(message=message):
                 self._end_text()
                 self._print(f"{self._paint.yellow('warning:')} {sanitize(message)}")
@@ -138,14 +142,14 @@ class TerminalScreen:
             case _:
                 pass
 
-    def feed_below(self, event: Event) -> None:
+    def feed_child(self, event: Event) -> None:
         """Print a line for each call of a child session, and count its cost. Its text is for its parent."""
         match event:
             case PartUpdated(part=ToolPart(state=CompletedState() | ErrorState()) as part):
-                fault = find_call_error(part)
-                done = self._paint.dim(sanitize(format_call(part)))
+                error = find_call_error(part)
+                title = self._paint.dim(sanitize(format_call(part)))
                 self._print_child_call(
-                    part, done if fault is None else self._paint.red(sanitize(shorten(fault)))
+                    part, title if error is None else self._paint.red(sanitize(shorten(error)))
                 )
             case PartUpdated(part=StepFinishPart() as part):
                 self._spent.append(to_spent(part))
@@ -160,7 +164,7 @@ class TerminalScreen:
     def end(self, outcome: RunOutcome) -> None:
         self._end_text()
         if outcome.error is not None and outcome.tally.failure is None:
-            # No event told of it: the server was gone when it happened.
+            # No event reported it: the connection to the server was lost when it happened.
             self._print(f"{self._paint.red('error:')} {sanitize(describe_failure(outcome.error))}")
         if isinstance(outcome.error, BudgetFailure):
             self._print(f"       {outcome.error.data.hint}")
@@ -172,15 +176,15 @@ class TerminalScreen:
     def _write_part(self, part: TextPart | ReasoningPart, delta: str | None) -> None:
         if part.time is not None and part.time.end is not None:
             self._end_text()
-        elif delta is not None and part.id != self._writing:
+        elif delta is not None and part.id != self._streamed_part:
             self._end_text()
-            # A summary that the run makes is for the model, not for the reader of stdout.
-            self._thinking = isinstance(part, ReasoningPart) or part.message_id in self._summaries
-            self._writing = part.id
+            # The summary of a compaction is for the model, not for the reader of stdout.
+            self._dimmed = isinstance(part, ReasoningPart) or part.message_id in self._summaries
+            self._streamed_part = part.id
             self._write(delta)
 
     def _write(self, text: str) -> None:
-        if self._thinking or self._aside:
+        if self._dimmed or self._text_to_stderr:
             sys.stderr.write(self._paint.dim(sanitize(text)))
             sys.stderr.flush()
         else:
@@ -188,24 +192,22 @@ class TerminalScreen:
             sys.stdout.flush()
 
     def _end_text(self) -> None:
-        if self._writing is not None:
-            stream = sys.stderr if self._thinking or self._aside else sys.stdout
+        if self._streamed_part is not None:
+            stream = sys.stderr if self._dimmed or self._text_to_stderr else sys.stdout
             stream.write("\n")
             stream.flush()
-        self._writing = None
-        for line in self._delayed:
+        self._streamed_part = None
+        for line in self._delayed_lines:
             self._print(line)
-        self._delayed.clear()
-
-    _thinking = False
+        self._delayed_lines.clear()
 
     # --- calls ---
 
     def _print_call(self, part: ToolPart) -> None:
         self._end_text()
-        fault = find_call_error(part)
-        if fault is not None or not isinstance(part.state, CompletedState):
-            self._print(f"{self._format_head(part)} {self._paint.red(sanitize(fault or ''))}")
+        error = find_call_error(part)
+        if error is not None or not isinstance(part.state, CompletedState):
+            self._print(f"{self._format_head(part)} {self._paint.red(sanitize(error or ''))}")
             return
         self._print(f"{self._format_head(part)} {self._paint.dim(sanitize(format_call(part)))}")
         diff = part.state.metadata.get("diff")
@@ -215,16 +217,15 @@ class TerminalScreen:
             self._print_indented(self._paint.dim(sanitize(shorten(strip_tags(part.tool, part.state.output)))))
 
     def _print_child_call(self, part: ToolPart, what: str) -> None:
-        line = f"  {self._paint.dim(f'· {called_tool(part).capitalize().ljust(NAME_WIDTH)}')} {what}"
-        # A child session may work while its parent still writes: its lines wait until that text ends.
-        if self._writing is None:
+        line = f"  {self._paint.dim(f'· {get_called_tool(part).capitalize().ljust(NAME_WIDTH)}')} {what}"
+        # A child session may work while the text of its parent is streamed: print its lines when that text ends.
+        if self._streamed_part is None:
             self._print(line)
         else:
-            self._delayed.append(line)
+            self._delayed_lines.append(line)
 
     def _format_head(self, part: ToolPart) -> str:
-        self._end_text()
-        return f"{self._paint.blue('|')} {self._paint.bold(called_tool(part).capitalize().ljust(NAME_WIDTH))}"
+        return f"{self._paint.blue('|')} {self._paint.bold(get_called_tool(part).capitalize().ljust(NAME_WIDTH))}"
 
     def _print_indented(self, text: str) -> None:
         if text.strip():
@@ -242,8 +243,8 @@ def format_hour(ms: int) -> str:
 def strip_diff_header(diff: str) -> str:
     """Remove the lines of a unified diff that name the file, which is in the title already."""
     lines = diff.splitlines()
-    first = next((number for number, line in enumerate(lines) if line.startswith("@@")), 0)
-    return "\n".join(lines[first:])
+    start = next((number for number, line in enumerate(lines) if line.startswith("@@")), 0)
+    return "\n".join(lines[start:])
 
 
 def format_call(part: ToolPart) -> str:
@@ -252,16 +253,16 @@ def format_call(part: ToolPart) -> str:
     title = state.title if isinstance(state, CompletedState) else ""
     if title or not state.input:
         return title
-    given = encode(state.input).decode()
-    return given if len(given) <= TITLE_WIDTH else given[: TITLE_WIDTH - 1] + "…"
+    input = encode(state.input).decode()
+    return input if len(input) <= MAX_INPUT_LENGTH else input[: MAX_INPUT_LENGTH - 1] + "…"
 
 
 def shorten(text: str) -> str:
     """Keep the first lines of an output."""
     lines = text.strip("\n").splitlines()
-    if len(lines) <= OUTPUT_LINES:
+    if len(lines) <= MAX_OUTPUT_LINES:
         return "\n".join(lines)
-    return "\n".join([*lines[:OUTPUT_LINES], f"… {len(lines) - OUTPUT_LINES} more lines"])
+    return "\n".join([*lines[:MAX_OUTPUT_LINES], f"… {len(lines) - MAX_OUTPUT_LINES} more lines"])
 
 
 def describe_failure(failure: AnyFailure) -> str:

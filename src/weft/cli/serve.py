@@ -18,10 +18,17 @@ from msgspec.structs import replace
 from weft.cli.arguments import add_place, parse_count
 from weft.cli.config import to_scope
 from weft.cli.exit import ExitCode
-from weft.cli.serve_access import PASSWORD, ServerAccess, announce_pages, is_loopback, to_access, to_welcome
+from weft.cli.serve_access import (
+    PASSWORD_VARIABLE,
+    ServerAccess,
+    announce_pages,
+    make_access,
+    to_welcome,
+)
 from weft.cli.serve_log import ServerLog, open_log
+from weft.client.address import is_loopback
 from weft.config.load import load_config
-from weft.config.schema import ServerConfig as Configured
+from weft.config.schema import ServerConfig
 from weft.config.store_address import resolve_store_url
 from weft.errors import DocumentError, InvalidInputError, WeftError
 from weft.host.clock import SystemClock
@@ -37,16 +44,17 @@ from weft.server.share_pages import SHARE_ROOT
 from weft.share.contract import check_address
 from weft.store.url import open_store
 
-PORT: Final = 4096
-LOCAL: Final = "127.0.0.1"
-EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})
+DEFAULT_PORT: Final = 4096
+DEFAULT_HOST: Final = "127.0.0.1"
+WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})
 MAX_CONNECTIONS: Final = 4000
-BACKLOG: Final = 2048
+SOCKET_BACKLOG: Final = 2048
 MAX_MESSAGE_BYTES: Final = 1 << 20
-# After this time the connection of a client that does not read is closed, and what is held for it is released.
+# After this time the connection of a client that does not read is closed, and the data that is queued for it is dropped.
 SEND_TIMEOUT_MS: Final = 60_000
-# How long settling runs and closing connections may take after the grace period; and closing connections alone.
+# How long settling the runs and closing the connections may take together, after the grace period.
 SETTLE_SECONDS: Final = 20
+# How long closing the connections may take.
 CLOSE_SECONDS: Final = 5
 
 
@@ -114,7 +122,7 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
 class ServerStart(Struct, frozen=True, kw_only=True):
     """A server that is about to start. `pages` is the address of shared sessions, empty without `--share`."""
 
-    chosen: argparse.Namespace
+    args: argparse.Namespace
     directory: str
     socket: socket.socket
     url: str
@@ -123,25 +131,25 @@ class ServerStart(Struct, frozen=True, kw_only=True):
     pages: str = ""
 
 
-def serve(chosen: argparse.Namespace) -> int:
+def serve(args: argparse.Namespace) -> int:
     env = os.environ
-    configured = read_server_config(chosen.dir, env)
-    hostname = chosen.hostname or configured.hostname or LOCAL
-    chosen.cors = [*chosen.cors, *(configured.cors or ())]
-    access = to_access(chosen, hostname, paths_from(env), env)
+    configured = read_server_config(args.dir, env)
+    hostname = args.hostname or configured.hostname or DEFAULT_HOST
+    args.cors = [*args.cors, *(configured.cors or ())]
+    access = make_access(args, hostname, paths_from(env), env)
     with (
-        bind_socket(hostname, configured.port if chosen.port is None else chosen.port) as bound,
-        open_log(SystemClock().now, json=chosen.log_format == "json", level=chosen.log_level) as log,
+        bind_socket(hostname, configured.port if args.port is None else args.port) as listener,
+        open_log(SystemClock().now, json=args.log_format == "json", level=args.log_level) as log,
     ):
-        if chosen.mdns:
+        if args.mdns:
             log.warn("--mdns does nothing: weft does not announce servers on the network")
         name = f"[{hostname}]" if ":" in hostname else hostname
-        url = f"http://{name}:{bound.getsockname()[1]}"
-        pages = to_pages_url(chosen, url)
+        url = f"http://{name}:{listener.getsockname()[1]}"
+        pages = to_pages_url(args, url)
         start = ServerStart(
-            chosen=chosen,
-            directory=find_checkout(chosen.dir).directory,
-            socket=bound,
+            args=args,
+            directory=find_checkout(args.dir).directory,
+            socket=listener,
             url=url,
             access=open_pages(access, pages),
             log=log,
@@ -151,39 +159,39 @@ def serve(chosen: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-def read_server_config(directory: str, env: Mapping[str, str]) -> Configured:
+def read_server_config(directory: str, env: Mapping[str, str]) -> ServerConfig:
     """Return the `server` settings of trusted sources: a project must not open a port by itself."""
-    at = find_checkout(directory)
-    scope = to_scope(at.directory, at.top or at.directory, env)
-    return load_config(scope).trusted_config.server or Configured()
+    checkout = find_checkout(directory)
+    scope = to_scope(checkout.directory, checkout.top or checkout.directory, env)
+    return load_config(scope).trusted_config.server or ServerConfig()
 
 
 @contextmanager
 def bind_socket(hostname: str, port: int | None) -> Generator[socket.socket]:
-    """Open a listening socket. Without a port, try the usual one and then any.
+    """Open a listening socket. Without a port, try the default one and then any free one.
 
     Raise `InvalidInputError` if the address cannot be used.
     """
     family = socket.AF_INET6 if ":" in hostname else socket.AF_INET
     # Without an explicit protocol asyncio does not set TCP_NODELAY, and every small response waits 40 ms.
-    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # only Linux has it; connections inherit it
-            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SEND_TIMEOUT_MS)
-        for each in (PORT, 0) if port is None else (port,):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SEND_TIMEOUT_MS)
+        for candidate in (DEFAULT_PORT, 0) if port is None else (port,):
             try:
-                bound.bind((hostname.strip("[]"), each))
-                bound.listen(BACKLOG)
+                listener.bind((hostname.strip("[]"), candidate))
+                listener.listen(SOCKET_BACKLOG)
             except OSError as error:
-                if port is None and each == PORT:
+                if port is None and candidate == DEFAULT_PORT:
                     continue
                 raise InvalidInputError(
                     "--port",
-                    f"{hostname}:{each} cannot be used: {error.strerror}",
+                    f"{hostname}:{candidate} cannot be used: {error.strerror}",
                     hint="choose another port or address",
                 ) from error
             break
-        yield bound
+        yield listener
 
 
 class UvicornServer(uvicorn.Server):
@@ -209,14 +217,14 @@ class UvicornServer(uvicorn.Server):
 
 async def run_server(start: ServerStart, env: Mapping[str, str]) -> None:
     """Serve until a signal arrives. Raise an error before anything is announced if the store cannot be used."""
-    async with open_store(resolve_store_url(env, paths_from(env), start.chosen.store)):
+    async with open_store(resolve_store_url(env, paths_from(env), start.args.store)):
         pass
     server = make_server(start, env)
     listener = UvicornServer(to_uvicorn_config(build_app(server)))
-    shutdown = ServerShutdown(server, listener, grace=start.chosen.grace, log=start.log)
+    shutdown = ServerShutdown(server, listener, grace=start.args.grace, log=start.log)
     with shutdown.listening():
         async with (
-            announce_pages(start.pages, start.url, env, start.chosen.store),
+            announce_pages(start.pages, start.url, env, start.args.store),
             asyncio.TaskGroup() as tasks,
         ):
             shutdown.tasks = tasks
@@ -229,7 +237,7 @@ async def run_server(start: ServerStart, env: Mapping[str, str]) -> None:
 def print_welcome(start: ServerStart) -> None:
     """Print a line to paste for each client; or, if the log is JSON, one JSON line."""
     if start.log.json:
-        start.log.serving(start.url, start.directory, pages=start.pages)
+        start.log.log_start(start.url, start.directory, pages=start.pages)
         return
     for line in to_welcome(start.url, start.directory, start.access):
         start.log.out.put(line)
@@ -256,37 +264,34 @@ def to_uvicorn_config(app: Any) -> uvicorn.Config:
 
 
 def make_server(start: ServerStart, env: Mapping[str, str]) -> HttpServer:
-    chosen, log = start.chosen, start.log
+    args, log = start.args, start.log
     reported: set[str] = set()
 
     def warn(warning: WeftError) -> None:
-        if isinstance(
-            warning, DocumentError
-        ):  # all directories share one store, and each finds the same damage
+        # All directories share one store, and each finds the same damage.
+        if isinstance(warning, DocumentError):
             if str(warning) in reported:
                 return
             reported.add(str(warning))
         log.warn(f"{warning} ({warning.hint})" if warning.hint else str(warning))
 
-    def to_opening(directory: str) -> OpenOptions:
+    def to_open_options(directory: str) -> OpenOptions:
         return OpenOptions(
-            directory=directory, env=env, store=chosen.store, answered=True, pages=start.pages, warn=warn
+            directory=directory, env=env, store=args.store, answered=True, pages=start.pages, warn=warn
         )
 
     setup = ServerSetup(
-        open=lambda directory: open_directory(to_opening(directory)),
-        here=start.directory,
-        access=start.access.door,
+        open=lambda directory: open_directory(to_open_options(directory)),
+        default_directory=start.directory,
+        access=start.access.policy,
         name=secrets.token_hex(4),
         note=log.note,
         now=SystemClock().now,
-        allowed=tuple(os.path.abspath(each) for each in chosen.allow_dir),
-        on_request=log.visit if chosen.access_log else ignore_request,
-        watch_files=lambda directory, tell: watch_files(directory, env, tell),
+        allowed=tuple(os.path.abspath(path) for path in args.allow_dir),
+        on_request=log.log_request if args.access_log else ignore_request,
+        watch_files=lambda directory, notify: watch_files(directory, env, notify),
     )
-    return HttpServer(
-        setup, list_routes(shell=not chosen.no_shell, files=not chosen.no_files, share=chosen.share)
-    )
+    return HttpServer(setup, list_routes(shell=not args.no_shell, files=not args.no_files, share=args.share))
 
 
 class ServerShutdown:
@@ -305,22 +310,26 @@ class ServerShutdown:
 
     @contextmanager
     def listening(self) -> Generator[None]:
-        """Receive signals while this is open. The last resort stays armed: it ends a process that hangs at exit."""
+        """Receive signals while this is open. The exit timer stays armed: it ends a process that hangs at exit."""
         seconds = self._grace + SETTLE_SECONDS
         with handle_signals(
-            (signal.SIGINT, signal.SIGTERM), self._hear, ExitTimer(), seconds=seconds, code=ExitCode.FAILED
+            (signal.SIGINT, signal.SIGTERM),
+            self._handle_signal,
+            ExitTimer(),
+            seconds=seconds,
+            code=ExitCode.FAILED,
         ):
             yield
 
-    def _hear(self, number: int) -> None:
+    def _handle_signal(self, number: int) -> None:
         if self.tasks is None:  # the server has not started yet
             ExitTimer().end_now(128 + number)
             return
-        for listening in self._listener.servers:
-            listening.close()  # open connections stay
+        for server in self._listener.servers:
+            server.close()  # open connections stay
         self.tasks.create_task(self._settle())
         self._log.note(
-            f"ending: runs may go on for {self._grace:g} s and are then settled; once more ends at once"
+            f"ending: runs may continue for {self._grace:g} s and are then settled; a second signal ends at once"
         )
 
     async def _settle(self) -> None:
@@ -333,15 +342,15 @@ class ServerShutdown:
 # --- serve --share ---
 
 
-def to_pages_url(chosen: argparse.Namespace, url: str) -> str:
+def to_pages_url(args: argparse.Namespace, url: str) -> str:
     """Return the address below which shared sessions are shown; empty without `--share`."""
-    if chosen.share_url and not chosen.share:
+    if args.share_url and not args.share:
         raise InvalidInputError("--share-url", "it needs --share", hint="pass both")
-    if not chosen.share:
+    if not args.share:
         return ""
-    if chosen.share_url:
-        return check_address(chosen.share_url, "--share-url")
-    if urlsplit(url).hostname in EVERYWHERE:
+    if args.share_url:
+        return check_address(args.share_url, "--share-url")
+    if urlsplit(url).hostname in WILDCARD_HOSTS:
         hint = "such as https://share.example.org"
         raise InvalidInputError(
             "--share-url", "pass the address at which others reach this server", hint=hint
@@ -355,11 +364,11 @@ def open_pages(access: ServerAccess, pages: str) -> ServerAccess:
         return access
     host = urlsplit(pages).hostname or ""
     name = f"[{host}]" if ":" in host else host
-    if access.door.password is None and not is_loopback(host):
+    if access.policy.password is None and not is_loopback(host):
         raise InvalidInputError(
             "--share-url",
             "it would open the whole server to others, because the server has no password",
-            hint=f"leave out --auth none, and set {PASSWORD}",
+            hint=f"leave out --auth none, and set {PASSWORD_VARIABLE}",
         )
-    door = replace(access.door, hosts=access.door.hosts | {name}, open_to_all=SHARE_ROOT)
-    return replace(access, door=door)
+    policy = replace(access.policy, hosts=access.policy.hosts | {name}, open_to_all=SHARE_ROOT)
+    return replace(access, policy=policy)

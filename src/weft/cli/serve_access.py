@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from weft.client.address import is_loopback
 from weft.config.store_address import resolve_store_url
 from weft.errors import ConfigError, InvalidInputError
 from weft.host.paths import Paths, paths_from
@@ -18,80 +19,75 @@ from weft.host.private_files import get_secret
 from weft.server.access import AccessPolicy
 from weft.store.url import open_store
 
-PASSWORD: Final = "OPENCODE_SERVER_PASSWORD"
-USERNAME: Final = "OPENCODE_SERVER_USERNAME"
-AUTH: Final = "WEFT_SERVE_AUTH"
+PASSWORD_VARIABLE: Final = "OPENCODE_SERVER_PASSWORD"
+USERNAME_VARIABLE: Final = "OPENCODE_SERVER_USERNAME"
+AUTH_VARIABLE: Final = "WEFT_SERVE_AUTH"
 PAGES_KEY: Final = ("sharing", "server")
 
 
 class ServerAccess(Struct, frozen=True, kw_only=True):
-    """Who may use a server. `file` is where clients find the password, if it was made by us."""
+    """Who may use a server. `file` contains the password if weft made it; clients read it there."""
 
-    door: AccessPolicy
+    policy: AccessPolicy
     file: str | None = None
 
 
 def get_password_file(paths: Paths) -> str:
-    """Return the file with the password that we made for the person; our own clients read it there."""
+    """Return the path of the file with the password that weft made; our own clients read it there."""
     return os.path.join(paths.state, "weft", "server-password")
 
 
-def is_loopback(hostname: str) -> bool:
-    """Return True if the address can be reached only from this machine."""
-    if hostname == "localhost":
-        return True
-    try:
-        return ip_address(hostname.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def to_access(
-    chosen: argparse.Namespace, hostname: str, paths: Paths, env: Mapping[str, str]
+def make_access(
+    args: argparse.Namespace, hostname: str, paths: Paths, env: Mapping[str, str]
 ) -> ServerAccess:
     """Return who may use the server. Raise `InvalidInputError` if others could reach it without a password."""
-    given, local = env.get(PASSWORD, ""), is_loopback(hostname)
-    hosts = frozenset(host.lower() for host in (*chosen.allow_host, *_list_names(hostname)))
-    origins = frozenset(chosen.cors)
-    if choose_auth(chosen.auth, env) == "none":
-        if not local:
+    password, is_local = env.get(PASSWORD_VARIABLE, ""), is_loopback(hostname)
+    hosts = frozenset(host.lower() for host in (*args.allow_host, *_list_names(hostname)))
+    origins = frozenset(args.cors)
+    if choose_auth(args.auth, env) == "none":
+        if not is_local:
             raise InvalidInputError(
                 "--auth none",
                 "without a password the server is only for this machine",
-                hint=f"set {PASSWORD}",
+                hint=f"set {PASSWORD_VARIABLE}",
             )
-        return ServerAccess(door=AccessPolicy(password=None, hosts=hosts, origins=origins))
-    if not given and not local:
+        return ServerAccess(policy=AccessPolicy(password=None, hosts=hosts, origins=origins))
+    if not password and not is_local:
         raise InvalidInputError(
             "--hostname",
-            f"to be reached from elsewhere, the server needs a password that you chose: set {PASSWORD}",
+            f"to be reached from elsewhere, the server needs a password that you chose: set {PASSWORD_VARIABLE}",
         )
-    file = None if given else get_password_file(paths)
-    password = given if file is None else _get_password(file)
-    door = AccessPolicy(
-        password=password, username=env.get(USERNAME) or "opencode", hosts=hosts, origins=origins
+    file = None
+    if not password:
+        file = get_password_file(paths)
+        password = _get_password(file)
+    policy = AccessPolicy(
+        password=password, username=env.get(USERNAME_VARIABLE) or "opencode", hosts=hosts, origins=origins
     )
-    return ServerAccess(door=door, file=file)
+    return ServerAccess(policy=policy, file=file)
 
 
 def _get_password(file: str) -> str:
     try:
         return get_secret(file)
     except ConfigError as error:
-        raise InvalidInputError("--auth", str(error), hint=f"set {PASSWORD} to one of your own") from error
+        raise InvalidInputError(
+            "--auth", str(error), hint=f"set {PASSWORD_VARIABLE} to one of your own"
+        ) from error
 
 
-def choose_auth(given: str | None, env: Mapping[str, str]) -> str:
+def choose_auth(flag: str | None, env: Mapping[str, str]) -> str:
     """Return `password` or `none`, from the flag or else from the environment.
 
-    The environment is for servers that a program starts with OpenCode's flags only. Raise `InvalidInputError`.
+    The environment is for programs that start the server with OpenCode's flags only. Raise `InvalidInputError` if the
+    value is unknown.
     """
-    said = given or env.get(AUTH) or "password"
-    if said not in {"password", "none"}:
+    auth = flag or env.get(AUTH_VARIABLE) or "password"
+    if auth not in {"password", "none"}:
         raise InvalidInputError(
-            AUTH, f"{said!r} is not a way to protect a server", hint="set it to password or none"
+            AUTH_VARIABLE, f"{auth!r} is not a way to protect a server", hint="set it to password or none"
         )
-    return said
+    return auth
 
 
 def _list_names(hostname: str) -> tuple[str, ...]:
@@ -113,7 +109,7 @@ def to_welcome(url: str, directory: str, access: ServerAccess) -> Iterator[str]:
     yield ""
     yield from (f"  {line}" for line in _list_commands(to_local_url(url), access))
     yield ""
-    if access.door.password is None:
+    if access.policy.password is None:
         yield "anybody on this machine may use it: there is no password"
     elif access.file is not None:
         yield f"the password is in {access.file}"
@@ -121,25 +117,25 @@ def to_welcome(url: str, directory: str, access: ServerAccess) -> Iterator[str]:
 
 
 def _list_commands(url: str, access: ServerAccess) -> Iterator[str]:
-    door = access.door
-    before, login = "", ""
-    if door.password is not None:
-        secret = f"$(cat {shlex.quote(access.file)})" if access.file else f"${PASSWORD}"
-        before = f'{PASSWORD}="{secret}" ' if access.file else ""
-        login = f'-u {shlex.quote(door.username)}:"{secret}" '
+    policy = access.policy
+    prefix, login = "", ""
+    if policy.password is not None:
+        secret = f"$(cat {shlex.quote(access.file)})" if access.file else f"${PASSWORD_VARIABLE}"
+        prefix = f'{PASSWORD_VARIABLE}="{secret}" ' if access.file else ""
+        login = f'-u {shlex.quote(policy.username)}:"{secret}" '
     yield f"weft attach {url}"  # our own clients find the password themselves
     yield f'weft run --attach {url} "hello"'
-    yield f"{before}opencode attach {url}"
-    yield f'{before}opencode run --attach {url} "hello"'
+    yield f"{prefix}opencode attach {url}"
+    yield f'{prefix}opencode run --attach {url} "hello"'
     yield f"curl {login}{url}/session"
-    yield f"{before}python -c {shlex.quote(_to_python(url, door.username if door.password else ''))}"
+    yield f"{prefix}python -c {shlex.quote(_to_python(url, policy.username if policy.password else ''))}"
 
 
 def _to_python(url: str, username: str) -> str:
     """Return a Python program for the package `opencode-ai`, without single quotes: the shell needs them."""
     if not username:
         return f'from opencode_ai import Opencode; print(Opencode(base_url="{url}").session.list())'
-    login = f'b64encode(({json.dumps(f"{username}:")} + os.environ["{PASSWORD}"]).encode()).decode()'
+    login = f'b64encode(({json.dumps(f"{username}:")} + os.environ["{PASSWORD_VARIABLE}"]).encode()).decode()'
     client = f'Opencode(base_url="{url}", default_headers={{"Authorization": "Basic " + {login}}})'
     return f"import os; from base64 import b64encode; from opencode_ai import Opencode; print({client}.session.list())"
 
@@ -150,38 +146,38 @@ def to_local_url(url: str) -> str:
 
 
 class PageServer(Struct, frozen=True):
-    """A running server that shows shared sessions. `pages` is its address for others, `here` the one on this machine."""
+    """A running server that shows shared sessions. `pages` is its address for others, `local` the one on this machine."""
 
     pages: str
-    here: str
+    local: str
 
 
 @asynccontextmanager
 async def announce_pages(
-    pages: str, here: str, env: Mapping[str, str], store: str | None
+    pages: str, url: str, env: Mapping[str, str], store_url: str | None
 ) -> AsyncIterator[None]:
     """Store the address of the pages while the server runs, so that `weft share` finds it.
 
-    If a later server has replaced it, leave that one.
+    If a later server has replaced the address, leave it.
     """
     if not pages:
         yield
         return
-    said = {"pages": pages, "here": to_local_url(here)}
-    async with open_store(resolve_store_url(env, paths_from(env), store)) as opened:
-        await opened.put_value(PAGES_KEY, said)
+    announcement = {"pages": pages, "here": to_local_url(url)}
+    async with open_store(resolve_store_url(env, paths_from(env), store_url)) as store:
+        await store.put_value(PAGES_KEY, announcement)
     try:
         yield
     finally:
-        async with open_store(resolve_store_url(env, paths_from(env), store)) as opened:
-            await opened.update_value(PAGES_KEY, lambda kept: None if kept == said else kept)
+        async with open_store(resolve_store_url(env, paths_from(env), store_url)) as store:
+            await store.update_value(PAGES_KEY, lambda stored: None if stored == announcement else stored)
 
 
-async def find_page_server(env: Mapping[str, str], store: str | None) -> PageServer | None:
-    """Return the server that announced itself last, if it has not ended properly since."""
-    async with open_store(resolve_store_url(env, paths_from(env), store)) as opened:
-        match await opened.find_value(PAGES_KEY):
-            case {"pages": str(pages), "here": str(here)}:
-                return PageServer(pages, here)
+async def find_page_server(env: Mapping[str, str], store_url: str | None) -> PageServer | None:
+    """Return the server that announced its pages last, or None if it has ended. A server that was killed is still returned."""
+    async with open_store(resolve_store_url(env, paths_from(env), store_url)) as store:
+        match await store.find_value(PAGES_KEY):
+            case {"pages": str(pages), "here": str(local)}:
+                return PageServer(pages, local)
             case _:
                 return None

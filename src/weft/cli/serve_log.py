@@ -28,58 +28,58 @@ LEVELS: Final = {
 class LineWriter:
     """Writes lines to a stream in order, from its own thread, so that nobody waits for the reader of the stream.
 
-    If the reader is slow, `MAX_LINES` lines are held and the rest is dropped and counted; `missing` makes a line that
-    says how many. Once the reader is gone, lines are discarded.
+    If the reader is slow, `MAX_LINES` lines are queued. The rest is dropped and counted, and `format_missing` makes a line
+    that says how many. Once the reader is gone, lines are discarded.
     """
 
-    def __init__(self, stream: TextIO, missing: Callable[[int], str]) -> None:
-        self._to = stream.fileno()
+    def __init__(self, stream: TextIO, format_missing: Callable[[int], str]) -> None:
+        self._fd = stream.fileno()
         self._encoding, self._errors = stream.encoding, stream.errors or "strict"
-        self._held: queue.Queue[str | None] = queue.Queue(MAX_LINES)
-        self._missing = missing
-        self._missed = 0
+        self._queue: queue.Queue[str | None] = queue.Queue(MAX_LINES)
+        self._format_missing = format_missing
+        self._missing = 0
         self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
         self._thread.start()
 
     def put(self, line: str) -> None:
         try:
-            self._held.put_nowait(line)
+            self._queue.put_nowait(line)
         except queue.Full:
-            self._missed += 1
+            self._missing += 1
 
     def close(self) -> None:
-        """Write the lines that are held, but do not wait longer than `FLUSH_SECONDS`."""
+        """Write the lines that are queued, but do not wait longer than `FLUSH_SECONDS`."""
         try:
-            self._held.put(None, timeout=FLUSH_SECONDS)
+            self._queue.put(None, timeout=FLUSH_SECONDS)
         except queue.Full:
             return
         self._thread.join(FLUSH_SECONDS)
 
     def _write_all(self) -> None:
-        line, reported = self._held.get(), 0
+        line, reported = self._queue.get(), 0
         while line is not None:
             self._write_line(line)
             reported = self._report_missing(reported)
-            line = self._held.get()
+            line = self._queue.get()
         self._report_missing(reported)
 
     def _report_missing(self, reported: int) -> int:
-        missed = self._missed
-        if missed > reported:
-            self._write_line(self._missing(missed - reported))
-        return missed
+        missing = self._missing
+        if missing > reported:
+            self._write_line(self._format_missing(missing - reported))
+        return missing
 
     def _write_line(self, line: str) -> None:
         try:
             self._write(f"{line}\n".encode(self._encoding, self._errors))
         except OSError:
             # The reader is gone. Nothing else that is printed to this stream may fail, either.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._to)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._fd)
 
-    def _write(self, left: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         # Not through Python's buffer: a stuck write would hold its lock, and the process waits for that lock at exit.
-        while left:
-            left = left[os.write(self._to, left) :]
+        while data:
+            data = data[os.write(self._fd, data) :]
 
 
 class ServerLog(Struct, frozen=True):
@@ -111,27 +111,27 @@ class ServerLog(Struct, frozen=True):
         else:
             self._write_text(f"warning: {line}")
 
-    def serving(self, url: str, directory: str, *, pages: str = "") -> None:
+    def log_start(self, url: str, directory: str, *, pages: str = "") -> None:
         """Write that the server is ready, and at which address."""
-        shown = {"pages": pages} if pages else {}
+        optional = {"pages": pages} if pages else {}
         self._write_entry(
-            {"level": "info", "message": "serving", "url": url, "directory": directory, **shown}
+            {"level": "info", "message": "serving", "url": url, "directory": directory, **optional}
         )
 
-    def visit(self, visit: RequestRecord) -> None:
+    def log_request(self, record: RequestRecord) -> None:
         """Write a request, without its query, headers and body."""
         if not self.json or self.level > logging.INFO:
-            self.note(visit.line())
+            self.note(record.line())
             return
         self._write_entry(
             {
                 "level": "info",
                 "message": "request",
-                "method": visit.method,
-                "path": visit.path,
-                "route": visit.route,
-                "status": visit.status,
-                "ms": round(1000 * visit.seconds, 1),
+                "method": record.method,
+                "path": record.path,
+                "route": record.route,
+                "status": record.status,
+                "ms": round(1000 * record.seconds, 1),
             }
         )
 
@@ -155,13 +155,13 @@ class LibraryLog(logging.Handler):
 
 @contextmanager
 def open_log(now: Callable[[], int], *, json: bool, level: str) -> Generator[ServerLog]:
-    """Open the log, which also takes the warnings of libraries. Lines that are held are written at the end."""
+    """Open the log, which also takes the warnings of libraries. Lines that are queued are written at the end."""
 
-    def missing(count: int) -> str:
-        words = f"{count} lines were not read in time and are missing here"
-        return encode({"time": now(), "level": "warning", "message": words}).decode() if json else words
+    def format_missing(count: int) -> str:
+        message = f"{count} lines were not read in time and are missing here"
+        return encode({"time": now(), "level": "warning", "message": message}).decode() if json else message
 
-    out, lines = LineWriter(sys.stdout, missing), LineWriter(sys.stderr, missing)
+    out, lines = LineWriter(sys.stdout, format_missing), LineWriter(sys.stderr, format_missing)
     log = ServerLog(now, out, lines, json=json, level=LEVELS[level])
     records = LibraryLog(log)
     logging.getLogger().addHandler(records)

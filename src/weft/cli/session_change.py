@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from weft.cli.arguments import add_format, add_place, add_session, add_yes
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, confirm, format_time, sanitize, to_table, write_json
-from weft.cli.session import open_reading
+from weft.cli.session import make_reader
 from weft.errors import DirectoryError, NotFoundError
 from weft.host.now import now as read_clock
 from weft.local.offline import open_offline_sessions
@@ -26,7 +26,7 @@ from weft.session.lifecycle import apply_change, edit
 from weft.session.remove import remove, restore
 from weft.session.tree import LAST, choose_session, list_descendants
 
-SEE_TRASH = "list the trash: weft session trash"
+TRASH_HINT = "list the trash: weft session trash"
 
 
 # --- title, tags, notes, pin, archive ---
@@ -39,9 +39,9 @@ def add_rename_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def rename_session(chosen: argparse.Namespace) -> int:
-    session = _change(chosen, SessionChange(title=" ".join(chosen.title)))
-    return _print_change(chosen, session, f"is now called {session.title}")
+def rename_session(args: argparse.Namespace) -> int:
+    session = _change(args, SessionChange(title=" ".join(args.title)))
+    return _print_change(args, session, f"is now called {session.title}")
 
 
 def add_tag_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,12 +52,10 @@ def add_tag_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def tag_session(chosen: argparse.Namespace) -> int:
-    tags = tuple(chosen.tag)
-    session = _change(chosen, SessionChange(untag=tags) if chosen.remove else SessionChange(tag=tags))
-    return _print_change(
-        chosen, session, f"has the tags {', '.join(get_weft_data(session).tags) or '(none)'}"
-    )
+def tag_session(args: argparse.Namespace) -> int:
+    tags = tuple(args.tag)
+    session = _change(args, SessionChange(untag=tags) if args.remove else SessionChange(tag=tags))
+    return _print_change(args, session, f"has the tags {', '.join(get_weft_data(session).tags) or '(none)'}")
 
 
 def add_note_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,13 +68,11 @@ def add_note_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def note_session(chosen: argparse.Namespace) -> int:
-    gone = tuple(chosen.remove)
-    session = _change(
-        chosen, SessionChange(note=(" ".join(chosen.text),) if chosen.text else (), unnote=gone)
-    )
-    notes = "".join(f"\n  {number}. {each}" for number, each in enumerate(get_weft_data(session).notes, 1))
-    return _print_change(chosen, session, f"keeps in mind:{notes}" if notes else "has no notes")
+def note_session(args: argparse.Namespace) -> int:
+    numbers = tuple(args.remove)
+    session = _change(args, SessionChange(note=(" ".join(args.text),) if args.text else (), unnote=numbers))
+    notes = "".join(f"\n  {number}. {note}" for number, note in enumerate(get_weft_data(session).notes, 1))
+    return _print_change(args, session, f"has these notes:{notes}" if notes else "has no notes")
 
 
 def add_pin_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,9 +82,9 @@ def add_pin_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def pin_session(chosen: argparse.Namespace) -> int:
-    session = _change(chosen, SessionChange(pinned=not chosen.off))
-    return _print_change(chosen, session, "is no longer pinned" if chosen.off else "is pinned")
+def pin_session(args: argparse.Namespace) -> int:
+    session = _change(args, SessionChange(pinned=not args.off))
+    return _print_change(args, session, "is no longer pinned" if args.off else "is pinned")
 
 
 def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,24 +94,24 @@ def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def archive_session(chosen: argparse.Namespace) -> int:
-    session = _change(chosen, SessionChange(archived=not chosen.off))
-    return _print_change(chosen, session, "is back from the archive" if chosen.off else "is archived")
+def archive_session(args: argparse.Namespace) -> int:
+    session = _change(args, SessionChange(archived=not args.off))
+    return _print_change(args, session, "is back from the archive" if args.off else "is archived")
 
 
-def _change(chosen: argparse.Namespace, change: SessionChange) -> Session:
-    session = open_reading(chosen).get_session(chosen.session)
-    return asyncio.run(_edit(chosen, session, change))
+def _change(args: argparse.Namespace, change: SessionChange) -> Session:
+    session = make_reader(args).get_session(args.session)
+    return asyncio.run(_edit(args, session, change))
 
 
-async def _edit(chosen: argparse.Namespace, session: Session, change: SessionChange) -> Session:
-    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as offline:
+async def _edit(args: argparse.Namespace, session: Session, change: SessionChange) -> Session:
+    async with open_offline_sessions(args.dir, os.environ, store=args.store) as offline:
         now = offline.clock.now()
         return await edit(offline.journal, session.id, lambda it: apply_change(it, change, now))
 
 
-def _print_change(chosen: argparse.Namespace, session: Session, what: str) -> int:
-    if chosen.format == "json":
+def _print_change(args: argparse.Namespace, session: Session, what: str) -> int:
+    if args.format == "json":
         write_json(session)
     else:
         print(f"{Paint(sys.stdout).bold(session.id)} {sanitize(what)}")
@@ -134,25 +130,25 @@ def add_fork_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def fork_session(chosen: argparse.Namespace) -> int:
-    source = open_reading(chosen).get_session(chosen.session)
-    session = asyncio.run(_fork(chosen, source))
-    return _print_change(chosen, session, f"begins as a fork of {source.id}: {session.title}")
+def fork_session(args: argparse.Namespace) -> int:
+    source = make_reader(args).get_session(args.session)
+    session = asyncio.run(_fork(args, source))
+    return _print_change(args, session, f"begins as a fork of {source.id}: {session.title}")
 
 
-async def _fork(chosen: argparse.Namespace, source: Session) -> Session:
-    at = None if chosen.at is None else MessageID(check_id("message", chosen.at))
-    home = open_reading(chosen).find_home(source)
+async def _fork(args: argparse.Namespace, source: Session) -> Session:
+    message = None if args.at is None else MessageID(check_id("message", args.at))
+    directory = make_reader(args).find_home(source)
     async with (
-        open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as offline,
-        AsyncExitStack() as held,
+        open_offline_sessions(args.dir, os.environ, store=args.store) as offline,
+        AsyncExitStack() as stack,
     ):
         pin: PinTrees = pin_nothing
         # If the directory that it worked in is gone, nothing in it can be undone, so no snapshots are kept.
         with suppress(DirectoryError):
-            pin = (await held.enter_async_context(open_undoer(offline, source))).snapshots.pin
-        maker = await replace(offline, directory=home).maker()
-        return await fork(maker, offline.store, source, at=at, pin=pin)
+            pin = (await stack.enter_async_context(open_undoer(offline, source))).snapshots.pin
+        maker = await replace(offline, directory=directory).maker()
+        return await fork(maker, offline.store, source, at=message, pin=pin)
 
 
 # --- remove, restore, trash ---
@@ -166,36 +162,36 @@ def add_rm_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def remove_session(chosen: argparse.Namespace) -> int:
-    reading = open_reading(chosen)
-    session = reading.get_session(chosen.session)
-    if not confirm(_ask_to_remove(reading, session, trash=not chosen.no_trash), yes=chosen.yes):
+def remove_session(args: argparse.Namespace) -> int:
+    reader = make_reader(args)
+    session = reader.get_session(args.session)
+    if not confirm(_format_question(reader, session, trash=not args.no_trash), yes=args.yes):
         return ExitCode.DONE
-    gone = asyncio.run(_remove(chosen, session))
-    if chosen.format == "json":
-        write_json(gone)
+    removed = asyncio.run(_remove(args, session))
+    if args.format == "json":
+        write_json(removed)
     else:
-        for each in gone:
+        for each in removed:
             print(f"{Paint(sys.stdout).bold(each.id)} is gone: {sanitize(each.title)}")
-        if not chosen.no_trash:
+        if not args.no_trash:
             print(f"weft session restore {session.id} brings it back", file=sys.stderr)
     return ExitCode.DONE
 
 
-def _ask_to_remove(reading: SessionReader, session: Session, *, trash: bool) -> str:
+def _format_question(reader: SessionReader, session: Session, *, trash: bool) -> str:
     """Return the question that is asked before a session is removed."""
-    children = list_descendants(reading.store.list_sessions(session.project_id), session.id)
-    messages = sum(len(reading.store.list_message_ids(each.id)) for each in (session, *children))
+    children = list_descendants(reader.store.list_sessions(session.project_id), session.id)
+    messages = sum(len(reader.store.list_message_ids(each.id)) for each in (session, *children))
     pinned = "pinned " if get_weft_data(session).pinned else ""
-    also = f", {len(children)} below it" if children else ""
+    descendants = f", {format_count(len(children), 'child session')}" if children else ""
     how = "into the trash" if trash else "for good"
     title = sanitize(session.title).replace("\n", " ")
-    return f"Remove the {pinned}session “{title}”{also}, {format_count(messages, 'message')}, {how}?"
+    return f"Remove the {pinned}session “{title}”{descendants}, {format_count(messages, 'message')}, {how}?"
 
 
-async def _remove(chosen: argparse.Namespace, session: Session) -> list[Session]:
-    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as offline:
-        return await remove(offline.remover(), session.id, trash=not chosen.no_trash)
+async def _remove(args: argparse.Namespace, session: Session) -> list[Session]:
+    async with open_offline_sessions(args.dir, os.environ, store=args.store) as offline:
+        return await remove(offline.remover(), session.id, trash=not args.no_trash)
 
 
 def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
@@ -206,39 +202,41 @@ def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def restore_session(chosen: argparse.Namespace) -> int:
-    session = _find_in_trash(chosen.session, open_reading(chosen))
-    back = asyncio.run(_restore(chosen, session))
-    if chosen.format == "json":
-        write_json(back)
+def restore_session(args: argparse.Namespace) -> int:
+    session = _find_in_trash(args.session, make_reader(args))
+    restored = asyncio.run(_restore(args, session))
+    if args.format == "json":
+        write_json(restored)
     else:
-        for each in back:
-            print(f"{Paint(sys.stdout).bold(each.id)} is back: {sanitize(each.title)}")
+        for session in restored:
+            print(f"{Paint(sys.stdout).bold(session.id)} is back: {sanitize(session.title)}")
     return ExitCode.DONE
 
 
-def _find_in_trash(given: str, reading: SessionReader) -> Session:
-    """Return the trashed session with this id, or the root session of the bundle with this id.
+def _find_in_trash(id: str, reader: SessionReader) -> Session:
+    """Return the trashed session with this id, or the root session of the trash bundle with this id.
 
-    `last` is the last session of this place that was moved to the trash. Raise `NotFoundError` if there is none.
+    `last` is the session of this checkout or directory that was removed last. Raise `NotFoundError` if there is none.
     """
-    trashed = reading.store.list_trash()
-    if given == LAST:
-        place = reading.place()
+    trashed = reader.store.list_trash()
+    if id == LAST:
+        place = reader.place()
         roots = [bundle.sessions[0] for bundle in trashed]
-        here = list_sessions_here([each for each in roots if each.project_id == place.project.id], place)
-        if not here:
-            raise NotFoundError("session", LAST, hint=SEE_TRASH)
-        return here[-1]
+        local_roots = list_sessions_here(
+            [each for each in roots if each.project_id == place.project.id], place
+        )
+        if not local_roots:
+            raise NotFoundError("session", LAST, hint=TRASH_HINT)
+        return local_roots[-1]
     for bundle in reversed(trashed):
-        if given == bundle.id:
+        if id == bundle.id:
             return bundle.sessions[0]
     sessions = {session.id: session for bundle in trashed for session in bundle.sessions}
-    return choose_session(given, (), list(sessions.values()), hint=SEE_TRASH)
+    return choose_session(id, (), list(sessions.values()), hint=TRASH_HINT)
 
 
-async def _restore(chosen: argparse.Namespace, session: Session) -> list[Session]:
-    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as offline:
+async def _restore(args: argparse.Namespace, session: Session) -> list[Session]:
+    async with open_offline_sessions(args.dir, os.environ, store=args.store) as offline:
         return await restore(offline.journal, offline.store, session.id)
 
 
@@ -247,21 +245,21 @@ def add_trash_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def list_trash(chosen: argparse.Namespace) -> int:
-    trashed = open_reading(chosen).store.list_trash()[::-1]
-    if chosen.format == "json":
+def list_trash(args: argparse.Namespace) -> int:
+    trashed = make_reader(args).store.list_trash()[::-1]
+    if args.format == "json":
         write_json(trashed)
     elif trashed:
         now = read_clock()
         rows = [
             (
-                each.sessions[0].id,
-                format_time(each.time, now=now),
-                str(len(each.sessions)),
-                each.sessions[0].title,
+                bundle.sessions[0].id,
+                format_time(bundle.time, now=now),
+                str(len(bundle.sessions)),
+                bundle.sessions[0].title,
             )
-            for each in trashed
+            for bundle in trashed
         ]
-        head = ("session", "thrown away", "sessions", "title")
+        head = ("session", "removed", "sessions", "title")
         print("\n".join(to_table(head, rows, Paint(sys.stdout), right="sessions")))
     return ExitCode.DONE

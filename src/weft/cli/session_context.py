@@ -4,14 +4,14 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
 
 from weft.cli.arguments import add_format, add_place, add_session
 from weft.cli.output import Paint, sanitize, to_table, write_json
-from weft.cli.session import open_reading, report_damage
+from weft.cli.session import make_reader, report_damage
 from weft.context.tokens import estimate, get_usable_tokens
 from weft.local.preview import PLACEHOLDER, Preview, preview
 from weft.model.session import Session
@@ -24,12 +24,12 @@ from weft.provider.contract import (
     TextContent,
 )
 
-Content = TextContent | MediaContent | ReasoningContent | CallContent | ResultContent
-INSTRUCTIONS = "Instructions from: "
+AnyContent = TextContent | MediaContent | ReasoningContent | CallContent | ResultContent
+INSTRUCTIONS_PREFIX = "Instructions from: "
 
 
 class ContextPiece(Struct, frozen=True, kw_only=True):
-    """A named piece of a request, as text. The tokens of a file are unknown: it is `uncounted`."""
+    """A named piece of a request, as text. `uncounted` says that its tokens are unknown, as those of a file are."""
 
     section: str
     name: str
@@ -47,47 +47,47 @@ def add_context_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def show_context(chosen: argparse.Namespace) -> int:
-    reading = open_reading(chosen)
-    session = reading.get_session(chosen.session)
-    found = preview(reading, session, os.environ)
+def show_context(args: argparse.Namespace) -> int:
+    reader = make_reader(args)
+    session = reader.get_session(args.session)
+    found = preview(reader, session, os.environ)
     pieces = list(to_pieces(found))
-    if chosen.format == "json":
+    if args.format == "json":
         write_json(to_report(session, found, pieces))
     else:
         for line in to_lines(found, pieces, Paint(sys.stdout)):
             print(line)
-    report_damage(reading)
+    report_damage(reader)
     return 0
 
 
-def to_pieces(found: Preview) -> Iterator[ContextPiece]:
+def to_pieces(preview: Preview) -> Iterator[ContextPiece]:
     """Yield the pieces of the request in the order in which they are sent."""
-    request = found.request
+    request = preview.request
     for number, entry in enumerate(request.system, 1):
         for name, text in _split(entry, number):
             yield ContextPiece(section="system", name=name, text=text)
     for tool in request.tools:
         text = f"{tool.about}\n{json.dumps(tool.schema)}"
         yield ContextPiece(section="tools", name=tool.name, text=text)
-    for turn in request.messages:
-        for content in turn.content:
-            yield _to_piece(turn, content)
+    for message in request.messages:
+        for content in message.content:
+            yield _to_piece(message, content)
 
 
 def _split(entry: str, number: int) -> Iterator[tuple[str, str]]:
-    """Split a system entry into its head and the instruction files in it; yield the name and text of each."""
-    head, *instructions = entry.split(f"\n\n{INSTRUCTIONS}")
+    """Split a part of the system prompt into its head and its instruction files; yield the name and text of each."""
+    head, *instructions = entry.split(f"\n\n{INSTRUCTIONS_PREFIX}")
     yield "environment" if "<env>" in head else f"prompt {number}", head
     for text in instructions:
-        yield text.partition("\n")[0], f"{INSTRUCTIONS}{text}"
+        yield text.partition("\n")[0], f"{INSTRUCTIONS_PREFIX}{text}"
 
 
-def _to_piece(turn: ModelMessage, content: Content) -> ContextPiece:
-    section = str(turn.__struct_config__.tag)
+def _to_piece(message: ModelMessage, content: AnyContent) -> ContextPiece:
+    section = str(message.__struct_config__.tag)
     match content:
         case TextContent(text=text):
-            return ContextPiece(section=section, name="words", text=text)
+            return ContextPiece(section=section, name="text", text=text)
         case ReasoningContent(text=text):
             return ContextPiece(section=section, name="reasoning", text=text)
         case CallContent(tool=tool, input=input):
@@ -105,7 +105,7 @@ def _to_piece(turn: ModelMessage, content: Content) -> ContextPiece:
 # --- printing ---
 
 
-def to_lines(found: Preview, pieces: list[ContextPiece], paint: Paint) -> Iterator[str]:
+def to_lines(preview: Preview, pieces: list[ContextPiece], paint: Paint) -> Iterator[str]:
     """Yield every piece in full, and then a table of their sizes, at the end where it is seen."""
     for piece in pieces:
         yield paint.bold(f"── {piece.section}: {sanitize(piece.name)} · {_format_count(piece)}")
@@ -114,13 +114,16 @@ def to_lines(found: Preview, pieces: list[ContextPiece], paint: Paint) -> Iterat
     total = sum(piece.tokens for piece in pieces)
     rows = [(*names, f"{tokens:,}", _format_share(tokens, total)) for names, tokens in _add_up(pieces)]
     yield from to_table(("part", "of it", "tokens", "share"), rows, paint, right="tokens share")
-    yield paint.dim(_format_summary(found, total))
-    if found.crowded:
-        yield paint.yellow("there is no room for it: the conversation will be summed up first")
-    for who, names in (("MCP servers", found.servers), ("plugins, hooks and custom tools", found.plugins)):
+    yield paint.dim(_format_summary(preview, total))
+    if preview.crowded:
+        yield paint.yellow("it does not fit the context: the conversation will be summarised first")
+    for kind, names in (
+        ("MCP servers", preview.servers),
+        ("plugins, hooks and custom tools", preview.plugins),
+    ):
         if names:
             yield paint.dim(
-                f"not in it: what these {who} would add, none of which was asked: {_join_names(names)}"
+                f"not included: what these {kind} would add, which were not started: {sanitize(', '.join(names))}"
             )
 
 
@@ -141,27 +144,23 @@ def _format_share(tokens: int, total: int) -> str:
     return f"{tokens / total:.0%}" if total else "0%"
 
 
-def _format_summary(found: Preview, total: int) -> str:
-    model = found.request.model
-    room = get_usable_tokens(model, found.request.parameters.max_output or 0)
-    of = f" of {room:,}" if room is not None else ""
-    waits = f"; {PLACEHOLDER} stands for what you say next" if found.placeholder else ""
-    return f"{model.provider_id}/{model.id}, agent {found.agent}: about {total:,}{of} tokens{waits}"
+def _format_summary(preview: Preview, total: int) -> str:
+    model = preview.request.model
+    limit = get_usable_tokens(model, preview.request.parameters.max_output or 0)
+    of_limit = f" of {limit:,}" if limit is not None else ""
+    note = f"; {PLACEHOLDER} stands for your next prompt" if preview.placeholder else ""
+    return f"{model.provider_id}/{model.id}, agent {preview.agent}: about {total:,}{of_limit} tokens{note}"
 
 
-def _join_names(names: Sequence[str]) -> str:
-    return sanitize(", ".join(names))
-
-
-def to_report(session: Session, found: Preview, pieces: list[ContextPiece]) -> dict[str, Any]:
-    request, total = found.request, sum(piece.tokens for piece in pieces)
+def to_report(session: Session, preview: Preview, pieces: list[ContextPiece]) -> dict[str, Any]:
+    request, total = preview.request, sum(piece.tokens for piece in pieces)
     return {
         "sessionID": session.id,
-        "agent": found.agent,
+        "agent": preview.agent,
         "model": {"providerID": request.model.provider_id, "modelID": request.model.id},
-        "placeholder": found.placeholder,
-        "crowded": found.crowded,
-        "unasked": {"mcp": found.servers, "plugins": found.plugins},
+        "placeholder": preview.placeholder,
+        "crowded": preview.crowded,
+        "unasked": {"mcp": preview.servers, "plugins": preview.plugins},
         "system": request.system,
         "tools": request.tools,
         "messages": request.messages,

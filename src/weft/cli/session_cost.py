@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from weft.cli.arguments import add_format, add_place, add_session
 from weft.cli.output import Paint, format_cost, format_tokens, sanitize, write_json
-from weft.cli.session import open_reading, report_damage
+from weft.cli.session import make_reader, report_damage
 from weft.config.store_address import find_own_setting
 from weft.host.paths import paths_from
 from weft.model.message import AnyMessage
@@ -17,7 +17,7 @@ from weft.session.totals import total_spending
 from weft.session.tree import build_tree, list_descendants
 from weft.store.reader import StoreReader
 
-BUDGET = ("experimental", "weft", "budget")
+BUDGET_SETTING = ("experimental", "weft", "budget")
 
 
 def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,67 +27,67 @@ def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def show_cost(chosen: argparse.Namespace) -> int:
-    reading = open_reading(chosen)
-    session = reading.get_session(chosen.session)
-    related = reading.store.list_sessions(session.project_id)
-    family = [session, *list_descendants(related, session.id)]
-    costs = _add_up_costs(family, reading.store)
-    if chosen.format == "json":
-        write_json(_to_report(session, family, costs, tree=chosen.tree))
-    elif chosen.tree:
-        print("\n".join(_tree_lines(build_tree(related, session), costs, Paint(sys.stdout))))
+def show_cost(args: argparse.Namespace) -> int:
+    reader = make_reader(args)
+    session = reader.get_session(args.session)
+    related = reader.store.list_sessions(session.project_id)
+    sessions = [session, *list_descendants(related, session.id)]
+    costs = _add_up_costs(sessions, reader.store)
+    if args.format == "json":
+        write_json(_to_report(session, sessions, costs, tree=args.tree))
+    elif args.tree:
+        print("\n".join(_format_tree_lines(build_tree(related, session), costs, Paint(sys.stdout))))
     else:
-        print("\n".join(_lines(costs[session.id], Paint(sys.stdout))))
-    report_damage(reading)
+        print("\n".join(_format_cost_lines(costs[session.id], Paint(sys.stdout))))
+    report_damage(reader)
     return 0
 
 
-def _add_up_costs(family: list[Session], store: StoreReader) -> dict[str, Spending]:
-    read: dict[str, list[AnyMessage]] = {}
+def _add_up_costs(sessions: list[Session], store: StoreReader) -> dict[str, Spending]:
+    cache: dict[str, list[AnyMessage]] = {}
 
-    def infos(session: Session) -> list[AnyMessage]:
-        if session.id not in read:
-            read[session.id] = [message.info for message in store.list_messages(session.id)]
-        return read[session.id]
+    def list_infos(session: Session) -> list[AnyMessage]:
+        if session.id not in cache:
+            cache[session.id] = [message.info for message in store.list_messages(session.id)]
+        return cache[session.id]
 
-    return {session.id: total_spending(session, family, infos) for session in family}
+    return {session.id: total_spending(session, sessions, list_infos) for session in sessions}
 
 
 def _to_report(
-    session: Session, family: list[Session], costs: dict[str, Spending], *, tree: bool
+    session: Session, sessions: list[Session], costs: dict[str, Spending], *, tree: bool
 ) -> dict[str, object]:
-    document: dict[str, object] = {
+    report: dict[str, object] = {
         "id": session.id,
         "own": costs[session.id].own,
         "tree": costs[session.id].tree,
     }
-    budget = find_own_setting(paths_from(os.environ), BUDGET)
+    budget = find_own_setting(paths_from(os.environ), BUDGET_SETTING)
     if budget is not None:
-        document["budget"] = budget
+        report["budget"] = budget
     if tree:
-        document["sessions"] = [
+        report["sessions"] = [
             {"id": each.id, "parentID": each.parent_id, "title": each.title, "own": costs[each.id].own}
-            for each in family
+            for each in sessions
         ]
-    return document
+    return report
 
 
-def _lines(cost: Spending, paint: Paint) -> Iterable[str]:
+def _format_cost_lines(cost: Spending, paint: Paint) -> Iterable[str]:
     yield f"{paint.bold('itself')}   {format_spent(cost.own)}"
     if cost.tree != cost.own:
-        yield f"{paint.bold('in all')}   {format_spent(cost.tree)} {paint.dim('with the sessions below it')}"
+        yield f"{paint.bold('in all')}   {format_spent(cost.tree)} {paint.dim('with its child sessions')}"
 
 
-def _tree_lines(tree: SessionTree, costs: dict[str, Spending], paint: Paint) -> Iterable[str]:
-    waiting = [(tree, 0)]
-    while waiting:
-        each, depth = waiting.pop()
-        cost, name = costs[each.session.id], sanitize(each.session.title).replace("\n", " ")
-        yield f"{'  ' * depth}{paint.bold(format_cost(cost.tree))}  {name}  {paint.dim(each.session.id)}"
-        if depth == 0 or each.children:
+def _format_tree_lines(tree: SessionTree, costs: dict[str, Spending], paint: Paint) -> Iterable[str]:
+    stack = [(tree, 0)]
+    while stack:
+        node, depth = stack.pop()
+        cost, name = costs[node.session.id], sanitize(node.session.title).replace("\n", " ")
+        yield f"{'  ' * depth}{paint.bold(format_cost(cost.tree))}  {name}  {paint.dim(node.session.id)}"
+        if depth == 0 or node.children:
             yield f"{'  ' * depth}  {paint.dim('itself ' + format_spent(cost.own))}"
-        waiting += [(child, depth + 1) for child in reversed(each.children)]
+        stack += [(child, depth + 1) for child in reversed(node.children)]
 
 
 def format_spent(spent: Spent) -> str:

@@ -10,7 +10,7 @@ from difflib import unified_diff
 from weft.cli.arguments import add_place, add_session
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, sanitize, to_table, write_json
-from weft.cli.session import open_reading, report_damage
+from weft.cli.session import make_reader, report_damage
 from weft.errors import DirectoryError
 from weft.local.offline import open_offline_sessions
 from weft.local.reader import SessionReader
@@ -35,53 +35,54 @@ def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def show_diff(chosen: argparse.Namespace) -> int:
+def show_diff(args: argparse.Namespace) -> int:
     """Print the changes. The totals of a session are stored with it; everything else needs its snapshots."""
-    reading = open_reading(chosen)
-    session = reading.get_session(chosen.session)
-    if chosen.message is None and chosen.format != "patch":
-        diffs, text = reading.store.list_diff(session.id), ""
+    reader = make_reader(args)
+    session = reader.get_session(args.session)
+    if args.message is None and args.format != "patch":
+        diffs, text = reader.store.list_diff(session.id), ""
     else:
-        diffs, text = asyncio.run(_read_snapshots(chosen, reading, session))
-    if chosen.format == "json":
+        diffs, text = asyncio.run(_read_snapshots(args, reader, session))
+    if args.format == "json":
         write_json(diffs)
-    elif chosen.format == "patch":
+    elif args.format == "patch":
         if not text and any(isinstance(diff.extra_, dict) and diff.extra_.get(TRUNCATED) for diff in diffs):
-            print("what is stored of it was cut short, and its snapshots are gone", file=sys.stderr)
+            print("the stored diff was cut short, and the snapshots are gone", file=sys.stderr)
         _print_patch(text or to_patch(diffs))
     else:
         _print_diffs(diffs, Paint(sys.stdout))
-    report_damage(reading)
+    report_damage(reader)
     return ExitCode.DONE
 
 
 async def _read_snapshots(
-    chosen: argparse.Namespace, reading: SessionReader, session: Session
+    args: argparse.Namespace, reader: SessionReader, session: Session
 ) -> tuple[list[FileDiff], str]:
     """Return the changes by file and as a patch. The patch is empty if the snapshots are gone."""
-    history = reading.store.list_messages(session.id)
+    history = reader.store.list_messages(session.id)
     messages = list(cut_at_revert(session.revert, history).kept)
-    diffs = reading.store.list_diff(session.id)
-    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as offline:
+    diffs = reader.store.list_diff(session.id)
+    async with open_offline_sessions(args.dir, os.environ, store=args.store) as offline:
         try:
             async with open_undoer(offline, session) as undoer:
-                if chosen.message is not None:
-                    id = choose_message(history, chosen.message)
+                if args.message is not None:
+                    id = choose_message(history, args.message)
                     diffs = await list_message_diffs(
                         undoer, next(each for each in history if each.info.id == id)
                     )
-                    messages = _with_answers(history, id)
+                    messages = _list_with_answers(history, id)
                 return diffs, await make_diff_text(undoer, messages)
         except DirectoryError:  # the directory that it worked in is gone
             return diffs, ""
 
 
-def _with_answers(history: Sequence[MessageWithParts], id: str) -> list[MessageWithParts]:
+def _list_with_answers(history: Sequence[MessageWithParts], id: str) -> list[MessageWithParts]:
     """Return a message, and the answers to it if it is a prompt."""
     return [
-        each
-        for each in history
-        if each.info.id == id or (isinstance(each.info, AssistantMessage) and each.info.parent_id == id)
+        message
+        for message in history
+        if message.info.id == id
+        or (isinstance(message.info, AssistantMessage) and message.info.parent_id == id)
     ]
 
 

@@ -6,7 +6,7 @@ import sys
 
 from weft.cli.arguments import add_format, add_place, parse_count
 from weft.cli.output import Paint, ProgressLine, format_time, sanitize, write_json
-from weft.cli.session import open_reading, report_damage
+from weft.cli.session import make_reader, report_damage
 from weft.errors import IndexFailedError
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
@@ -31,20 +31,20 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def search_sessions(chosen: argparse.Namespace) -> int:
-    reading = open_reading(chosen)
-    library = SessionLibrary(reading.store, paths_from(os.environ).cache, warn=warn_about_index)
-    project = None if chosen.all else reading.project()
-    limit = DEFAULT_COUNT if chosen.max_count is None else chosen.max_count
+def search_sessions(args: argparse.Namespace) -> int:
+    reader = make_reader(args)
+    library = SessionLibrary(reader.store, paths_from(os.environ).cache, warn=warn_about_index)
+    project = None if args.all else reader.project()
+    limit = DEFAULT_COUNT if args.max_count is None else args.max_count
     with ProgressLine("reading sessions for the index") as progress:
-        hits = library.search(" ".join(chosen.words), limit=limit, project=project, progress=progress)
-    if chosen.format == "json":
+        hits = library.search(" ".join(args.words), limit=limit, project=project, progress=progress)
+    if args.format == "json":
         write_json(hits)
     else:
         print_hits(hits)
-    report_damage(reading)
-    if said := find_sqlite_fault():
-        print(f"{Paint(sys.stderr).yellow('warning:')} {said}", file=sys.stderr)
+    report_damage(reader)
+    if fault := find_sqlite_fault():
+        print(f"{Paint(sys.stderr).yellow('warning:')} {fault}", file=sys.stderr)
     return 0
 
 
@@ -62,14 +62,17 @@ def print_hits(hits: list[Hit]) -> None:
 
 def highlight(hit: Hit, paint: Paint) -> str:
     """Return the snippet on one line, with the matches in colour."""
-    pieces, at = [], 0
+    pieces, position = [], 0
     for start, end in hit.marks:
-        pieces += [_on_one_line(hit.snippet[at:start]), paint.yellow(_on_one_line(hit.snippet[start:end]))]
-        at = end
-    return "".join((*pieces, _on_one_line(hit.snippet[at:]))).strip()
+        pieces += [
+            _to_one_line(hit.snippet[position:start]),
+            paint.yellow(_to_one_line(hit.snippet[start:end])),
+        ]
+        position = end
+    return "".join((*pieces, _to_one_line(hit.snippet[position:]))).strip()
 
 
-def _on_one_line(text: str) -> str:
+def _to_one_line(text: str) -> str:
     return sanitize(text.replace("\n", " ").replace("\t", " "))
 
 

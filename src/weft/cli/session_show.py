@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from weft.cli.arguments import add_place, add_session
 from weft.cli.output import Paint, format_cost, format_time, format_tokens, sanitize, write_json
 from weft.cli.screen import describe_failure, shorten, strip_diff_header
-from weft.cli.session import open_reading, report_damage
+from weft.cli.session import make_reader, report_damage
 from weft.host.now import now as read_clock
-from weft.model.display import called_tool, find_call_error, format_count, strip_tags
+from weft.model.display import find_call_error, format_count, get_called_tool, strip_tags
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import (
     AnyPart,
@@ -40,16 +40,16 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def show_session(chosen: argparse.Namespace) -> int:
-    reading = open_reading(chosen)
-    session = reading.get_session(chosen.session)
-    messages = reading.store.list_messages(session.id)
-    if chosen.format == "json":
+def show_session(args: argparse.Namespace) -> int:
+    reader = make_reader(args)
+    session = reader.get_session(args.session)
+    messages = reader.store.list_messages(session.id)
+    if args.format == "json":
         write_json({"info": session, "messages": messages})
     else:
         for line in format_transcript(session, messages, Paint(sys.stdout), now=read_clock()):
             print(line)
-    report_damage(reading)
+    report_damage(reader)
     return 0
 
 
@@ -61,14 +61,14 @@ def format_transcript(
     yield paint.dim(
         f"{session.id} · {session.directory} · updated {format_time(session.time.updated, now=now)}"
     )
-    parted = cut_at_revert(session.revert, messages)
-    for message in parted.kept:
+    history = cut_at_revert(session.revert, messages)
+    for message in history.kept:
         yield ""
         yield from _format_message(message, paint)
     yield ""
-    if parted.removed:
+    if history.removed:
         yield paint.yellow(
-            f"{format_count(len(parted.removed), 'message was', 'messages were')} taken back; weft redo {session.id} brings {'it' if len(parted.removed) == 1 else 'them'} back"
+            f"{format_count(len(history.removed), 'message was', 'messages were')} undone; weft redo {session.id} brings {'it' if len(history.removed) == 1 else 'them'} back"
         )
     yield paint.dim(format_totals(messages))
 
@@ -96,20 +96,18 @@ def _format_part(part: AnyPart, paint: Paint) -> Iterable[str]:
             yield sanitize(text)
         case ReasoningPart(text=text) if text:
             yield paint.dim(sanitize(text))
-        case ToolPart(state=state) if (fault := find_call_error(part)) is not None:
-            head = (
-                f"{paint.blue('|')} {paint.bold(called_tool(part).capitalize())} {paint.red(sanitize(fault))}"
-            )
+        case ToolPart(state=state) if (error := find_call_error(part)) is not None:
+            head = f"{paint.blue('|')} {paint.bold(get_called_tool(part).capitalize())} {paint.red(sanitize(error))}"
             yield head + paint.dim(format_child(state))
         case ToolPart(tool=tool, state=CompletedState() as state):
             yield f"{paint.blue('|')} {paint.bold(tool.capitalize())} {paint.dim(sanitize(state.title) + format_child(state))}"
             diff = state.metadata.get("diff")
-            shown = (
+            output = (
                 paint.diff(sanitize(strip_diff_header(diff)))
                 if isinstance(diff, str)
                 else paint.dim(sanitize(shorten(strip_tags(tool, state.output))))
             )
-            yield from (f"  {line}" for line in shown.splitlines())
+            yield from (f"  {line}" for line in output.splitlines())
         case ToolPart(tool=tool, state=PendingState() | RunningState() as state):
             head = f"{paint.blue('|')} {paint.bold(tool.capitalize())} {paint.yellow(str(state.__struct_config__.tag))}"
             yield head + paint.dim(format_child(state))
@@ -126,5 +124,5 @@ def format_child(state: AnyToolState) -> str:
 
 def format_totals(messages: list[MessageWithParts]) -> str:
     answers = [message.info for message in messages if isinstance(message.info, AssistantMessage)]
-    spent = add_spent(to_spent(each) for each in answers)
+    spent = add_spent(to_spent(answer) for answer in answers)
     return f"{format_count(len(messages), 'message')} · {format_tokens(spent)} · {format_cost(spent)}"

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from weft.cli.arguments import add_format, add_place, parse_count
 from weft.cli.output import Paint, ProgressLine, format_cost, sanitize, write_json
-from weft.cli.session import open_reading, report_damage
+from weft.cli.session import make_reader, report_damage
 from weft.cli.session_search import warn_about_index
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
@@ -19,10 +19,10 @@ from weft.model.search import Figures, UsageShare
 from weft.search.library import SessionLibrary
 from weft.search.sessions import to_statistics_query
 
-WIDTH = 56
-BAR = 20
-DAYS_SHOWN = 14
-PROJECTS_SHOWN = 10
+BOX_WIDTH = 56
+BAR_WIDTH = 20
+MAX_DAYS = 14
+MAX_PROJECTS = 10
 THOUSAND = 1_000
 
 Lines = Iterable[str]
@@ -45,133 +45,135 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def show_stats(chosen: argparse.Namespace) -> int:
-    reading = open_reading(chosen)
-    library = SessionLibrary(reading.store, paths_from(os.environ).cache, warn=warn_about_index)
-    wanted = to_statistics_query(read_clock(), days=chosen.days, project=_to_project(reading, chosen.project))
+def show_stats(args: argparse.Namespace) -> int:
+    reader = make_reader(args)
+    library = SessionLibrary(reader.store, paths_from(os.environ).cache, warn=warn_about_index)
+    query = to_statistics_query(read_clock(), days=args.days, project=_to_project(reader, args.project))
     with ProgressLine("reading sessions for the figures") as progress:
-        found = library.figures(wanted, progress=progress)
-    if chosen.format == "json":
-        write_json(found)
+        figures = library.figures(query, progress=progress)
+    if args.format == "json":
+        write_json(figures)
     else:
-        names = {project.id: project.worktree for project in reading.store.list_projects()}
-        print("\n".join(_page(found, chosen, Drawing(Paint(sys.stdout)), names)))
-    report_damage(reading)
+        names = {project.id: project.worktree for project in reader.store.list_projects()}
+        print("\n".join(_draw_page(figures, args, BoxDrawing(Paint(sys.stdout)), names)))
+    report_damage(reader)
     return 0
 
 
-def _to_project(reading: SessionReader, named: str | None) -> ProjectID | None:
+def _to_project(reader: SessionReader, id: str | None) -> ProjectID | None:
     """Return the project that was named, the current one if the flag has no value, or None for all."""
-    if named is None:
+    if id is None:
         return None
-    return ProjectID(named) if named else reading.project()
+    return ProjectID(id) if id else reader.project()
 
 
-class Drawing:
+class BoxDrawing:
     """Draws boxes and bars of the width that OpenCode uses."""
 
     def __init__(self, paint: Paint) -> None:
         self._paint = paint
 
     def box(self, title: str, rows: Lines) -> Lines:
-        yield f"┌{'─' * WIDTH}┐"
-        yield f"│{self._paint.bold(title.center(WIDTH))}│"
-        yield f"├{'─' * WIDTH}┤"
+        yield f"┌{'─' * BOX_WIDTH}┐"
+        yield f"│{self._paint.bold(title.center(BOX_WIDTH))}│"
+        yield f"├{'─' * BOX_WIDTH}┤"
         for row in rows:
             yield f"│{row}│"
-        yield f"└{'─' * WIDTH}┘"
+        yield f"└{'─' * BOX_WIDTH}┘"
 
     def row(self, label: str, value: str) -> str:
-        room = WIDTH - len(value) - 3
-        return f" {shorten_name(label, room):<{room}} {value} "
+        width = BOX_WIDTH - len(value) - 3
+        return f" {shorten_name(label, width):<{width}} {value} "
 
     def bar(self, label: str, share: Decimal | float, value: str) -> str:
         """Draw a label, a bar whose length is the share of the longest one, and the value."""
-        filled = max(1, round(share * BAR)) if share > 0 else 0
-        room = WIDTH - BAR - len(value) - 4
-        painted = self._paint.blue("█" * filled) + " " * (BAR - filled)
-        return f" {shorten_name(label, room):<{room}} {painted} {value} "
+        filled = max(1, round(share * BAR_WIDTH)) if share > 0 else 0
+        width = BOX_WIDTH - BAR_WIDTH - len(value) - 4
+        bar = self._paint.blue("█" * filled) + " " * (BAR_WIDTH - filled)
+        return f" {shorten_name(label, width):<{width}} {bar} {value} "
 
 
-def _page(found: Figures, chosen: argparse.Namespace, draw: Drawing, names: dict[ProjectID, str]) -> Lines:
-    yield from draw.box("OVERVIEW", _overview(found, draw))
+def _draw_page(
+    figures: Figures, args: argparse.Namespace, drawing: BoxDrawing, names: dict[ProjectID, str]
+) -> Lines:
+    yield from drawing.box("OVERVIEW", _draw_overview(figures, drawing))
     yield ""
-    yield from draw.box("COST & TOKENS", _cost(found, draw))
-    if chosen.models is not None:
+    yield from drawing.box("COST & TOKENS", _draw_cost(figures, drawing))
+    if args.models is not None:
         yield ""
-        yield from draw.box("MODEL USAGE", _models(_first(found.models, chosen.models), draw))
-    if len(found.by_day) > 1:
+        yield from drawing.box("MODEL USAGE", _draw_models(_limit(figures.models, args.models), drawing))
+    if len(figures.by_day) > 1:
         yield ""
-        yield from draw.box("BY DAY", _shares(found.by_day[-DAYS_SHOWN:], draw))
-    if len(found.projects) > 1:
+        yield from drawing.box("BY DAY", _draw_shares(figures.by_day[-MAX_DAYS:], drawing))
+    if len(figures.projects) > 1:
         yield ""
-        named = [(names.get(ProjectID(share.name), share.name), share) for share in found.projects]
-        yield from draw.box("BY PROJECT", _named_shares(named[:PROJECTS_SHOWN], draw))
-    if found.tools:
+        shares = [(names.get(ProjectID(share.name), share.name), share) for share in figures.projects]
+        yield from drawing.box("BY PROJECT", _draw_named_shares(shares[:MAX_PROJECTS], drawing))
+    if figures.tools:
         yield ""
-        yield from draw.box("TOOL USAGE", _tools(found, chosen.tools, draw))
+        yield from drawing.box("TOOL USAGE", _draw_tools(figures, args.tools, drawing))
 
 
-def _overview(found: Figures, draw: Drawing) -> Lines:
-    yield draw.row("Sessions", f"{found.sessions:,}")
-    yield draw.row("Messages", f"{found.messages:,}")
-    yield draw.row("Days", f"{found.days:,}")
+def _draw_overview(figures: Figures, drawing: BoxDrawing) -> Lines:
+    yield drawing.row("Sessions", f"{figures.sessions:,}")
+    yield drawing.row("Messages", f"{figures.messages:,}")
+    yield drawing.row("Days", f"{figures.days:,}")
 
 
-def _cost(found: Figures, draw: Drawing) -> Lines:
-    spent = found.spent
-    yield draw.row("Total Cost", f"${spent.cost:.2f}")
+def _draw_cost(figures: Figures, drawing: BoxDrawing) -> Lines:
+    spent = figures.spent
+    yield drawing.row("Total Cost", f"${spent.cost:.2f}")
     if not spent.priced:
-        yield draw.row("", "and more: not all of the cost is known")
-    yield draw.row("Avg Cost/Day", f"${spent.cost / max(found.days, 1):.2f}")
-    yield draw.row("Avg Tokens/Session", abbreviate(found.average_tokens))
-    yield draw.row("Median Tokens/Session", abbreviate(found.median_tokens))
-    yield draw.row("Input", abbreviate(spent.input))
-    yield draw.row("Output", abbreviate(spent.output + spent.reasoning))
-    yield draw.row("Cache Read", abbreviate(spent.cache_read))
-    yield draw.row("Cache Write", abbreviate(spent.cache_write))
+        yield drawing.row("", "and more: not all of the cost is known")
+    yield drawing.row("Avg Cost/Day", f"${spent.cost / max(figures.days, 1):.2f}")
+    yield drawing.row("Avg Tokens/Session", abbreviate(figures.average_tokens))
+    yield drawing.row("Median Tokens/Session", abbreviate(figures.median_tokens))
+    yield drawing.row("Input", abbreviate(spent.input))
+    yield drawing.row("Output", abbreviate(spent.output + spent.reasoning))
+    yield drawing.row("Cache Read", abbreviate(spent.cache_read))
+    yield drawing.row("Cache Write", abbreviate(spent.cache_write))
     if not spent.counted:
-        yield draw.row("", "and more: not every answer was counted")
+        yield drawing.row("", "and more: not every answer was counted")
 
 
-def _models(models: Sequence[UsageShare], draw: Drawing) -> Lines:
+def _draw_models(models: Sequence[UsageShare], drawing: BoxDrawing) -> Lines:
     for number, model in enumerate(models):
         if number:
-            yield "─" * WIDTH
-        yield draw.row(sanitize(model.name), format_cost(model.spent))
-        yield draw.row("  Messages", f"{model.messages:,}")
-        yield draw.row("  Input Tokens", abbreviate(model.spent.input))
-        yield draw.row("  Output Tokens", abbreviate(model.spent.output + model.spent.reasoning))
-        yield draw.row("  Cache Read", abbreviate(model.spent.cache_read))
-        yield draw.row("  Cache Write", abbreviate(model.spent.cache_write))
+            yield "─" * BOX_WIDTH
+        yield drawing.row(sanitize(model.name), format_cost(model.spent))
+        yield drawing.row("  Messages", f"{model.messages:,}")
+        yield drawing.row("  Input Tokens", abbreviate(model.spent.input))
+        yield drawing.row("  Output Tokens", abbreviate(model.spent.output + model.spent.reasoning))
+        yield drawing.row("  Cache Read", abbreviate(model.spent.cache_read))
+        yield drawing.row("  Cache Write", abbreviate(model.spent.cache_write))
         if not model.spent.counted:
-            yield draw.row("", "and more: not every answer was counted")
+            yield drawing.row("", "and more: not every answer was counted")
 
 
-def _shares(shares: Sequence[UsageShare], draw: Drawing) -> Lines:
-    return _named_shares([(share.name, share) for share in shares], draw)
+def _draw_shares(shares: Sequence[UsageShare], drawing: BoxDrawing) -> Lines:
+    return _draw_named_shares([(share.name, share) for share in shares], drawing)
 
 
-def _named_shares(named: Sequence[tuple[str, UsageShare]], draw: Drawing) -> Lines:
+def _draw_named_shares(shares: Sequence[tuple[str, UsageShare]], drawing: BoxDrawing) -> Lines:
     """Draw bars of dollars, or of messages if no price is known."""
-    dearest = max(share.spent.cost for _, share in named)
-    most = max(share.messages for _, share in named)
-    values = [f"${share.spent.cost:.2f}" if dearest else f"{share.messages:,}" for _, share in named]
+    max_cost = max(share.spent.cost for _, share in shares)
+    max_messages = max(share.messages for _, share in shares)
+    values = [f"${share.spent.cost:.2f}" if max_cost else f"{share.messages:,}" for _, share in shares]
     width = max(len(value) for value in values)
-    for (name, share), value in zip(named, values, strict=True):
-        length = share.spent.cost / dearest if dearest else Decimal(share.messages) / most
-        yield draw.bar(sanitize(name), length, value.rjust(width))
+    for (name, share), value in zip(shares, values, strict=True):
+        fraction = share.spent.cost / max_cost if max_cost else Decimal(share.messages) / max_messages
+        yield drawing.bar(sanitize(name), fraction, value.rjust(width))
 
 
-def _tools(found: Figures, limit: int | None, draw: Drawing) -> Lines:
-    total = sum(tool.calls for tool in found.tools)
-    most = found.tools[0].calls
-    for tool in _first(found.tools, limit):
-        share = f"{tool.calls:>5,} ({100 * tool.calls / total:4.1f}%)"
-        yield draw.bar(sanitize(tool.name), tool.calls / most, share)
+def _draw_tools(figures: Figures, limit: int | None, drawing: BoxDrawing) -> Lines:
+    total = sum(tool.calls for tool in figures.tools)
+    max_calls = figures.tools[0].calls
+    for tool in _limit(figures.tools, limit):
+        value = f"{tool.calls:>5,} ({100 * tool.calls / total:4.1f}%)"
+        yield drawing.bar(sanitize(tool.name), tool.calls / max_calls, value)
 
 
-def _first(items: Sequence[T], limit: int | None) -> Sequence[T]:
+def _limit(items: Sequence[T], limit: int | None) -> Sequence[T]:
     return items[:limit] if limit else items
 
 
@@ -182,6 +184,6 @@ def abbreviate(count: int) -> str:
     return f"{count / THOUSAND:.1f}K" if count >= THOUSAND else str(count)
 
 
-def shorten_name(text: str, room: int) -> str:
+def shorten_name(text: str, width: int) -> str:
     """Cut off the start of a name that is too long: the end of a path says more."""
-    return text if len(text) <= room else "…" + text[len(text) - room + 1 :]
+    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]

@@ -12,7 +12,7 @@ from typing import IO, Any
 from weft.cli.arguments import add_format, add_place
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, ProgressLine, escape_json, sanitize, to_table, write_json
-from weft.cli.session import open_reading, report_damage
+from weft.cli.session import make_reader, report_damage
 from weft.errors import InvalidInputError, NotFoundError, StoreError
 from weft.local.imports import ImportReport, ImportRequest, open_importer
 from weft.local.reader import SessionReader
@@ -26,10 +26,10 @@ from weft.transfer.rebind import parse_rebind
 from weft.transfer.redact import RedactedSecret, Redactor
 
 IMPORT_KINDS = ("opencode", "opencode-sqlite", "claude", "codex")
-CHOICES_SHOWN = 10
-ROWS = 50
-DIGITS = 12
-TITLE_WIDTH = 40
+MAX_CHOICES = 10
+MAX_ROWS = 50
+HASH_LENGTH = 12
+MAX_TITLE_LENGTH = 40
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,46 +49,46 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def export_command(chosen: argparse.Namespace) -> int:
-    if chosen.preview and not chosen.redact:
+def export_command(args: argparse.Namespace) -> int:
+    if args.preview and not args.redact:
         raise InvalidInputError(
             "--preview", "it shows what --redact would redact", hint="pass --redact --preview"
         )
-    if chosen.all and not (chosen.bundle or chosen.preview):
+    if args.all and not (args.bundle or args.preview):
         raise InvalidInputError("--all", "more than one session needs a bundle", hint="pass --bundle FILE")
-    reading = open_reading(chosen)
-    sessions = _choose_sessions(chosen, reading)
-    redactor = _scan(reading, sessions) if chosen.redact else None
-    if redactor is not None and chosen.preview:
-        _print_preview(redactor, reading, sessions, as_json=chosen.format == "json")
-    elif chosen.bundle:
-        _write_bundle(chosen.bundle, reading, sessions, redactor)
+    reader = make_reader(args)
+    sessions = _choose_sessions(args, reader)
+    redactor = _scan_for_secrets(reader, sessions) if args.redact else None
+    if redactor is not None and args.preview:
+        _print_preview(redactor, reader, sessions, as_json=args.format == "json")
+    elif args.bundle:
+        _write_bundle(args.bundle, reader, sessions, redactor)
     else:
-        _write_document(chosen.output, _pack_redacted(reading, sessions[0], redactor))
-    report_damage(reading)
+        _write_document(args.output, _read_redacted_export(reader, sessions[0], redactor))
+    report_damage(reader)
     return ExitCode.DONE
 
 
-def _choose_sessions(chosen: argparse.Namespace, reading: SessionReader) -> list[Session]:
+def _choose_sessions(args: argparse.Namespace, reader: SessionReader) -> list[Session]:
     """Return the sessions to export, parents before children. Only a bundle includes child sessions."""
-    everything = reading.list_sessions(everywhere=False)
-    if chosen.all:
-        return sorted(everything, key=lambda session: session.parent_id is not None)
-    root = reading.get_session(chosen.session) if chosen.session else _pick(reading, everything)
-    return _with_children(root, reading.list_sessions(everywhere=True)) if chosen.bundle else [root]
+    sessions = reader.list_sessions(everywhere=False)
+    if args.all:
+        return sorted(sessions, key=lambda session: session.parent_id is not None)
+    root = reader.get_session(args.session) if args.session else _pick_session(reader, sessions)
+    return _list_with_children(root, reader.list_sessions(everywhere=True)) if args.bundle else [root]
 
 
-def _with_children(root: Session, sessions: Iterable[Session]) -> list[Session]:
-    below: dict[SessionID | None, list[Session]] = {}
+def _list_with_children(root: Session, sessions: Iterable[Session]) -> list[Session]:
+    children: dict[SessionID | None, list[Session]] = {}
     for session in sessions:
-        below.setdefault(session.parent_id, []).append(session)
-    found = [root]
-    for session in found:  # the list grows during the loop
-        found += [child for child in below.pop(session.id, []) if child.id != root.id]
-    return found
+        children.setdefault(session.parent_id, []).append(session)
+    tree = [root]
+    for session in tree:  # the list grows during the loop
+        tree += [child for child in children.pop(session.id, []) if child.id != root.id]
+    return tree
 
 
-def _pick(reading: SessionReader, sessions: list[Session]) -> Session:
+def _pick_session(reader: SessionReader, sessions: list[Session]) -> Session:
     """Let the person choose a session; without a person, return the last one of this directory."""
     roots = [session for session in sessions if session.parent_id is None]
     roots.sort(key=lambda session: session.time.updated, reverse=True)
@@ -97,39 +97,41 @@ def _pick(reading: SessionReader, sessions: list[Session]) -> Session:
             "session", "", hint="this project has none; list all sessions: weft session list --all"
         )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        last = reading.get_last_session()
+        last = reader.get_last_session()
         print(f"exporting the session last worked on: {last.id}", file=sys.stderr)
         return last
-    for number, session in enumerate(roots[:CHOICES_SHOWN], 1):
+    for number, session in enumerate(roots[:MAX_CHOICES], 1):
         print(f"{number:>3}  {session.id}  {sanitize(session.title)}", file=sys.stderr)
     print("which one? [1] ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline().strip() or "1"
     with suppress(ValueError, IndexError):
-        return roots[:CHOICES_SHOWN][int(answer) - 1]
+        return roots[:MAX_CHOICES][int(answer) - 1]
     raise InvalidInputError("choice", f"{answer!r} is not one of the choices")
 
 
-def _pack(reading: SessionReader, session: Session) -> SessionExport:
+def _read_export(reader: SessionReader, session: Session) -> SessionExport:
     return SessionExport(
         info=session,
-        messages=tuple(reading.store.list_messages(session.id)),
-        todos=tuple(reading.store.list_todos(session.id)),
-        diff=tuple(reading.store.list_diff(session.id)),
+        messages=tuple(reader.store.list_messages(session.id)),
+        todos=tuple(reader.store.list_todos(session.id)),
+        diff=tuple(reader.store.list_diff(session.id)),
     )
 
 
-def _pack_redacted(reading: SessionReader, session: Session, redactor: Redactor | None) -> SessionExport:
+def _read_redacted_export(
+    reader: SessionReader, session: Session, redactor: Redactor | None
+) -> SessionExport:
     if sys.stderr.isatty():
         print(f"Exporting session: {session.id}", file=sys.stderr)
-    export = _pack(reading, session)
+    export = _read_export(reader, session)
     return export if redactor is None else redactor.redact(export)
 
 
-def _scan(reading: SessionReader, sessions: list[Session]) -> Redactor:
+def _scan_for_secrets(reader: SessionReader, sessions: list[Session]) -> Redactor:
     """Look for secrets in all sessions before anything is written: one message may reveal what another contains."""
     redactor = Redactor()
     for session in sessions:
-        redactor.scan(_pack(reading, session))
+        redactor.scan(_read_export(reader, session))
     return redactor
 
 
@@ -144,10 +146,10 @@ def _write_document(output: str | None, export: SessionExport) -> None:
 
 
 def _write_bundle(
-    path: str, reading: SessionReader, sessions: list[Session], redactor: Redactor | None
+    path: str, reader: SessionReader, sessions: list[Session], redactor: Redactor | None
 ) -> None:
     with _open_output(path) as file:
-        exports = (_pack_redacted(reading, session, redactor) for session in sessions)
+        exports = (_read_redacted_export(reader, session, redactor) for session in sessions)
         manifest = write_bundle(file, exports, redacted=redactor is not None)
     messages = sum(session.counts.messages for session in manifest.sessions)
     files = len(manifest.attachments)
@@ -173,29 +175,29 @@ def _open_output(path: str) -> Generator[IO[bytes]]:
 
 
 def _print_preview(
-    redactor: Redactor, reading: SessionReader, sessions: list[Session], *, as_json: bool
+    redactor: Redactor, reader: SessionReader, sessions: list[Session], *, as_json: bool
 ) -> None:
     for session in sessions:
-        redactor.redact(_pack(reading, session))  # this counts how often each secret occurs
-    found = redactor.findings()
+        redactor.redact(_read_export(reader, session))  # this counts how often each secret occurs
+    secrets = redactor.findings()
     if as_json:
-        write_json([_to_finding_row(each) for each in found])
+        write_json([_to_secret_row(secret) for secret in secrets])
         return
-    rows = [(each.placeholder, each.glimpse, str(each.times), each.where) for each in found]
+    rows = [(secret.placeholder, secret.glimpse, str(secret.times), secret.where) for secret in secrets]
     for line in to_table(
-        ("Covered by", "Secret", "Times", "First in"), rows, Paint(sys.stdout), right="Times"
+        ("Redacted as", "Secret", "Times", "First in"), rows, Paint(sys.stdout), right="Times"
     ):
         print(line)
-    print(f"\n{format_count(len(found), 'secret')} would be covered; nothing was written", file=sys.stderr)
+    print(f"\n{format_count(len(secrets), 'secret')} would be redacted; nothing was written", file=sys.stderr)
 
 
-def _to_finding_row(finding: RedactedSecret) -> dict[str, str | int]:
+def _to_secret_row(secret: RedactedSecret) -> dict[str, str | int]:
     return {
-        "kind": finding.kind,
-        "placeholder": finding.placeholder,
-        "glimpse": finding.glimpse,
-        "times": finding.times,
-        "where": finding.where,
+        "kind": secret.kind,
+        "placeholder": secret.placeholder,
+        "glimpse": secret.glimpse,
+        "times": secret.times,
+        "where": secret.where,
     }
 
 
@@ -221,59 +223,59 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def import_command(chosen: argparse.Namespace) -> int:
-    options = ImportRequest(
-        path=chosen.path,
-        kind=chosen.kind,
-        rebinds=tuple(parse_rebind(text) for text in chosen.rebind),
-        dry_run=chosen.dry_run,
+def import_command(args: argparse.Namespace) -> int:
+    request = ImportRequest(
+        path=args.path,
+        kind=args.kind,
+        rebinds=tuple(parse_rebind(text) for text in args.rebind),
+        dry_run=args.dry_run,
     )
-    report = asyncio.run(_import(chosen, options))
-    if chosen.format == "json":
-        write_json(_to_import_report(report, options))
+    report = asyncio.run(_import(args, request))
+    if args.format == "json":
+        write_json(_to_import_report(report, request))
     else:
-        _print_report(report, options, Paint(sys.stdout))
+        _print_report(report, request, Paint(sys.stdout))
         _print_troubles(report, Paint(sys.stderr))
     return ExitCode.FAILED if report.troubles else ExitCode.DONE
 
 
-async def _import(chosen: argparse.Namespace, options: ImportRequest) -> ImportReport:
-    async with open_importer(chosen.dir, os.environ, store=chosen.store, dry_run=options.dry_run) as mover:
-        with ProgressLine("importing") as tell:
-            return await mover.run(options, tell)
+async def _import(args: argparse.Namespace, request: ImportRequest) -> ImportReport:
+    async with open_importer(args.dir, os.environ, store=args.store, dry_run=request.dry_run) as importer:
+        with ProgressLine("importing") as progress:
+            return await importer.run(request, progress)
 
 
-def _print_report(report: ImportReport, options: ImportRequest, paint: Paint) -> None:
-    did = "Would import" if options.dry_run else "Imported"
-    if len(report.received) == 1 and not options.kind:
-        [one] = report.received
-        print(f"{did} session: {one.id}")  # OpenCode's own words, which programs parse
-        print(paint.dim(_describe(one)))
+def _print_report(report: ImportReport, request: ImportRequest, paint: Paint) -> None:
+    verb = "Would import" if request.dry_run else "Imported"
+    if len(report.received) == 1 and not request.kind:
+        [result] = report.received
+        print(f"{verb} session: {result.id}")  # OpenCode's own words, which programs parse
+        print(paint.dim(_describe_import(result)))
         return
-    if len(report.received) <= ROWS:
+    if len(report.received) <= MAX_ROWS:
         for line in _format_sessions(report, paint):
             print(line)
         print()
     for line in _format_totals(report, paint):
         print(line)
-    verdicts = Counter(each.verdict for each in report.received)
+    verdicts = Counter(result.verdict for result in report.received)
     summary = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in sorted(verdicts)) or "nothing found"
-    print(f"\n{did}: {summary}")
-    if len(report.received) > ROWS:
+    print(f"\n{verb}: {summary}")
+    if len(report.received) > MAX_ROWS:
         print(paint.dim("each session with its hash: --format json"))
 
 
 def _format_sessions(report: ImportReport, paint: Paint) -> Iterator[str]:
     rows = [
         (
-            each.id,
-            sanitize(each.title)[:TITLE_WIDTH],
-            each.verdict,
-            _format_change(each.before.messages, each.after.messages),
-            _format_change(each.before.parts, each.after.parts),
-            each.digest[:DIGITS],
+            result.id,
+            sanitize(result.title)[:MAX_TITLE_LENGTH],
+            result.verdict,
+            _format_change(result.before.messages, result.after.messages),
+            _format_change(result.before.parts, result.after.parts),
+            result.digest[:HASH_LENGTH],
         )
-        for each in report.received
+        for result in report.received
     ]
     return to_table(("Session", "Title", "", "Messages", "Parts", "Hash"), rows, paint)
 
@@ -292,21 +294,21 @@ def _format_change(before: int, after: int) -> str:
     return f"{before:,}" if before == after else f"{before:,} -> {after:,}"
 
 
-def _describe(one: ImportResult) -> str:
+def _describe_import(result: ImportResult) -> str:
     """Describe in a sentence what was imported."""
-    counts: ExportCounts = one.after
+    counts: ExportCounts = result.after
     size = f"{format_count(counts.messages, 'message')}, {format_count(counts.parts, 'part')}"
-    match one.verdict:
+    match result.verdict:
         case "new":
-            return f"new here: {size}"
+            return f"new: {size}"
         case "same":
-            return f"it was here already, word for word: {size}"
+            return f"already stored, without any difference: {size}"
         case "older":
-            return f"nothing to do: what is here holds all of it and more ({size})"
+            return f"nothing to do: the stored session has all of it and more ({size})"
         case "updated":
-            return f"the one here was brought up to date: {size}"
+            return f"the stored session was brought up to date: {size}"
         case "forked":
-            return f"both had gone on, so it is kept beside {one.origin}: {size}"
+            return f"both were continued, so it is stored next to {result.origin}: {size}"
 
 
 def _print_troubles(report: ImportReport, paint: Paint) -> None:
@@ -317,9 +319,9 @@ def _print_troubles(report: ImportReport, paint: Paint) -> None:
         )
 
 
-def _to_import_report(report: ImportReport, options: ImportRequest) -> dict[str, Any]:
+def _to_import_report(report: ImportReport, request: ImportRequest) -> dict[str, Any]:
     return {
-        "dryRun": options.dry_run,
+        "dryRun": request.dry_run,
         "refused": report.refused,
         "sessions": list(report.received),
         "before": report.before,

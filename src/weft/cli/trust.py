@@ -13,14 +13,14 @@ from weft.config.trust import HeldItem
 from weft.errors import ConflictError, WeftError
 from weft.host.now import now
 from weft.host.paths import paths_from
-from weft.trust.decision import Fingerprint, ProjectTrust, TrustStatus, get_trust
+from weft.trust.decision import ProjectTrust, TrustStatus, get_trust
 from weft.trust.records import TrustRecord, TrustRecords
 
-NAME_LENGTH = 100
-# Commands are shown almost in full: what matters may be at their end.
-TEXT_LENGTH = 2000
-REASONS = {
-    "environment": "trusted for this once: WEFT_TRUST=1 is set",
+MAX_NAME_LENGTH = 100
+# Commands are shown almost in full, because the harmful part may be at their end.
+MAX_COMMAND_LENGTH = 2000
+STATUS_TEXTS = {
+    "environment": "trusted this once: WEFT_TRUST=1 is set",
     "configured": "trusted: it is named under experimental.weft.trusted in your configuration",
     "given": "trusted",
     "refused": "not trusted: you said no to what is there now",
@@ -46,108 +46,110 @@ def add_trust_arguments(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
 
 
-def trust_command(chosen: argparse.Namespace) -> int:
-    as_json = chosen.format == "json"
-    if chosen.list:
+def trust_command(args: argparse.Namespace) -> int:
+    as_json = args.format == "json"
+    if args.list:
         return list_trusted(as_json=as_json)
-    trusting = get_trust(chosen.path, os.environ)
-    if chosen.show:
-        return show_trust(trusting, as_json=as_json)
-    return revoke_trust(trusting) if chosen.revoke else give_trust(trusting, yes=chosen.yes, as_json=as_json)
+    project = get_trust(args.path, os.environ)
+    if args.show:
+        return show_trust(project, as_json=as_json)
+    return revoke_trust(project) if args.revoke else give_trust(project, yes=args.yes, as_json=as_json)
 
 
-def show_trust(trusting: ProjectTrust, *, as_json: bool) -> int:
-    standing, held = trusting.get_status(), trusting.list_held_back()
+def show_trust(project: ProjectTrust, *, as_json: bool) -> int:
+    status, held = project.get_status(), project.list_held_back()
     if as_json:
-        write_json(to_report(trusting.root, standing, held))
+        write_json(to_report(project.root, status, held))
         return ExitCode.DONE
-    for line in to_lines(trusting.root, held, standing, Paint(sys.stdout)):
+    for line in to_lines(project.root, held, status, Paint(sys.stdout)):
         print(line)
-    if not held and not standing.trusted:
+    if not held and not status.trusted:
         print("nothing is held back")
     return ExitCode.DONE
 
 
-def to_report(root: str, standing: TrustStatus, held: Iterable[HeldItem]) -> dict[str, Any]:
+def to_report(root: str, status: TrustStatus, held: Iterable[HeldItem]) -> dict[str, Any]:
     return {
         "path": root,
-        "trusted": standing.trusted,
-        "why": standing.why,
-        "changes": [{"what": each.what, "name": each.name} for each in standing.changes],
+        "trusted": status.trusted,
+        "why": status.why,
+        "changes": [{"what": item.what, "name": item.name} for item in status.changes],
         "held": [
-            {"kind": each.kind, "name": each.name, "path": each.path, "does": each.does} for each in held
+            {"kind": item.kind, "name": item.name, "path": item.path, "does": item.does} for item in held
         ],
     }
 
 
-def to_lines(root: str, held: Iterable[HeldItem], standing: TrustStatus, paint: Paint) -> Iterator[str]:
+def to_lines(root: str, held: Iterable[HeldItem], status: TrustStatus, paint: Paint) -> Iterator[str]:
     """Yield whether a project is trusted, what changed since it was, and what it brings along."""
-    yield f"{paint.bold(sanitize(root))}: {REASONS[standing.why]}"
-    for change in standing.changes:
+    yield f"{paint.bold(sanitize(root))}: {STATUS_TEXTS[status.why]}"
+    for change in status.changes:
         yield f"  {paint.yellow(change.what.ljust(7))} {sanitize(change.name)}"
-    found = list(held)
-    if found:
-        yield "it brings along:" if standing.trusted else "held back, until you trust it:"
-    width = max((len(each.kind) for each in found), default=0)
-    for each in found:
-        where = os.path.relpath(each.path, root) if each.path.startswith(f"{root}{os.sep}") else each.path
-        what = f"{sanitize(_shorten(each.name, root, NAME_LENGTH))} {sanitize(_shorten(each.does, root, TEXT_LENGTH))}"
-        yield f"  {each.kind:<{width}}  {what}  {paint.dim('# ' + sanitize(where))}"
+    items = list(held)
+    if items:
+        yield "it brings along:" if status.trusted else "held back, until you trust it:"
+    width = max((len(item.kind) for item in items), default=0)
+    for item in items:
+        where = os.path.relpath(item.path, root) if item.path.startswith(f"{root}{os.sep}") else item.path
+        what = f"{sanitize(_shorten(item.name, root, MAX_NAME_LENGTH))} {sanitize(_shorten(item.does, root, MAX_COMMAND_LENGTH))}"
+        yield f"  {item.kind:<{width}}  {what}  {paint.dim('# ' + sanitize(where))}"
 
 
-def _shorten(text: str, root: str, most: int) -> str:
+def _shorten(text: str, root: str, limit: int) -> str:
     line = " ".join(text.replace(f"{root}{os.sep}", "").split())
-    return line if len(line) <= most else f"{line[:most]}… and {len(line) - most:,} characters more"
+    return line if len(line) <= limit else f"{line[:limit]}… and {len(line) - limit:,} characters more"
 
 
-def give_trust(trusting: ProjectTrust, *, yes: bool, as_json: bool) -> int:
+def give_trust(project: ProjectTrust, *, yes: bool, as_json: bool) -> int:
     # The fingerprint is taken before the content is shown: what changes while the person reads is not trusted.
-    seen = trusting.take_fingerprint()
-    standing, held = trusting.get_status(), trusting.list_held_back()
-    if standing.why != "given":
-        for line in to_lines(trusting.root, held, standing, Paint(sys.stderr)) if not as_json else ():
+    fingerprint = project.take_fingerprint()
+    status, held = project.get_status(), project.list_held_back()
+    if status.why != "given":
+        for line in to_lines(project.root, held, status, Paint(sys.stderr)) if not as_json else ():
             print(line, file=sys.stderr)
         if not confirm("Trust this project, as it is now?", yes=yes):
             return ExitCode.REFUSED
-        trusting.trust(now(), seen)
-        if trusting.get_status().why == "changed":
+        project.trust(now(), fingerprint)
+        if project.get_status().why == "changed":
             raise ConflictError(
-                "project", trusting.root, "has changed since it was shown", hint="look again: weft trust"
+                "project", project.root, "has changed since it was shown", hint="look again: weft trust"
             )
     if as_json:
-        write_json(to_report(trusting.root, trusting.get_status(), held))
+        write_json(to_report(project.root, project.get_status(), held))
     else:
-        print(f"{sanitize(trusting.root)} is trusted as it is now; weft trust --revoke takes it back")
+        print(f"{sanitize(project.root)} is trusted as it is now; weft trust --revoke takes it back")
     return ExitCode.DONE
 
 
-def revoke_trust(trusting: ProjectTrust) -> int:
-    said = "is trusted no more" if trusting.revoke() else "was not trusted"
-    print(f"{sanitize(trusting.root)} {said}")
-    standing = trusting.get_status()
-    if standing.trusted:
-        still = "WEFT_TRUST=1" if standing.why == "environment" else "experimental.weft.trusted"
-        print(f"but {still} goes on trusting it", file=sys.stderr)
+def revoke_trust(project: ProjectTrust) -> int:
+    outcome = "is no longer trusted" if project.revoke() else "was not trusted"
+    print(f"{sanitize(project.root)} {outcome}")
+    status = project.get_status()
+    if status.trusted:
+        source = "WEFT_TRUST=1" if status.why == "environment" else "experimental.weft.trusted"
+        print(f"but {source} still trusts it", file=sys.stderr)
     return ExitCode.DONE
 
 
 def list_trusted(*, as_json: bool) -> int:
-    found = TrustRecords(paths_from(os.environ)).list_all()
+    records = TrustRecords(paths_from(os.environ)).list_all()
     if as_json:
-        write_json([_to_row(each) for each in found])
+        write_json([_to_row(record) for record in records])
         return ExitCode.DONE
-    for each in found:
-        said = "refused" if each.refused else "trusted"
-        print(f"{said}  {sanitize(each.path)}  ({len(each.files)} file{'s' * (len(each.files) != 1)})")
+    for record in records:
+        decision = "refused" if record.refused else "trusted"
+        print(
+            f"{decision}  {sanitize(record.path)}  ({len(record.files)} file{'s' * (len(record.files) != 1)})"
+        )
     return ExitCode.DONE
 
 
-def _to_row(vouched: TrustRecord) -> dict[str, Any]:
+def _to_row(record: TrustRecord) -> dict[str, Any]:
     return {
-        "path": vouched.path,
-        "trusted": not vouched.refused,
-        "time": vouched.time,
-        "files": vouched.files,
+        "path": record.path,
+        "trusted": not record.refused,
+        "time": record.time,
+        "files": record.files,
     }
 
 
@@ -156,29 +158,29 @@ def offer_trust(directory: str, env: Mapping[str, str]) -> None:
 
     The answer is valid for the present content of the project.
     """
-    trusting = get_trust(directory, env)
-    standing = trusting.get_status()
-    if standing.trusted or standing.why == "refused":
+    project = get_trust(directory, env)
+    status = project.get_status()
+    if status.trusted or status.why == "refused":
         return
-    if not trusting.list_held_back():
+    if not project.list_held_back():
         return
     paint = Paint(sys.stderr)
     try:
-        # The fingerprint is taken before the content is shown: what changes while the person reads is not trusted.
-        seen = trusting.take_fingerprint()
-        _ask(trusting, standing, seen, paint)
+        _ask(project, status, paint)
     except (OSError, WeftError) as error:
-        print(f"{paint.yellow('warning:')} this could not be remembered: {error}", file=sys.stderr)
+        print(f"{paint.yellow('warning:')} the answer could not be stored: {error}", file=sys.stderr)
 
 
-def _ask(trusting: ProjectTrust, standing: TrustStatus, seen: Fingerprint, paint: Paint) -> None:
-    for line in to_lines(trusting.root, trusting.list_held_back(), standing, paint):
+def _ask(project: ProjectTrust, status: TrustStatus, paint: Paint) -> None:
+    # The fingerprint is taken before the content is shown: what changes while the person reads is not trusted.
+    fingerprint = project.take_fingerprint()
+    for line in to_lines(project.root, project.list_held_back(), status, paint):
         print(line, file=sys.stderr)
     print("Trust this project, as it is now? [y/N] ", end="", file=sys.stderr, flush=True)
     typed = sys.stdin.readline()
     if not typed:
         return  # the input was closed: nobody is there
     if typed.strip().lower() in ("y", "yes"):
-        trusting.trust(now(), seen)
+        project.trust(now(), fingerprint)
     else:
-        trusting.refuse(now(), seen)
+        project.refuse(now(), fingerprint)

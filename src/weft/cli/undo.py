@@ -1,4 +1,4 @@
-"""`weft undo` and `weft redo`: take back a session with its files, and bring it forward again."""
+"""`weft undo` and `weft redo`: undo prompts of a session and their changes to files, and redo them."""
 
 import argparse
 import asyncio
@@ -10,10 +10,10 @@ from typing import Any, TextIO
 
 from msgspec import Struct
 
-from weft.cli.arguments import WHICH_SESSION, add_format, add_place, add_yes
+from weft.cli.arguments import SESSION_HELP, add_format, add_place, add_yes
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, confirm, sanitize, write_json
-from weft.cli.session import open_reading
+from weft.cli.session import make_reader
 from weft.errors import InvalidInputError, RestoreFailedError
 from weft.host.processes import describe_process
 from weft.host.tasks import run_to_completion
@@ -38,7 +38,7 @@ from weft.session.settle import to_settling_events
 from weft.undo.recovery import Undoer
 from weft.undo.revert import revert, unrevert
 
-WORDS: dict[Fate, str] = {
+FATE_TEXTS: dict[Fate, str] = {
     "restored": "restored",
     "removed": "removed",
     "unchanged": "as it was",
@@ -46,15 +46,15 @@ WORDS: dict[Fate, str] = {
     "uncovered": "not covered",
     "missing": "missing",
 }
-WIDTH = max(len(word) for word in WORDS.values())
-TITLE_WIDTH = 60
+FATE_WIDTH = max(len(word) for word in FATE_TEXTS.values())
+MAX_TITLE_LENGTH = 60
 
 
 class UndoOutcome(Struct, frozen=True, kw_only=True):
-    """What an undo or redo did, or would do, and a sentence on where the session stands afterwards."""
+    """What an undo or redo did, or would do, and a sentence about the session afterwards."""
 
-    reverted: RevertResult
-    stands: str
+    result: RevertResult
+    position: str
 
 
 UndoAction = Callable[
@@ -63,55 +63,55 @@ UndoAction = Callable[
 
 
 def add_undo_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", nargs="?", default="last", metavar="SESSION", help=WHICH_SESSION)
+    parser.add_argument("session", nargs="?", default="last", metavar="SESSION", help=SESSION_HELP)
     parser.add_argument(
         "--to", metavar="MESSAGE", help="undo everything from this message on (default: the last prompt)"
     )
-    _add_options(parser)
+    _add_common_arguments(parser)
 
 
-def undo(chosen: argparse.Namespace) -> int:
+def undo(args: argparse.Namespace) -> int:
     """Undo the last prompt, or everything from a message on."""
 
-    async def take_back(
-        undoer: Undoer, session: Session, history: Sequence[MessageWithParts], options: RevertScope
+    async def undo_from_target(
+        undoer: Undoer, session: Session, history: Sequence[MessageWithParts], scope: RevertScope
     ) -> UndoOutcome:
-        target = _find_target(chosen.to, session, history)
-        gone = cut_history(history, find_point(history, target)).removed
-        done = await revert(undoer, session, history, (target, None), options)
-        return UndoOutcome(reverted=done, stands=_format_position(gone))
+        target = _find_target(args.to, session, history)
+        undone = cut_history(history, find_point(history, target)).removed
+        result = await revert(undoer, session, history, (target, None), scope)
+        return UndoOutcome(result=result, position=_format_position(undone))
 
-    return asyncio.run(_carry_out(chosen, take_back, "Take it back"))
+    return asyncio.run(_carry_out(args, undo_from_target, "Undo"))
 
 
 def add_redo_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", nargs="?", default="last", metavar="SESSION", help=WHICH_SESSION)
-    _add_options(parser)
+    parser.add_argument("session", nargs="?", default="last", metavar="SESSION", help=SESSION_HELP)
+    _add_common_arguments(parser)
 
 
-def redo(chosen: argparse.Namespace) -> int:
+def redo(args: argparse.Namespace) -> int:
     """Redo everything that was undone."""
 
-    async def bring_back(
-        undoer: Undoer, session: Session, history: Sequence[MessageWithParts], options: RevertScope
+    async def redo_all(
+        undoer: Undoer, session: Session, history: Sequence[MessageWithParts], scope: RevertScope
     ) -> UndoOutcome:
         if session.revert is None:
-            raise InvalidInputError("session", f"{session.id} was not taken back: there is nothing to redo")
-        done = await unrevert(undoer, session, history, options)
-        return UndoOutcome(reverted=done, stands="is whole again")
+            raise InvalidInputError("session", f"{session.id} has nothing to redo: nothing was undone")
+        result = await unrevert(undoer, session, history, scope)
+        return UndoOutcome(result=result, position="is complete again")
 
-    return asyncio.run(_carry_out(chosen, bring_back, "Bring it forward again"))
+    return asyncio.run(_carry_out(args, redo_all, "Redo"))
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    some = parser.add_mutually_exclusive_group()
-    some.add_argument(
+def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    files = parser.add_mutually_exclusive_group()
+    files.add_argument(
         "--file",
         action="append",
         metavar="PATH",
         help="change only this file (repeatable; default: all files)",
     )
-    some.add_argument("--no-files", action="store_true", help="change only the conversation and no file")
+    files.add_argument("--no-files", action="store_true", help="change only the conversation and no file")
     parser.add_argument("--dry-run", action="store_true", help="only show what would happen to each file")
     add_yes(parser)
     add_format(parser)
@@ -121,120 +121,120 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _find_target(to: str | None, session: Session, history: Sequence[MessageWithParts]) -> MessageID:
     if to is not None:
         return choose_message(history, to)
-    found = find_last_turn(cut_at_revert(session.revert, history).kept)
-    if found is None:
-        raise InvalidInputError("session", f"there is nothing in {session.id} to take back")
-    return found
+    message = find_last_turn(cut_at_revert(session.revert, history).kept)
+    if message is None:
+        raise InvalidInputError("session", f"there is nothing to undo in {session.id}")
+    return message
 
 
-def _format_position(gone: Sequence[MessageWithParts]) -> str:
-    words = sanitize(get_first_line(gone, gone[0].info.id))
-    short = words if len(words) <= TITLE_WIDTH else words[: TITLE_WIDTH - 1] + "…"
-    count = format_count(len(gone), "message", "messages")
-    return f"is now before “{short}”; the next prompt removes {count}, weft redo restores {'it' if len(gone) == 1 else 'them'}"
+def _format_position(undone: Sequence[MessageWithParts]) -> str:
+    title = sanitize(get_first_line(undone, undone[0].info.id))
+    short = title if len(title) <= MAX_TITLE_LENGTH else title[: MAX_TITLE_LENGTH - 1] + "…"
+    count = format_count(len(undone), "message", "messages")
+    return f"is now before “{short}”; the next prompt removes {count}, weft redo restores {'it' if len(undone) == 1 else 'them'}"
 
 
-async def _carry_out(chosen: argparse.Namespace, action: UndoAction, question: str) -> int:
-    """Work out what would happen, show it, ask, and do it. Return the exit code."""
-    session = open_reading(chosen).get_session(chosen.session).id
-    as_json = chosen.format == "json"
-    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as offline:
-        found = await _under_lease(offline, session, action, _to_options(chosen, dry_run=True))
-        if chosen.file:
-            _check_named(found.reverted)
-        if chosen.dry_run or is_refused(found.reverted.files):
-            _print_outcome(found, as_json=as_json, done=False)
-            return ExitCode.FAILED if is_refused(found.reverted.files) else ExitCode.DONE
-        if not chosen.yes:
-            _print_files(found.reverted, sys.stderr if as_json else sys.stdout)
-            if not confirm(f"{question}: {count_by_fate(found.reverted.files)}?", yes=False):
+async def _carry_out(args: argparse.Namespace, action: UndoAction, question: str) -> int:
+    """Show what would happen, ask, do it and print it. Return the exit code."""
+    session = make_reader(args).get_session(args.session).id
+    as_json = args.format == "json"
+    async with open_offline_sessions(args.dir, os.environ, store=args.store) as offline:
+        outcome = await _run_under_lease(offline, session, action, _to_scope(args, dry_run=True))
+        if args.file:
+            _check_named_files(outcome.result)
+        if args.dry_run or has_missing_files(outcome.result.files):
+            _print_outcome(outcome, as_json=as_json, done=False)
+            return ExitCode.FAILED if has_missing_files(outcome.result.files) else ExitCode.DONE
+        if not args.yes:
+            _print_files(outcome.result, sys.stderr if as_json else sys.stdout)
+            if not confirm(f"{question}: {count_by_fate(outcome.result.files)}?", yes=False):
                 return ExitCode.DONE
         try:
-            found = await _under_lease(offline, session, action, _to_options(chosen, dry_run=False))
+            outcome = await _run_under_lease(offline, session, action, _to_scope(args, dry_run=False))
         except RestoreFailedError as error:
             _print_failed(error)
             raise
-    _print_outcome(found, as_json=as_json, done=True)
+    _print_outcome(outcome, as_json=as_json, done=True)
     return ExitCode.DONE
 
 
-def _check_named(reverted: RevertResult) -> None:
+def _check_named_files(result: RevertResult) -> None:
     """Raise `InvalidInputError` if a named file was not changed by the session: it is probably mistyped."""
-    for each in reverted.files:
-        if each.fate == "uncovered":
+    for file in result.files:
+        if file.fate == "uncovered":
             raise InvalidInputError(
                 "--file",
-                f"{format_path(each.file, os.getcwd())}: {sanitize(each.reason)}",
+                f"{format_path(file.file, os.getcwd())}: {sanitize(file.reason)}",
                 hint="nothing was changed; --dry-run without --file lists the files",
             )
 
 
-async def _under_lease(
-    offline: OfflineSessions, id: SessionID, action: UndoAction, options: RevertScope
+async def _run_under_lease(
+    offline: OfflineSessions, id: SessionID, action: UndoAction, scope: RevertScope
 ) -> UndoOutcome:
-    """Carry out an action while nobody else runs the session. Settle first what a dead run left open.
+    """Carry out an action while no other process can run the session. First settle what a run that died left open.
 
-    The lease is released while the person decides, which may take an hour.
+    The caller asks the person between two actions, so the lease is not held meanwhile: an answer may take an hour.
     """
     session = await offline.store.get_session(id)
     async with offline.store.lease(id, describe_process()), open_undoer(offline, session) as undoer:
-        if left_open := to_settling_events(await offline.store.list_messages(id)):
-            await offline.journal.commit(*left_open)
+        if events := to_settling_events(await offline.store.list_messages(id)):
+            await offline.journal.commit(*events)
         session = await offline.store.get_session(id)
         history = await offline.store.list_messages(id)
-        return await run_to_completion(action(undoer, session, history, options))
+        return await run_to_completion(action(undoer, session, history, scope))
 
 
-def _to_options(chosen: argparse.Namespace, *, dry_run: bool) -> RevertScope:
-    files: tuple[str, ...] | None = () if chosen.no_files else None
-    if chosen.file:
-        files = tuple(_absolute(chosen.dir, file) for file in chosen.file)
+def _to_scope(args: argparse.Namespace, *, dry_run: bool) -> RevertScope:
+    files: tuple[str, ...] | None = () if args.no_files else None
+    if args.file:
+        files = tuple(_resolve_directory(args.dir, file) for file in args.file)
     return RevertScope(files=files, dry_run=dry_run)
 
 
-def _absolute(directory: str, file: str) -> str:
+def _resolve_directory(directory: str, file: str) -> str:
     """Resolve the links in the directory of a file, but not the file itself."""
-    within, name = os.path.split(os.path.join(directory, file))
-    return os.path.join(os.path.realpath(within), name)
+    parent, name = os.path.split(os.path.join(directory, file))
+    return os.path.join(os.path.realpath(parent), name)
 
 
 def _print_outcome(outcome: UndoOutcome, *, as_json: bool, done: bool) -> None:
     if as_json:
-        write_json(_to_report(outcome.reverted, done=done))
+        write_json(_to_report(outcome.result, done=done))
         return
-    _print_files(outcome.reverted, sys.stdout)
+    _print_files(outcome.result, sys.stdout)
     if done:
-        print(f"{Paint(sys.stdout).bold(outcome.reverted.session.id)} {outcome.stands}")
-    elif is_refused(outcome.reverted.files):
+        print(f"{Paint(sys.stdout).bold(outcome.result.session.id)} {outcome.position}")
+    elif has_missing_files(outcome.result.files):
         print("nothing can be undone: the content of some files is missing; undo single files with --file")
 
 
 def _print_failed(error: RestoreFailedError) -> None:
     """Print the files that could not be restored, and those that could not be put back afterwards."""
-    paint, here = Paint(sys.stderr), os.getcwd()
+    paint, directory = Paint(sys.stderr), os.getcwd()
     for file in error.files:
-        print(f"{paint.red('not written')}  {format_path(file, here)}", file=sys.stderr)
+        print(f"{paint.red('not written')}  {format_path(file, directory)}", file=sys.stderr)
     for file in error.left:
-        print(f"{paint.yellow('stays')}        {format_path(file, here)}", file=sys.stderr)
+        print(f"{paint.yellow('stays')}        {format_path(file, directory)}", file=sys.stderr)
 
 
-def _print_files(reverted: RevertResult, stream: TextIO) -> None:
-    for line in to_lines(reverted, Paint(stream), here=os.getcwd()):
+def _print_files(result: RevertResult, stream: TextIO) -> None:
+    for line in to_lines(result, Paint(stream), directory=os.getcwd()):
         print(line, file=stream)
 
 
-def _to_report(reverted: RevertResult, *, done: bool) -> dict[str, Any]:
-    revert = reverted.session.revert
+def _to_report(result: RevertResult, *, done: bool) -> dict[str, Any]:
+    revert = result.session.revert
     return {
-        "session": reverted.session.id,
+        "session": result.session.id,
         "dryRun": not done,
         "revert": None if revert is None else to_plain(revert),
-        "files": [to_plain(each) for each in reverted.files],
-        "caution": reverted.caution,
+        "files": [to_plain(each) for each in result.files],
+        "caution": result.caution,
     }
 
 
-def to_lines(reverted: RevertResult, paint: Paint, *, here: str) -> Iterator[str]:
+def to_lines(result: RevertResult, paint: Paint, *, directory: str) -> Iterator[str]:
     colours = {
         "restored": paint.green,
         "removed": paint.green,
@@ -243,30 +243,30 @@ def to_lines(reverted: RevertResult, paint: Paint, *, here: str) -> Iterator[str
         "uncovered": paint.red,
         "missing": paint.red,
     }
-    for each in reverted.files:
-        word = colours[each.fate](WORDS[each.fate].ljust(WIDTH))
-        reason = paint.dim(f"  {sanitize(each.reason)}") if each.reason else ""
-        yield f"{word}  {format_path(each.file, here)}{reason}"
-    if reverted.caution:
-        yield paint.dim(f"note: {reverted.caution}")
+    for file in result.files:
+        word = colours[file.fate](FATE_TEXTS[file.fate].ljust(FATE_WIDTH))
+        reason = paint.dim(f"  {sanitize(file.reason)}") if file.reason else ""
+        yield f"{word}  {format_path(file.file, directory)}{reason}"
+    if result.caution:
+        yield paint.dim(f"note: {result.caution}")
 
 
-def format_path(file: str, here: str) -> str:
-    """Return a path relative to `here` if it is below it, on one line."""
-    near = os.path.relpath(file, here)
-    return sanitize(file if near.startswith("..") else near).replace("\n", "\\n").replace("\t", "\\t")
+def format_path(file: str, directory: str) -> str:
+    """Return a path on one line, relative to `directory` if it is below it."""
+    relative = os.path.relpath(file, directory)
+    return sanitize(file if relative.startswith("..") else relative).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def count_by_fate(files: Sequence[FileFate]) -> str:
     if not files:
         return "no file is touched"
-    counted = Counter(each.fate for each in files)
-    return ", ".join(_format_fate(WORDS[fate], counted[fate]) for fate in WORDS if counted[fate])
+    counts = Counter(each.fate for each in files)
+    return ", ".join(_format_fate(FATE_TEXTS[fate], counts[fate]) for fate in FATE_TEXTS if counts[fate])
 
 
-def _format_fate(word: str, count: int) -> str:
-    return f"{count} {'file' if count == 1 else 'files'} {word}"
+def _format_fate(text: str, count: int) -> str:
+    return f"{count} {'file' if count == 1 else 'files'} {text}"
 
 
-def is_refused(files: Iterable[FileFate]) -> bool:
+def has_missing_files(files: Iterable[FileFate]) -> bool:
     return any(each.fate == "missing" for each in files)

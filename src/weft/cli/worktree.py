@@ -13,7 +13,7 @@ from msgspec import Struct
 from weft.cli.arguments import add_format, add_place, add_yes
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, confirm, sanitize, to_table, write_json
-from weft.cli.session import open_reading
+from weft.cli.session import make_reader
 from weft.config.store_address import resolve_store_url
 from weft.errors import ConflictError, InvalidInputError, NotFoundError, WeftError
 from weft.host.paths import paths_from
@@ -36,7 +36,7 @@ from weft.worktree.merge import MergeResult, merge_worktree
 from weft.worktree.repository import Worktree, WorktreeRepository, get_worktree, list_worktrees, lock_worktree
 from weft.worktree.state import WorktreeState, list_hints, read_state
 
-WHICH_WORKTREE = "the worktree; may be left out if there is only one"
+WORKTREE_HELP = "the worktree; may be left out if there is only one"
 HASH_LENGTH = 12
 
 
@@ -45,20 +45,25 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def list_worktrees_command(chosen: argparse.Namespace) -> int:
-    repository = _open_repository(chosen)
-    sessions = _list_sessions(chosen)
-    found = [
-        (each, read_state(repository, each), list_sessions_in(each, sessions))
-        for each in list_worktrees(repository)
+def list_worktrees_command(args: argparse.Namespace) -> int:
+    repository = _open_repository(args)
+    sessions = _list_sessions(args)
+    worktrees = [
+        (worktree, read_state(repository, worktree), list_sessions_in(worktree, sessions))
+        for worktree in list_worktrees(repository)
     ]
-    if chosen.format == "json":
-        rows = [_to_row(worktree, state, held) for worktree, state, held in found]
+    if args.format == "json":
+        rows = [_to_row(worktree, state, own_sessions) for worktree, state, own_sessions in worktrees]
         write_json(rows)
-    elif found:
+    elif worktrees:
         table = [
-            (worktree.name, format_state(state), held[-1].title if held else "-", worktree.directory)
-            for worktree, state, held in found
+            (
+                worktree.name,
+                format_state(state),
+                own_sessions[-1].title if own_sessions else "-",
+                worktree.directory,
+            )
+            for worktree, state, own_sessions in worktrees
         ]
         print(
             "\n".join(to_table(("worktree", "state", "last session", "directory"), table, Paint(sys.stdout)))
@@ -93,7 +98,7 @@ def format_state(state: WorktreeState) -> str:
 
 def add_merge_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("name", nargs="?", metavar="NAME", help=WHICH_WORKTREE)
+    add("name", nargs="?", metavar="NAME", help=WORKTREE_HELP)
     add(
         "--commit",
         nargs="?",
@@ -107,18 +112,18 @@ def add_merge_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def merge_worktree_command(chosen: argparse.Namespace) -> int:
-    repository = _open_repository(chosen)
-    worktree = get_worktree(repository, chosen.name)
+def merge_worktree_command(args: argparse.Namespace) -> int:
+    repository = _open_repository(args)
+    worktree = get_worktree(repository, args.name)
     message = None
-    if chosen.commit is not None:
-        sessions = list_sessions_in(worktree, _list_sessions(chosen))
-        message = chosen.commit or (sessions[-1].title if sessions else f"Merge worktree {worktree.name}")
+    if args.commit is not None:
+        sessions = list_sessions_in(worktree, _list_sessions(args))
+        message = args.commit or (sessions[-1].title if sessions else f"Merge worktree {worktree.name}")
     with lock_worktree(repository, worktree):
-        outcome = merge_worktree(repository, worktree, message=message, again=chosen.again)
-        if chosen.discard and not outcome.left_out:
+        outcome = merge_worktree(repository, worktree, message=message, again=args.again)
+        if args.discard and not outcome.left_out:
             delete_worktree(repository, worktree)
-    if chosen.format == "json":
+    if args.format == "json":
         write_json(outcome)
     else:
         _print_merge(outcome, repository)
@@ -128,8 +133,8 @@ def merge_worktree_command(chosen: argparse.Namespace) -> int:
 def _print_merge(outcome: MergeResult, repository: WorktreeRepository) -> None:
     paint = Paint(sys.stdout)
     marks = {"added": paint.green("A"), "changed": paint.yellow("M"), "deleted": paint.red("D")}
-    for each in outcome.brought:
-        print(f"{marks[each.how]} {sanitize(each.path)}")
+    for file in outcome.brought:
+        print(f"{marks[file.how]} {sanitize(file.path)}")
     for path in outcome.left_out:
         print(f"{paint.yellow('left out:')} {sanitize(path)} is a submodule: it has commits of its own")
     if not outcome.brought:
@@ -142,41 +147,41 @@ def _print_merge(outcome: MergeResult, repository: WorktreeRepository) -> None:
 
 def add_discard_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("name", nargs="?", metavar="NAME", help=WHICH_WORKTREE)
+    add("name", nargs="?", metavar="NAME", help=WORKTREE_HELP)
     add("--force", action="store_true", help="discard it even if it contains work that is nowhere else")
     add_yes(parser)
     add_place(parser)
 
 
-def discard_worktree_command(chosen: argparse.Namespace) -> int:
-    repository = _open_repository(chosen)
-    worktree = get_worktree(repository, chosen.name)
+def discard_worktree_command(args: argparse.Namespace) -> int:
+    repository = _open_repository(args)
+    worktree = get_worktree(repository, args.name)
     with lock_worktree(repository, worktree):
         state = read_state(repository, worktree)
-        if not state.is_safe and not chosen.force:
+        if not state.is_safe and not args.force:
             raise ConflictError(
                 "worktree",
                 worktree.name,
                 f"has work that is nowhere else: {format_state(state)}",
                 hint=f"weft worktree merge {worktree.name}, or discard it with --force",
             )
-        if not confirm(f"Discard {worktree.name} ({format_state(state)})?", yes=chosen.yes):
+        if not confirm(f"Discard {worktree.name} ({format_state(state)})?", yes=args.yes):
             return ExitCode.FAILED
-        kept = delete_worktree(repository, worktree)
+        commit = delete_worktree(repository, worktree)
     print(f"discarded {worktree.name}")
-    if kept and not state.merged:
+    if commit and not state.merged:
         print(
-            f"what stood in it is commit {kept[:HASH_LENGTH]} for as long as git keeps it: git branch NAME {kept[:HASH_LENGTH]}"
+            f"its last state is commit {commit[:HASH_LENGTH]} until git removes it; git branch NAME {commit[:HASH_LENGTH]} keeps it"
         )
     return ExitCode.DONE
 
 
-def _open_repository(chosen: argparse.Namespace) -> WorktreeRepository:
-    return open_repository(chosen.dir, os.environ, chosen.store)
+def _open_repository(args: argparse.Namespace) -> WorktreeRepository:
+    return open_repository(args.dir, os.environ, args.store)
 
 
-def _list_sessions(chosen: argparse.Namespace) -> list[Session]:
-    return open_reading(chosen).list_sessions()
+def _list_sessions(args: argparse.Namespace) -> list[Session]:
+    return make_reader(args).list_sessions()
 
 
 class RunDirectory(Struct, frozen=True, kw_only=True):
@@ -201,24 +206,24 @@ class RunDirectory(Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def open_run_directory(chosen: argparse.Namespace, env: Mapping[str, str]) -> Generator[RunDirectory]:
-    """Set `chosen.dir` to the directory in which to run, and lock its worktree for the time of the run."""
-    if chosen.worktree is None:
-        with _open_session_directory(chosen, env) as found:
-            yield found
+def open_run_directory(args: argparse.Namespace, env: Mapping[str, str]) -> Generator[RunDirectory]:
+    """Set `args.dir` to the directory in which to run, and lock its worktree for the time of the run."""
+    if args.worktree is None:
+        with _open_session_directory(args, env) as directory:
+            yield directory
         return
-    if chosen.session:
+    if args.session:
         raise InvalidInputError(
             "--worktree", "a session continues in its own directory", hint="leave out --session or --worktree"
         )
-    repository = open_repository(chosen.dir, env, chosen.store)
-    entered = enter_worktree(repository, chosen.worktree or None)
+    repository = open_repository(args.dir, env, args.store)
+    entered = enter_worktree(repository, args.worktree or None)
     try:
         with lock_worktree(repository, entered.worktree):
-            _announce(repository, entered, chosen, env)
-            chosen.dir = entered.directory
-            if chosen.go_on:
-                chosen.session, chosen.go_on = _get_last_session(chosen, env, entered).id, False
+            _announce(repository, entered, args, env)
+            args.dir = entered.directory
+            if args.go_on:
+                args.session, args.go_on = _get_last_session(args, env, entered).id, False
             yield RunDirectory(repository=repository, entered=entered)
     except WeftError:
         discard_unused(repository, entered)
@@ -226,69 +231,68 @@ def open_run_directory(chosen: argparse.Namespace, env: Mapping[str, str]) -> Ge
 
 
 @contextmanager
-def _open_session_directory(chosen: argparse.Namespace, env: Mapping[str, str]) -> Generator[RunDirectory]:
+def _open_session_directory(args: argparse.Namespace, env: Mapping[str, str]) -> Generator[RunDirectory]:
     """Let a session that continues run in its own directory or worktree."""
-    session = _find_session(chosen, env) if chosen.session or chosen.go_on else None
+    session = _find_session(args, env) if args.session or args.go_on else None
     if session is None:
         yield RunDirectory()
         return
-    chosen.session, chosen.go_on = session.id, False
-    there = find_session_worktree(session, env)
-    if there is None or not os.path.isdir(there):
-        _change_to_home(chosen, env, session)
-        if there is not None:
-            _print_note(f"the worktree of session {session.id} is gone: it goes on here", "")
+    args.session, args.go_on = session.id, False
+    directory = find_session_worktree(session, env)
+    if directory is None or not os.path.isdir(directory):
+        _change_to_session_directory(args, env, session)
+        if directory is not None:
+            _print_note(f"the worktree of session {session.id} is gone: it continues here", "")
         yield RunDirectory()
         return
-    repository = open_repository(there, env, chosen.store)
-    chosen.dir = there
-    mine = [each for each in list_worktrees(repository) if list_sessions_in(each, [session])]
-    if not mine:
+    repository = open_repository(directory, env, args.store)
+    args.dir = directory
+    worktrees = [each for each in list_worktrees(repository) if list_sessions_in(each, [session])]
+    if not worktrees:
         yield RunDirectory()
         return
-    entered = EnteredWorktree(worktree=mine[0], directory=there)
+    entered = EnteredWorktree(worktree=worktrees[0], directory=directory)
     with lock_worktree(repository, entered.worktree):
-        _print_note(f"the session goes on in {sanitize(there)}", entered.worktree.name)
+        _print_note(f"the session continues in {sanitize(directory)}", entered.worktree.name)
         yield RunDirectory(repository=repository, entered=entered)
 
 
-def _change_to_home(chosen: argparse.Namespace, env: Mapping[str, str], session: Session) -> None:
-    """Set `chosen.dir` to the directory of the session, and print it if it is not the current one."""
-    home = SessionReader(chosen.dir, env, store=chosen.store).find_home(session)
-    if os.path.realpath(home) != os.path.realpath(chosen.dir):
+def _change_to_session_directory(args: argparse.Namespace, env: Mapping[str, str], session: Session) -> None:
+    """Set `args.dir` to the directory of the session, and print it if it is not the current one."""
+    directory = SessionReader(args.dir, env, store=args.store).find_home(session)
+    if os.path.realpath(directory) != os.path.realpath(args.dir):
         print(
-            f"{Paint(sys.stderr).dim('directory:')} the session goes on in {sanitize(home)}", file=sys.stderr
+            f"{Paint(sys.stderr).dim('directory:')} the session continues in {sanitize(directory)}",
+            file=sys.stderr,
         )
-        chosen.dir = home
+        args.dir = directory
 
 
-def _find_session(chosen: argparse.Namespace, env: Mapping[str, str]) -> Session | None:
+def _find_session(args: argparse.Namespace, env: Mapping[str, str]) -> Session | None:
     """Return the session that continues, if there is one.
 
     Return None for a store that is not made of files: its sessions have no worktrees.
     """
-    if not resolve_store_url(env, paths_from(env), chosen.store).startswith("file:"):
+    if not resolve_store_url(env, paths_from(env), args.store).startswith("file:"):
         return None
-    reading = SessionReader(chosen.dir, env, store=chosen.store)
-    if chosen.session:
-        return reading.get_session(chosen.session)
-    return find_last_session(list_sessions_here(reading.list_sessions(), reading.place()))
+    reader = SessionReader(args.dir, env, store=args.store)
+    if args.session:
+        return reader.get_session(args.session)
+    return find_last_session(list_sessions_here(reader.list_sessions(), reader.place()))
 
 
-def _get_last_session(
-    chosen: argparse.Namespace, env: Mapping[str, str], entered: EnteredWorktree
-) -> Session:
-    sessions = SessionReader(chosen.dir, env, store=chosen.store).list_sessions()
-    found = find_last_session(list_sessions_in(entered.worktree, sessions))
-    if found is None:
+def _get_last_session(args: argparse.Namespace, env: Mapping[str, str], entered: EnteredWorktree) -> Session:
+    sessions = SessionReader(args.dir, env, store=args.store).list_sessions()
+    session = find_last_session(list_sessions_in(entered.worktree, sessions))
+    if session is None:
         raise NotFoundError("session", f"in worktree {entered.worktree.name}", hint="leave out --continue")
-    return found
+    return session
 
 
 def _announce(
     repository: WorktreeRepository,
     entered: EnteredWorktree,
-    chosen: argparse.Namespace,
+    args: argparse.Namespace,
     env: Mapping[str, str],
 ) -> None:
     """Print where the run works and what is missing there. If the worktree is new, prepare it."""
@@ -300,24 +304,24 @@ def _announce(
     _print_note(
         f"{sanitize(worktree.directory)}, on branch {worktree.branch}, from {commit[:12]}", worktree.name
     )
-    left = repository.checkouts.list_changed()
-    if left:
+    changes = repository.checkouts.list_changed()
+    if changes:
         _print_note(
-            f"your {len(left)} uncommitted change(s) stay in {sanitize(repository.top)}, and are not in it",
+            f"your {len(changes)} uncommitted change(s) stay in {sanitize(repository.top)} and are not in the worktree",
             worktree.name,
         )
     for hint in list_hints(worktree):
         _print_note(hint, worktree.name)
-    _run_start_command(repository, entered, chosen, env)
+    _run_start_command(repository, entered, args, env)
 
 
 def _run_start_command(
     repository: WorktreeRepository,
     entered: EnteredWorktree,
-    chosen: argparse.Namespace,
+    args: argparse.Namespace,
     env: Mapping[str, str],
 ) -> None:
-    commands = SessionReader(chosen.dir, env, store=chosen.store).place().project.commands
+    commands = SessionReader(args.dir, env, store=args.store).place().project.commands
     if commands is None or not commands.start:
         return
     if not is_trusted_in(repository, entered.worktree):
@@ -333,6 +337,6 @@ def _run_start_command(
     asyncio.run(run_start_command(entered, commands.start, env, print_output))
 
 
-def _print_note(words: str, name: str) -> None:
+def _print_note(text: str, name: str) -> None:
     paint = Paint(sys.stderr)
-    print(f"{paint.dim(f'worktree {name}:' if name else 'worktree:')} {words}", file=sys.stderr)
+    print(f"{paint.dim(f'worktree {name}:' if name else 'worktree:')} {text}", file=sys.stderr)

@@ -66,7 +66,7 @@ class FileFate(Wire, frozen=True, kw_only=True):
 MAX_FILE_BYTES: Final = 64 << 10
 MAX_TOTAL_BYTES: Final = 256 << 10
 MAX_FILES: Final = 500
-CONTEXT: Final = 3
+CONTEXT_LINES: Final = 3
 
 TRUNCATED: Final = "truncated"
 MORE_FILES: Final = "and more files"
@@ -76,7 +76,7 @@ def cap_diffs(
     diffs: Sequence[FileDiff],
     *,
     per_file: int = MAX_FILE_BYTES,
-    in_all: int = MAX_TOTAL_BYTES,
+    total: int = MAX_TOTAL_BYTES,
     files: int = MAX_FILES,
 ) -> tuple[FileDiff, ...]:
     """Limit the bytes of text per file and in total, and the number of files.
@@ -85,22 +85,20 @@ def cap_diffs(
     become one entry with their sums. Diffs within the limits are returned unchanged.
     """
     listed, rest = (diffs, ()) if len(diffs) <= files else (diffs[: files - 1], diffs[files - 1 :])
-    remaining = in_all
+    remaining = total
     capped: list[FileDiff] = []
     for diff in listed:
-        fitted = cap_diff(diff, min(per_file, remaining))
-        remaining -= count_bytes(fitted)
-        capped.append(fitted)
-    return (*capped, _sum(rest)) if rest else tuple(capped)
+        shortened = cap_diff(diff, min(per_file, remaining))
+        remaining -= count_bytes(shortened)
+        capped.append(shortened)
+    return (*capped, _sum_up(rest)) if rest else tuple(capped)
 
 
 def is_capped(diffs: Sequence[FileDiff]) -> bool:
     """Return True if the diffs are within the limits."""
-    weights = [count_bytes(diff) for diff in diffs]
+    sizes = [count_bytes(diff) for diff in diffs]
     return (
-        len(diffs) <= MAX_FILES
-        and sum(weights) <= MAX_TOTAL_BYTES
-        and max(weights, default=0) <= MAX_FILE_BYTES
+        len(diffs) <= MAX_FILES and sum(sizes) <= MAX_TOTAL_BYTES and max(sizes, default=0) <= MAX_FILE_BYTES
     )
 
 
@@ -124,7 +122,7 @@ def trim_unchanged(before: str, after: str) -> tuple[str, str]:
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     head = _count_shared(old, new)
     tail = _count_shared(old[head:][::-1], new[head:][::-1])
-    start, end = max(0, head - CONTEXT), max(0, tail - CONTEXT)
+    start, end = max(0, head - CONTEXT_LINES), max(0, tail - CONTEXT_LINES)
     return "".join(old[start : len(old) - end]), "".join(new[start : len(new) - end])
 
 
@@ -144,7 +142,7 @@ def _count_text_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode(errors="replace"))
 
 
-def _sum(diffs: Sequence[FileDiff]) -> FileDiff:
+def _sum_up(diffs: Sequence[FileDiff]) -> FileDiff:
     return FileDiff(
         file=f"{len(diffs)} {MORE_FILES}",
         additions=sum(diff.additions for diff in diffs),

@@ -30,13 +30,13 @@ FACTS: Final[dict[type[WeftError], tuple[str, ...]]] = {
     errors.ModelNotFoundError: ("provider_id", "model_id", "near"),
 }
 # Names that OpenCode's clients look for, where they differ from ours.
-NAMES: Final[dict[type[WeftError], str]] = {errors.ModelNotFoundError: "ProviderModelNotFoundError"}
-KINDS: Final = {NAMES.get(kind, kind.__name__): kind for kind in FACTS}
+WIRE_NAMES: Final[dict[type[WeftError], str]] = {errors.ModelNotFoundError: "ProviderModelNotFoundError"}
+ERRORS_BY_NAME: Final = {WIRE_NAMES.get(kind, kind.__name__): kind for kind in FACTS}
 
 
 def wire_error_name(error: WeftError) -> str:
     """Return the name that an error has on the wire."""
-    return NAMES.get(type(error), type(error).__name__)
+    return WIRE_NAMES.get(type(error), type(error).__name__)
 
 
 def to_facts(error: WeftError) -> dict[str, Any]:
@@ -49,12 +49,12 @@ def to_facts(error: WeftError) -> dict[str, Any]:
 
 def from_facts(name: str, facts: Mapping[str, Any]) -> WeftError | None:
     """Make the error that the server raised. Return None if attributes are missing."""
-    kind = KINDS.get(name)
+    kind = ERRORS_BY_NAME.get(name)
     if kind is None or not all(_is_fact(facts.get(wire_name(each))) for each in FACTS[kind]):
         return None
-    made = kind(**{each: facts[wire_name(each)] for each in FACTS[kind]})
-    made.hint = str(facts.get("hint", ""))
-    return made
+    error = kind(**{each: facts[wire_name(each)] for each in FACTS[kind]})
+    error.hint = str(facts.get("hint", ""))
+    return error
 
 
 def _is_fact(value: object) -> bool:

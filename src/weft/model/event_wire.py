@@ -36,11 +36,12 @@ def event_to_plain(event: Event) -> dict[str, Any]:
 
 
 def event_from_plain(plain: Any, *, where: str = "event") -> Event:
+    """Convert plain values to an event. Raise `DocumentError` if they are not one."""
     if not isinstance(plain, dict) or not isinstance(plain.get("type"), str):
         raise DocumentError(where, "the event has no type")
-    named, properties = plain["type"], plain.get("properties") or {}
-    if (kind := KINDS.get(named)) is None:
-        return UnknownEvent(named=named, properties=properties)
+    name, properties = plain["type"], plain.get("properties") or {}
+    if (kind := KINDS.get(name)) is None:
+        return UnknownEvent(named=name, properties=properties)
     return from_plain({kind.whole: properties} if kind.whole else properties, kind, where=where)
 
 

@@ -95,8 +95,8 @@ def unwrap(id: str, near: int) -> int:
         low = int(head, 16)
     except ValueError:
         return near * PER_MS  # not made by `Mint`: order it by its time
-    around = near * PER_MS
-    return low + round((around - low) / WRAP) * WRAP
+    expected = near * PER_MS
+    return low + round((expected - low) / WRAP) * WRAP
 
 
 def id_sort_key(id: str, near: int) -> tuple[int, str]:
@@ -104,22 +104,22 @@ def id_sort_key(id: str, near: int) -> tuple[int, str]:
     return unwrap(id, near), id
 
 
-def check_id(kind: str, given: str) -> str:
+def check_id(kind: str, id: str) -> str:
     """Check an id from outside that is used for a lookup, and return it. Raise `NotFoundError` if no such id can exist.
 
     Other formats than that of `Mint` are allowed: OpenCode accepts any session id that begins with `ses`.
     """
-    if not given.startswith(PREFIXES[kind]) or _FILE_NAME.fullmatch(given) is None:
-        raise NotFoundError(kind, given[:80])
-    return given
+    if not id.startswith(PREFIXES[kind]) or _FILE_NAME.fullmatch(id) is None:
+        raise NotFoundError(kind, id[:80])
+    return id
 
 
-def check_new_id(kind: str, given: str) -> str:
-    """Check an id from outside for something new, and return it. Raise `InvalidIdError` if it has not the format of `Mint`."""
-    prefix, _, body = given.partition("_")
+def check_new_id(kind: str, id: str) -> str:
+    """Check an id from outside for something new, and return it. Raise `InvalidIdError` if it does not have the format of `Mint`."""
+    prefix, _, body = id.partition("_")
     if prefix != PREFIXES[kind] or _BODY.fullmatch(body) is None:
-        raise InvalidIdError(kind, given)
-    return given
+        raise InvalidIdError(kind, id)
+    return id
 
 
 def check_file_name(kind: str, id: str) -> str:

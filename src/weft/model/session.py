@@ -16,7 +16,9 @@ from weft.model.wire import Wire, always
 
 DEFAULT_TITLE = "New session - "
 DEFAULT_CHILD_TITLE = "Child session - "
-_DEFAULT = re.compile(r"(New|Child) session - \d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z", re.ASCII)
+_DEFAULT_TITLE_PATTERN = re.compile(
+    r"(New|Child) session - \d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z", re.ASCII
+)
 
 
 class SessionTime(Wire, frozen=True, kw_only=True):
@@ -164,9 +166,9 @@ class TrashBundle(Wire, frozen=True, kw_only=True):
     sessions: tuple[Session, ...]
 
 
-def make_bundle_name(at: int, first: SessionID) -> str:
+def make_bundle_name(time: int, first: SessionID) -> str:
     """Return the name of a trash bundle: the time, then the first session, so that names sort by age."""
-    return f"{at}-{first}"
+    return f"{time}-{first}"
 
 
 def hide_share_secret(session: Session) -> Session:
@@ -187,9 +189,9 @@ def get_weft_data(session: Session) -> WeftSessionData:
     return session.weft or NO_WEFT_DATA
 
 
-def with_weft_data(session: Session, own: WeftSessionData) -> Session:
+def with_weft_data(session: Session, data: WeftSessionData) -> Session:
     """Replace the weft data of a session. Empty data is stored as None, so that it is not written."""
-    return replace(session, weft=None if own == NO_WEFT_DATA else own)
+    return replace(session, weft=None if data == NO_WEFT_DATA else data)
 
 
 def may_be_titled(session: Session) -> bool:
@@ -199,12 +201,12 @@ def may_be_titled(session: Session) -> bool:
 
 def make_default_title(now: int, *, child: bool = False) -> str:
     """Return the default title of a new session, which contains the time."""
-    at = datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return (DEFAULT_CHILD_TITLE if child else DEFAULT_TITLE) + at
+    time = datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (DEFAULT_CHILD_TITLE if child else DEFAULT_TITLE) + time
 
 
 def is_default_title(title: str) -> bool:
-    return _DEFAULT.fullmatch(title) is not None
+    return _DEFAULT_TITLE_PATTERN.fullmatch(title) is not None
 
 
 def newest_sort_key(session: Session) -> tuple[int, str]:
@@ -234,8 +236,10 @@ SLUG_NOUNS = (
 
 
 def make_slug(random: Callable[[int], bytes]) -> str:
-    one, two, three, four = random(4)
-    return f"{SLUG_ADJECTIVES[(one << 8 | two) % len(SLUG_ADJECTIVES)]}-{SLUG_NOUNS[(three << 8 | four) % len(SLUG_NOUNS)]}"
+    a, b, c, d = random(4)
+    return (
+        f"{SLUG_ADJECTIVES[(a << 8 | b) % len(SLUG_ADJECTIVES)]}-{SLUG_NOUNS[(c << 8 | d) % len(SLUG_NOUNS)]}"
+    )
 
 
 class Status(Wire, frozen=True, kw_only=True, tag_field="type"):

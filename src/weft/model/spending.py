@@ -67,7 +67,7 @@ class Budgets(Wire, frozen=True, kw_only=True):
     day: Budget = UNLIMITED
 
 
-def _shortest(cost: Decimal) -> Decimal:
+def _strip_zeros(cost: Decimal) -> Decimal:
     """Remove trailing zeros, as OpenCode writes numbers."""
     short = cost.normalize()
     return short if int(short.as_tuple().exponent) <= 0 else short.quantize(Decimal(1))
@@ -77,7 +77,7 @@ def add_spent(pieces: Iterable[Spent]) -> Spent:
     """Add up spending. If one price or count is unknown, so is that of the sum."""
     spent = list(pieces)
     return Spent(
-        cost=_shortest(sum((each.cost for each in spent), Decimal(0))),
+        cost=_strip_zeros(sum((each.cost for each in spent), Decimal(0))),
         input=sum(each.input for each in spent),
         output=sum(each.output for each in spent),
         reasoning=sum(each.reasoning for each in spent),

@@ -36,12 +36,12 @@ class Transcript:
     """
 
     def __init__(self, messages: Iterable[MessageWithParts] = ()) -> None:
-        self._wholes: dict[MessageID, MessageWithParts] = {each.info.id: each for each in messages}
-        self._listed = list(self._wholes.values())
-        if any(after.info.time.created <= each.info.time.created for each, after in pairwise(self._listed)):
-            self._listed.sort(key=lambda each: _sort_key(each.info))
-        self._fresh = len(self._listed)  # this many entries of _listed are up to date
-        self._messages: dict[MessageID, AnyMessage] = {each.info.id: each.info for each in self._listed}
+        self._built: dict[MessageID, MessageWithParts] = {each.info.id: each for each in messages}
+        self._list = list(self._built.values())
+        if any(after.info.time.created <= each.info.time.created for each, after in pairwise(self._list)):
+            self._list.sort(key=lambda each: _sort_key(each.info))
+        self._valid_count = len(self._list)  # how many entries at the start of _list are up to date
+        self._messages: dict[MessageID, AnyMessage] = {each.info.id: each.info for each in self._list}
         self._order = list(self._messages)
         self._parts: dict[MessageID, dict[PartID, AnyPart]] = {}  # only of changed messages
         self._latest = max((info.time.created for info in self._messages.values()), default=0)
@@ -56,9 +56,9 @@ class Transcript:
                     self._drop(id)
                     self._parts.pop(id, None)
                 case PartUpdated(part=part):
-                    self._parts_of(part.message_id)[part.id] = part
+                    self._get_parts(part.message_id)[part.id] = part
                 case PartRemoved(message_id=message, part_id=id):
-                    self._parts_of(message).pop(id, None)
+                    self._get_parts(message).pop(id, None)
                 case PartGrew(message_id=message, part_id=id):
                     self._grow(message, id, event)
                 case _:
@@ -66,73 +66,73 @@ class Transcript:
 
     def messages(self) -> list[MessageWithParts]:
         """Return a new list of all messages. An unchanged message is the same object as in the last call."""
-        if self._fresh < max(len(self._order), len(self._listed)):
-            changed = self._order[self._fresh :]
-            self._listed[self._fresh :] = [self._wholes.get(id) or self._whole(id) for id in changed]
-            self._fresh = len(self._order)
-        return list(self._listed)
+        if self._valid_count < max(len(self._order), len(self._list)):
+            changed = self._order[self._valid_count :]
+            self._list[self._valid_count :] = [self._built.get(id) or self._build(id) for id in changed]
+            self._valid_count = len(self._order)
+        return list(self._list)
 
     def find(self, id: MessageID) -> MessageWithParts | None:
-        return None if id not in self._messages else self._wholes.get(id) or self._whole(id)
+        return None if id not in self._messages else self._built.get(id) or self._build(id)
 
     def newest_answer(self) -> AssistantMessage | None:
-        found = (self._messages[id] for id in reversed(self._order))
-        return next((each for each in found if isinstance(each, AssistantMessage)), None)
+        newest_first = (self._messages[id] for id in reversed(self._order))
+        return next((message for message in newest_first if isinstance(message, AssistantMessage)), None)
 
     def next_time(self, now: int) -> int:
         """Return the time for a new message: now, or later than every existing message and every time returned before."""
         self._latest = max(now, self._latest + 1)
         return self._latest
 
-    def _whole(self, id: MessageID) -> MessageWithParts:
+    def _build(self, id: MessageID) -> MessageWithParts:
         info = self._messages[id]
-        whole = MessageWithParts(info=info, parts=sort_parts(self._parts.get(info.id, {}).values(), info))
-        self._wholes[id] = whole
-        return whole
+        message = MessageWithParts(info=info, parts=sort_parts(self._parts.get(info.id, {}).values(), info))
+        self._built[id] = message
+        return message
 
-    def _parts_of(self, message: MessageID) -> dict[PartID, AnyPart]:
-        self._change(message)
+    def _get_parts(self, message: MessageID) -> dict[PartID, AnyPart]:
+        self._invalidate(message)
         return self._parts.setdefault(message, {})
 
     def _put(self, info: AnyMessage) -> None:
-        known = self._messages.get(info.id)
-        if known is None or known.time.created != info.time.created:
+        previous = self._messages.get(info.id)
+        if previous is None or previous.time.created != info.time.created:
             self._drop(info.id)
-            self._order.insert(self._place(info), info.id)
+            self._order.insert(self._find_index(info), info.id)
         self._messages[info.id] = info
         self._latest = max(self._latest, info.time.created)
-        self._change(info.id)
+        self._invalidate(info.id)
 
     def _drop(self, id: MessageID) -> None:
         if id in self._messages:
-            self._change(id)
-            del self._order[self._place(self._messages[id])]
+            self._invalidate(id)
+            del self._order[self._find_index(self._messages[id])]
             del self._messages[id]
 
-    def _change(self, id: MessageID) -> None:
+    def _invalidate(self, id: MessageID) -> None:
         """Drop the cached message, and mark the list as outdated from its place on."""
-        whole = self._wholes.pop(id, None)
-        if whole is not None and id not in self._parts:
-            self._parts[id] = {part.id: part for part in whole.parts}
+        message = self._built.pop(id, None)
+        if message is not None and id not in self._parts:
+            self._parts[id] = {part.id: part for part in message.parts}
         if id in self._messages:
-            self._fresh = min(self._fresh, self._place(self._messages[id]))
+            self._valid_count = min(self._valid_count, self._find_index(self._messages[id]))
 
-    def _place(self, info: AnyMessage) -> int:
-        return bisect_left(self._order, _sort_key(info), key=self._sort_key_of)
+    def _find_index(self, info: AnyMessage) -> int:
+        return bisect_left(self._order, _sort_key(info), key=self._get_sort_key)
 
-    def _sort_key_of(self, id: MessageID) -> tuple[tuple[int, int, str], MessageID]:
+    def _get_sort_key(self, id: MessageID) -> tuple[tuple[int, int, str], MessageID]:
         return _sort_key(self._messages[id])
 
     def _grow(self, message: MessageID, id: PartID, event: PartGrew) -> None:
-        if self._has(message, id):
-            parts = self._parts_of(message)
+        if self._has_part(message, id):
+            parts = self._get_parts(message)
             parts[id] = grow_part(parts[id], event)
 
-    def _has(self, message: MessageID, part: PartID) -> bool:
+    def _has_part(self, message: MessageID, part: PartID) -> bool:
         if message in self._parts:
             return part in self._parts[message]
-        whole = self._wholes.get(message)
-        return whole is not None and any(each.id == part for each in whole.parts)
+        built = self._built.get(message)
+        return built is not None and any(each.id == part for each in built.parts)
 
 
 def _sort_key(info: AnyMessage) -> tuple[tuple[int, int, str], MessageID]:

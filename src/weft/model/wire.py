@@ -52,7 +52,7 @@ def always(value: T, *, name: str | None = None) -> Any:
     return msgspec.field(default_factory=value.copy if isinstance(value, dict) else lambda: value, name=name)
 
 
-def _exact(text: str) -> float | Decimal:
+def _parse_number(text: str) -> float | Decimal:
     """Parse a number with a point or an exponent: as a float if that is exact, else as a Decimal."""
     try:
         number, exact = float(text), Decimal(text)
@@ -62,15 +62,15 @@ def _exact(text: str) -> float | Decimal:
 
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
-_plain_decoder = msgspec.json.Decoder(float_hook=_exact)
+_plain_decoder = msgspec.json.Decoder(float_hook=_parse_number)
 
 
 @cache
-def _decoder(kind: object) -> msgspec.json.Decoder[Any]:
+def _make_decoder(kind: object) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
-def _names_extra(raw: bytes) -> bool:
+def _mentions_extra(raw: bytes) -> bool:
     # Searching one byte is many times faster than searching eight, and few documents contain a dollar sign.
     return b"$" in raw and _EXTRA_BYTES in raw
 
@@ -82,8 +82,8 @@ def decode(raw: bytes, kind: object, *, where: str = ...) -> Any: ...
 def decode(raw: bytes, kind: Any, *, where: str = "document") -> Any:
     """Decode JSON to a value of `kind`, a struct or a union of tagged structs. Raise `DocumentError` with `where`."""
     try:
-        if not _names_extra(raw) and _ESCAPED_LETTER.search(raw) is None:
-            return _decoder(kind).decode(raw)
+        if not _mentions_extra(raw) and _ESCAPED_LETTER.search(raw) is None:
+            return _make_decoder(kind).decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, InvalidOperation):
         pass  # unknown fields, an unknown tag, a lone surrogate, or invalid: the slow path finds out
     except RecursionError as error:
@@ -92,7 +92,7 @@ def decode(raw: bytes, kind: Any, *, where: str = "document") -> Any:
 
 
 def parse(raw: bytes, *, where: str = "document") -> Any:
-    """Decode JSON to plain Python values. Accept lone surrogates, which JavaScript writes. Raise `DocumentError` otherwise."""
+    """Decode JSON to plain Python values. Accept lone surrogates, which JavaScript writes. Raise `DocumentError` if it is not JSON."""
     try:
         return _plain_decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -100,7 +100,7 @@ def parse(raw: bytes, *, where: str = "document") -> Any:
     except RecursionError as error:
         raise DocumentError(where, "nested too deeply") from error
     try:
-        return json.loads(raw, parse_float=_exact, parse_constant=_refuse_constant)
+        return json.loads(raw, parse_float=_parse_number, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise DocumentError(where, f"not JSON: {error}") from error
 
@@ -118,7 +118,7 @@ def from_plain(value: Any, kind: Any, *, where: str = "document") -> Any:
     try:
         separated = _separate_unknown(value, kind)
         # Converting to one struct costs a thirtieth of converting to the union it is in.
-        return msgspec.convert(separated, _member(separated, kind) or kind)
+        return msgspec.convert(separated, _choose_struct(separated, kind) or kind)
     except (msgspec.ValidationError, RecursionError) as error:
         raise DocumentError(where, str(error)) from error
 
@@ -127,7 +127,7 @@ def encode(value: Any) -> bytes:
     """Encode a value as compact JSON, with its unknown fields."""
     try:
         raw = _encoder.encode(value)
-        return _encoder.encode(to_plain(value)) if _names_extra(raw) else raw
+        return _encoder.encode(to_plain(value)) if _mentions_extra(raw) else raw
     except (UnicodeEncodeError, RecursionError):
         return _encode_by_hand(value, indent=0)
 
@@ -177,7 +177,7 @@ def to_plain(value: Any) -> Any:
 def _struct_to_plain(value: Struct) -> dict[str, Any]:
     config = value.__struct_config__
     plain: dict[str, Any] = {config.tag_field: config.tag} if config.tag_field else {}
-    for field in _wire_fields(type(value)):
+    for field in _list_fields(type(value)):
         item = getattr(value, field.name)
         if field.encode_name != EXTRA and item is not UNSET and not _is_omitted(config, field, item):
             plain[field.encode_name] = to_plain(item)
@@ -191,7 +191,7 @@ def _struct_to_plain(value: Struct) -> dict[str, Any]:
 
 
 @cache
-def _wire_fields(struct: type[Struct]) -> tuple[Any, ...]:
+def _list_fields(struct: type[Struct]) -> tuple[Any, ...]:
     return msgspec.structs.fields(struct)
 
 
@@ -203,19 +203,19 @@ def _is_omitted(config: Any, field: Any, item: Any) -> bool:
 
 
 @cache
-def _fields(struct: type[Struct]) -> dict[str, Any]:
+def _get_field_types(struct: type[Struct]) -> dict[str, Any]:
     hints = get_type_hints(struct)
     return {field.encode_name: hints[field.name] for field in msgspec.structs.fields(struct)}
 
 
 @cache
-def _members(kind: Any) -> tuple[Any, ...]:
+def _list_members(kind: Any) -> tuple[Any, ...]:
     """Return the members of a union, or the type itself."""
     origin = get_origin(kind)
     if origin is Annotated:
-        return _members(get_args(kind)[0])
+        return _list_members(get_args(kind)[0])
     if origin is Union or origin is types.UnionType:
-        return tuple(member for part in get_args(kind) for member in _members(part))
+        return tuple(member for part in get_args(kind) for member in _list_members(part))
     return (kind,)
 
 
@@ -223,11 +223,11 @@ def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
 
 
-def _member(value: Any, kind: Any) -> type[Struct] | None:
+def _choose_struct(value: Any, kind: Any) -> type[Struct] | None:
     """Return the struct of a union for a JSON object: by its tag, else the catch-all, whose tag starts with `$`."""
     if not isinstance(value, dict):
         return None
-    structs = [member for member in _members(kind) if _is_struct(member)]
+    structs = [member for member in _list_members(kind) if _is_struct(member)]
     for struct in structs:
         config = struct.__struct_config__
         if config.tag_field is None or value.get(config.tag_field) == config.tag:
@@ -243,27 +243,32 @@ def _is_catch_all(value: dict[str, Any], config: Any) -> bool:
 def _separate_unknown(value: Any, kind: Any) -> Any:
     """Move every unknown field into `$extra`, recursively."""
     if isinstance(value, dict):
-        struct = _member(value, kind)
+        struct = _choose_struct(value, kind)
         if struct is not None:
             return _separate_unknown_in_struct(value, struct)
         return _separate_unknown_in_items(value, kind)
     if isinstance(value, list):
-        item = _item_type(kind, (list, tuple))
+        item = _find_item_type(kind, (list, tuple))
         return [_separate_unknown(each, item) for each in value] if item is not None else value
-    if isinstance(value, float) and math.isfinite(value) and value.is_integer() and int in _members(kind):
+    if (
+        isinstance(value, float)
+        and math.isfinite(value)
+        and value.is_integer()
+        and int in _list_members(kind)
+    ):
         return int(value)
-    if isinstance(value, Decimal) and float in _members(kind):
+    if isinstance(value, Decimal) and float in _list_members(kind):
         return float(value)
     return value
 
 
 def _separate_unknown_in_items(value: dict[str, Any], kind: Any) -> Any:
-    item = _item_type(kind, (dict,))
+    item = _find_item_type(kind, (dict,))
     return {key: _separate_unknown(each, item) for key, each in value.items()} if item is not None else value
 
 
 def _separate_unknown_in_struct(value: dict[str, Any], struct: type[Struct]) -> dict[str, Any]:
-    known, config = _fields(struct), struct.__struct_config__
+    field_types, config = _get_field_types(struct), struct.__struct_config__
     catch_all = str(config.tag).startswith("$")
     known_fields: dict[str, Any] = {}
     extra: dict[str, Any] = {}
@@ -272,17 +277,17 @@ def _separate_unknown_in_struct(value: dict[str, Any], struct: type[Struct]) -> 
             known_fields[key] = config.tag
             if catch_all and item != config.tag:
                 extra[key] = item
-        elif key in known and key != EXTRA:
-            known_fields[key] = _separate_unknown(item, known[key])
+        elif key in field_types and key != EXTRA:
+            known_fields[key] = _separate_unknown(item, field_types[key])
         else:
             extra[key] = item
-    if extra and EXTRA in known:
+    if extra and EXTRA in field_types:
         known_fields[EXTRA] = extra
     return known_fields
 
 
-def _item_type(kind: Any, origins: tuple[type, ...]) -> Any:
-    for member in _members(kind):
+def _find_item_type(kind: Any, origins: tuple[type, ...]) -> Any:
+    for member in _list_members(kind):
         if get_origin(member) in origins:
             return next((arg for arg in reversed(get_args(member)) if arg is not Ellipsis), None)
     return None

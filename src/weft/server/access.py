@@ -29,6 +29,12 @@ from weft.server.state import Tickets
 LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 FREE_ATTEMPTS: Final = 5
 MAX_DELAY_SECONDS: Final = 5.0
+UNAUTHORIZED: Final = 401
+CHALLENGE: Final = {"www-authenticate": 'Basic realm="weft"'}
+DENIAL_EXTENSION: Final = "websocket.http.response"
+POLICY_VIOLATION: Final = 1008
+SWITCHING_PROTOCOLS: Final = 101
+MAX_RECORDED_PATH_LENGTH: Final = 200
 
 
 class AccessPolicy(Struct, frozen=True, kw_only=True):
@@ -85,8 +91,7 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
 
 
 def strip_port(host: str) -> str:
-    """Return a host in lower case and without its port. Text that is not a host is returned unchanged and matches no
-    name."""
+    """Return a host in lower case and without its port. Text that is not a host stays as it is, and matches no name."""
     name = host.lower()
     bare, colon, port = name.rpartition(":")
     return bare if colon and (port.isdecimal() or not port) and not bare.endswith(":") else name
@@ -107,23 +112,16 @@ class PasswordDelay:
     """Delays the answer to wrong passwords: the more of them in a row, the longer."""
 
     def __init__(self) -> None:
-        self._wrong = 0
+        self._failures = 0
 
     def count_failure(self) -> float:
         """Count a wrong password and return how many seconds to wait before answering."""
-        self._wrong += 1
-        return min(MAX_DELAY_SECONDS, 0.1 * max(0, self._wrong - FREE_ATTEMPTS))
+        self._failures += 1
+        return min(MAX_DELAY_SECONDS, 0.1 * max(0, self._failures - FREE_ATTEMPTS))
 
     def reset(self) -> None:
-        self._wrong = 0
+        self._failures = 0
 
-
-UNAUTHORIZED: Final = 401
-CHALLENGE: Final = {"www-authenticate": 'Basic realm="weft"'}
-DENIAL_EXTENSION: Final = "websocket.http.response"
-POLICY_VIOLATION: Final = 1008
-SWITCHING_PROTOCOLS: Final = 101
-MAX_RECORDED_PATH: Final = 200
 
 OnRequest = Callable[[RequestRecord], None]
 
@@ -131,7 +129,7 @@ OnRequest = Callable[[RequestRecord], None]
 class AccessMiddleware:
     """ASGI middleware that lets only allowed requests through.
 
-    `on_request` is called for each request; `names` maps an endpoint to the pattern of its path.
+    `on_request` is called for each request; `route_paths` maps an endpoint to the pattern of its path.
     """
 
     def __init__(
@@ -141,13 +139,13 @@ class AccessMiddleware:
         tickets: Tickets,
         *,
         on_request: OnRequest,
-        names: Mapping[Any, str],
+        route_paths: Mapping[Any, str],
     ) -> None:
         self._app = app
         self._policy = policy
         self._tickets = tickets
         self._on_request = on_request
-        self._names = names
+        self._route_paths = route_paths
         self._delay = PasswordDelay()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -183,12 +181,12 @@ class AccessMiddleware:
         await self._app(scope, receive, send)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
-        path = scope["path"][:MAX_RECORDED_PATH].encode("ascii", "backslashreplace").decode()
+        path = scope["path"][:MAX_RECORDED_PATH_LENGTH].encode("ascii", "backslashreplace").decode()
         self._on_request(
             RequestRecord(
                 method=scope.get("method", "SOCKET"),
                 path=path,
-                route=self._names.get(scope.get("endpoint"), UNKNOWN_ROUTE),
+                route=self._route_paths.get(scope.get("endpoint"), UNKNOWN_ROUTE),
                 status=status,
                 seconds=seconds,
             )
@@ -216,10 +214,10 @@ async def _reject_socket(scope: Scope, receive: Receive, send: Send, error: Erro
 class _RecordedSend:
     """Wraps `send` and records method, path, status and duration of a request. The query is never recorded."""
 
-    def __init__(self, scope: Scope, send: Send, note: Callable[[Scope, int, float], None]) -> None:
+    def __init__(self, scope: Scope, send: Send, record: Callable[[Scope, int, float], None]) -> None:
         self._scope = scope
         self._send = send
-        self._record = note
+        self._record = record
         self._started = asyncio.get_running_loop().time()
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -237,8 +235,8 @@ def is_below(path: str, top: str) -> bool:
 def check_served(directory: str, projects: Iterable[Project]) -> None:
     """Raise `DirectoryNotServedError` if a directory is in no checkout of a project.
 
-    Directories without version control share one project whose checkout is the root directory; that one permits
-    nothing.
+    Directories without version control share one project whose checkout is the root directory. That project is
+    skipped: it would permit every directory.
     """
     for project in projects:
         for top in (project.worktree, *project.sandboxes):

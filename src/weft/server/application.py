@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, WebSocketRoute
-from starlette.routing import Route as At
+from starlette.routing import Route as StarletteRoute
 
 from weft.errors import StoreError
 from weft.model.ids import SessionID
@@ -47,38 +47,40 @@ def build_app(server: HttpServer) -> Any:
         if route.media == "application/json":
             by_path.setdefault(route.path, []).append(route)
     table: list[BaseRoute] = [
-        At(path, RouteEndpoint(server, routes), methods=[route.method for route in routes])
+        StarletteRoute(path, RouteEndpoint(server, routes), methods=[route.method for route in routes])
         for path, routes in sorted(by_path.items(), key=lambda each: each[0].count("{"))
     ]
     app = Starlette(
-        routes=[*_list_special(server), *table],
+        routes=[*_list_special_routes(server), *table],
         lifespan=server.run,
         exception_handlers={404: _answer_unknown_path, 405: _answer_wrong_method},
     )
     app.router.redirect_slashes = False
-    names = {each.endpoint: each.path for each in app.routes if isinstance(each, At | WebSocketRoute)}
+    route_paths = {
+        each.endpoint: each.path for each in app.routes if isinstance(each, StarletteRoute | WebSocketRoute)
+    }
     return AccessMiddleware(
-        app, server.setup.access, server.tickets, on_request=server.record_request, names=names
+        app, server.setup.access, server.tickets, on_request=server.record_request, route_paths=route_paths
     )
 
 
-def _list_special(server: HttpServer) -> list[BaseRoute]:
+def _list_special_routes(server: HttpServer) -> list[BaseRoute]:
     """Return the routes that answer with something else than a JSON value: streams, sockets and pages."""
     paths = {route.path for route in server.routes}
     special: list[BaseRoute] = [
-        At("/event", DirectoryEventsEndpoint(server), methods=["GET"]),
-        At("/global/event", GlobalEventsEndpoint(server), methods=["GET"]),
-        At("/weft/metrics", MetricsEndpoint(server), methods=["GET"]),
+        StarletteRoute("/event", DirectoryEventsEndpoint(server), methods=["GET"]),
+        StarletteRoute("/global/event", GlobalEventsEndpoint(server), methods=["GET"]),
+        StarletteRoute("/weft/metrics", MetricsEndpoint(server), methods=["GET"]),
     ]
     if f"{PTY}/connect" in paths:
         special.append(WebSocketRoute(f"{PTY}/connect", PtySocket(server)))
     if SHARE_PATH in paths:
         pages = SharePageCache(server)
         special += [
-            At(SHARE_PATH, SharePageEndpoint(pages), methods=["GET"]),
-            At(f"{SHARE_PATH}/data", ShareDataEndpoint(pages), methods=["GET"]),
-            At(f"{SHARE_PATH}/live", ShareLiveEndpoint(pages), methods=["GET"]),
-            At(f"{SHARE_ROOT}{{shareID:path}}", MissingShareEndpoint(pages), methods=["GET"]),
+            StarletteRoute(SHARE_PATH, SharePageEndpoint(pages), methods=["GET"]),
+            StarletteRoute(f"{SHARE_PATH}/data", ShareDataEndpoint(pages), methods=["GET"]),
+            StarletteRoute(f"{SHARE_PATH}/live", ShareLiveEndpoint(pages), methods=["GET"]),
+            StarletteRoute(f"{SHARE_ROOT}{{shareID:path}}", MissingShareEndpoint(pages), methods=["GET"]),
         ]
     return special
 
@@ -112,11 +114,11 @@ class RouteEndpoint:
         headers = read_headers(scope)
         fields = {
             "server": self._server,
-            "names": scope["path_params"],
+            "path_params": scope["path_params"],
             "headers": headers,
             "path": scope["path"],
             "body": decode_body(route, await read_body(receive, headers), headers.get("content-type", "")),
-            "directory": self._server.directory_of(scope),
+            "directory": self._server.resolve_directory(scope),
             "query": decode_query(route.query, scope["query_string"]),
         }
         if route.server_only:
@@ -129,17 +131,17 @@ class RouteEndpoint:
         return RouteResult(value=value, status=204 if route.gives is None else 200)
 
     async def _run_in_directory(self, route: Route, fields: dict[str, Any], *, has_directory: bool) -> Any:
-        opened = await self._server.find(fields["directory"])
-        if "sessionID" in fields["names"] and not has_directory:
-            session, here = SessionID(fields["names"]["sessionID"]), opened
-            opened = await self._server.find_home(here, session, route)
-            if opened is not here and route.method != "GET":
-                opened.relays[session] = here.feed
+        opened = await self._server.get_directory(fields["directory"])
+        if "sessionID" in fields["path_params"] and not has_directory:
+            session, default = SessionID(fields["path_params"]["sessionID"]), opened
+            opened = await self._server.choose_directory(default, session, route)
+            if opened is not default and route.method != "GET":
+                opened.relays[session] = default.feed
                 fields["directory"] = opened.directory
         with opened.use():
             value = await route.run(DirectoryCall(api=opened.api, **fields))
         if route.method != "GET":
-            # Send the events of a call before its answer: clients wait for the answer and then use what they heard.
+            # Send the events of a call before its answer: a client that has the answer expects to have received the events.
             await opened.feed.settle()
         return value
 

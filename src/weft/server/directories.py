@@ -14,7 +14,7 @@ from weft.model.workspace_event import InstanceDisposed
 from weft.server.feed import EventCounter, EventFeed
 
 IDLE_SECONDS = 30 * 60.0
-MAX_OPEN = 256
+MAX_OPEN_DIRECTORIES = 256
 DRAIN_TURNS = 5
 SERVER_IS_ENDING = "cannot be opened: the server is ending"
 
@@ -36,20 +36,20 @@ class OpenDirectory:
         self.calls = 0
         self.relays: dict[SessionID, EventFeed] = {}
 
-    def take(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         """Put an event into the feed and, if its session is relayed, into the other feed, too."""
-        self.feed.take(event)
+        self.feed.add(event)
         # A child session is created or updated before it runs, and both events name its parent.
         if isinstance(event, SessionCreated | SessionUpdated) and event.info.parent_id in self.relays:
             self.relays[event.info.id] = self.relays[event.info.parent_id]
-        to = self.relays.get(session_of(event) or SessionID(""))
-        if to is not None and not to.closed:
-            to.take(event, relayed=True)
+        other = self.relays.get(session_of(event) or SessionID(""))
+        if other is not None and not other.closed:
+            other.add(event, relayed=True)
 
-    def lose(self) -> None:
+    def report_gap(self) -> None:
         """Tell all listeners that they missed events."""
         for feed in (self.feed, *self.relays.values()):
-            feed.lose()
+            feed.report_gap()
 
     @contextmanager
     def use(self) -> Generator[None]:
@@ -62,7 +62,7 @@ class OpenDirectory:
             self.used_at = asyncio.get_running_loop().time()
 
     async def is_idle(self, *, for_seconds: float) -> bool:
-        """Return True if it was not used for so long, nobody listens, and no run or terminal is active."""
+        """Return True if it was not used for `for_seconds`, nobody listens, and no run or terminal is active."""
         used_at = self.used_at
         terminals = await self.api.terminals.list_ptys()
         if await self.api.list_status() or any(each.status == "running" for each in terminals):
@@ -90,7 +90,7 @@ async def watch_nothing(_: str, __: Callable[[Event], Awaitable[None]]) -> None:
 
 
 class DirectoryOptions(Struct, frozen=True, kw_only=True):
-    """How to open a directory, when to close it, and whom to tell of its events and errors."""
+    """How to open a directory, when to close it, and what to call for its events, errors (`note`) and changed files."""
 
     open: ApiOpener
     note: Callable[[str], None]
@@ -134,7 +134,7 @@ class DirectoryTask:
         await asyncio.wait([self._task])
 
     def on_end(self, forget: Callable[["DirectoryTask"], None]) -> None:
-        """Call `forget` when the task ends, then fail the requests that still wait for the directory.
+        """When the task ends, call `forget`, and then fail the requests that still wait for the directory.
 
         A callback does this because a task that is cancelled before it starts runs none of its own code.
         """
@@ -167,9 +167,9 @@ class Directories:
             await entry.wait()
         entry = entry or self._start(directory)
         # Shielded: a caller that stops waiting must not cancel the opening for the others.
-        found = await asyncio.shield(entry.ready)
-        found.used_at = asyncio.get_running_loop().time()
-        return found
+        opened = await asyncio.shield(entry.ready)
+        opened.used_at = asyncio.get_running_loop().time()
+        return opened
 
     def feeds(self) -> list[EventFeed]:
         return [self.shared, *(opened.feed for opened in self.list_open().values())]
@@ -179,8 +179,10 @@ class Directories:
         return {directory: entry.opened for directory, entry in entries if entry.opened is not None}
 
     async def close(self, directory: str) -> bool:
-        """Close a directory and return False if it was not open. Its runs have settled when this returns; requests
-        that arrive meanwhile wait for that."""
+        """Close a directory; return False if it was not open. Its runs have settled when this returns.
+
+        Requests that arrive meanwhile wait for that.
+        """
         entry = self._entries.get(directory)
         if entry is None or entry.opened is None:
             return False
@@ -210,8 +212,10 @@ class Directories:
     def _start(self, directory: str) -> DirectoryTask:
         if self._ended:
             raise ConflictError("directory", directory, SERVER_IS_ENDING)
-        if len(self._entries) >= MAX_OPEN:
-            raise ConflictError("directory", directory, f"cannot be opened: {MAX_OPEN} are")
+        if len(self._entries) >= MAX_OPEN_DIRECTORIES:
+            raise ConflictError(
+                "directory", directory, f"cannot be opened: {MAX_OPEN_DIRECTORIES} are open already"
+            )
         entry = self._entries[directory] = DirectoryTask(directory, self._tasks, self._run)
         entry.on_end(self._forget)
         return entry
@@ -245,46 +249,46 @@ class Directories:
                 await entry.closing.wait()
         finally:
             entry.closing.set()
-            for _ in range(DRAIN_TURNS):  # so that the events of its ending runs are heard
+            for _ in range(DRAIN_TURNS):  # so that the last events of its runs arrive
                 await asyncio.sleep(0)
             for task in background:
                 task.cancel()
             if opened is not None:
-                opened.feed.take(InstanceDisposed(directory=entry.directory))
+                opened.feed.add(InstanceDisposed(directory=entry.directory))
                 opened.feed.close()
 
     async def _follow(self, entry: DirectoryTask, opened: OpenDirectory) -> None:
         """Put every event into the feed.
 
         An event that cannot be read or sent is logged, and listeners are told that they missed something. A directory
-        whose events cannot be followed at all is closed, so that nobody waits for its events in vain.
+        whose events cannot be followed at all is closed, because clients would wait for its events for ever.
         """
-        heard = True
-        while heard:
-            heard = False
+        received = True
+        while received:
+            received = False
             try:
-                async for delivered in opened.api.events():
-                    heard = True
-                    self._options.on_event(delivered.event)
-                    opened.take(delivered.event)
+                async for published in opened.api.events():
+                    received = True
+                    self._options.on_event(published.event)
+                    opened.add(published.event)
             except CursorLostError:  # more events than the bus holds
-                heard = True
+                received = True
             except Exception as error:  # noqa: BLE001  one bad event must not stop the others
                 self._options.note(
-                    f"{entry.directory}: an event could not be told: {type(error).__name__}: {error}"
+                    f"{entry.directory}: an event could not be sent: {type(error).__name__}: {error}"
                 )
-            opened.lose()
-        self._options.note(f"{entry.directory} is closed, for its events cannot be followed")
+            opened.report_gap()
+        self._options.note(f"{entry.directory} is closed, because its events cannot be followed")
         entry.closing.set()
 
     async def _watch_files(self, entry: DirectoryTask, api: Api, feed: EventFeed) -> None:
         """Watch files while somebody listens. A failure is logged, and watching is tried again for the next listener."""
         while True:
-            await feed.heard.wait()
+            await feed.has_listeners.wait()
             async with asyncio.TaskGroup() as tasks:
-                watching = tasks.create_task(self._try_watching(entry, api))
-                await feed.unheard.wait()
-                watching.cancel()
+                watch_task = tasks.create_task(self._try_watching(entry, api))
+                await feed.has_no_listeners.wait()
+                watch_task.cancel()
 
     async def _try_watching(self, entry: DirectoryTask, api: Api) -> None:
         try:

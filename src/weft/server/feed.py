@@ -1,4 +1,4 @@
-"""The feed: the events of one directory, as frames for every listener. Each event is encoded once for all of them.
+"""The feed: the events of one directory, as frames of an event stream. Each event is encoded once for all listeners.
 
 A `fine` listener understands growth and receives each piece of a text as it arrives. A `whole` listener receives the
 whole part at most ten times a second: sent with every piece, as OpenCode 1.1.34 does, a long answer costs gigabytes.
@@ -31,10 +31,10 @@ Grain = Literal["fine", "whole"]
 
 
 class FeedFrame(Struct, frozen=True):
-    """One event as JSON, with a number that is unique over all feeds. With a `grain` it is for listeners of that
-    grain only.
+    """One event as JSON, with a number that is unique over all feeds.
 
-    A `relayed` frame came from the feed of another directory, where listeners to all directories have heard it.
+    A frame with a `grain` is for listeners of that grain only. A `relayed` frame came from the feed of another
+    directory, where listeners to all directories have received it.
     """
 
     number: int
@@ -62,52 +62,52 @@ class Signal:
     """Wakes all waiting tasks. When many events arrive it wakes them at most a hundred times a second."""
 
     def __init__(self) -> None:
-        self._waiting: set[asyncio.Future[bool]] = set()
+        self._waiters: set[asyncio.Future[bool]] = set()
         self._woken_at = 0.0
-        self._due: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def fire(self) -> None:
-        if not self._waiting or self._due is not None:
+        if not self._waiters or self._timer is not None:
             return
         loop = asyncio.get_running_loop()
         wait = self._woken_at + WAKE_SECONDS - loop.time()
         if wait > 0:
-            self._due = loop.call_later(wait, self.wake)
+            self._timer = loop.call_later(wait, self.wake)
         else:
             self.wake()
 
     def flush(self) -> None:
         """Wake now those that would be woken in a moment."""
-        if self._due is not None:
-            self._due.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
             self.wake()
 
     def wake(self) -> None:
-        self._due, self._woken_at = None, asyncio.get_running_loop().time()
-        for waiting in self._waiting:
-            _set_result(waiting, True)
-        self._waiting.clear()
+        self._timer, self._woken_at = None, asyncio.get_running_loop().time()
+        for waiter in self._waiters:
+            _set_result(waiter, True)
+        self._waiters.clear()
 
     async def wait(self, seconds: float) -> bool:
-        """Return True when the signal fires, False if it does not within so many seconds."""
+        """Return True when the signal fires, False if it does not fire within `seconds`."""
         loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[bool] = loop.create_future()
-        self._waiting.add(waiting)
-        timeout = loop.call_later(seconds, _set_result, waiting, False)
+        waiter: asyncio.Future[bool] = loop.create_future()
+        self._waiters.add(waiter)
+        timeout = loop.call_later(seconds, _set_result, waiter, False)
         try:
-            return await waiting
+            return await waiter
         finally:
             timeout.cancel()
-            self._waiting.discard(waiting)
+            self._waiters.discard(waiter)
 
 
-def _set_result(waiting: asyncio.Future[bool], news: bool) -> None:
-    if not waiting.done():
-        waiting.set_result(news)
+def _set_result(waiter: asyncio.Future[bool], fired: bool) -> None:
+    if not waiter.done():
+        waiter.set_result(fired)
 
 
 class EventCounter:
-    """Numbers the events of all feeds, so that one id tells where a listener to several feeds stands.
+    """Numbers the events of all feeds, so that one id is the position of a listener in all feeds.
 
     `name` distinguishes our ids from those before a restart. `closed` is the last number of a feed that was closed.
     """
@@ -147,12 +147,13 @@ class GrowingPart:
         self._length = self._sent = len(part.text)
 
     def grow(self, event: PartGrew) -> None:
-        known = self._length - event.offset
-        fresh = event.delta[known:] if known >= 0 else ""
-        self._pieces.append(fresh)
-        self._length += len(fresh)
+        overlap = self._length - event.offset
+        text = event.delta[overlap:] if overlap >= 0 else ""
+        self._pieces.append(text)
+        self._length += len(text)
 
-    def whole(self) -> PartUpdated:
+    def to_event(self) -> PartUpdated:
+        """Return the whole part, with the text that was added since the last call."""
         text = "".join(self._pieces)
         self._pieces = [text]
         delta, self._sent = text[self._sent :], self._length
@@ -160,24 +161,25 @@ class GrowingPart:
 
 
 class EventFeed:
-    """A bounded log of frames. Each listener reads at its own pace; one that falls too far behind is told so."""
+    """A bounded log of frames. Each listener reads at its own pace; one that falls too far behind loses its position."""
 
     def __init__(self, counter: EventCounter, *, directory: str, project: str) -> None:
         self.signal = Signal()
         self.closed = False
         self.listeners: dict[Grain, int] = {"fine": 0, "whole": 0}
-        self.heard, self.unheard = asyncio.Event(), asyncio.Event()  # whether anybody listens
-        self.unheard.set()
+        self.has_listeners = asyncio.Event()
+        self.has_no_listeners = asyncio.Event()  # always the opposite of the other
+        self.has_no_listeners.set()
         self._counter = counter
         self._head = encode({"directory": directory, "project": project})[:-1] + b',"payload":'
         self._frames: deque[FeedFrame] = deque()
         self._bytes = 0
         self._dropped = 0  # frames that have left the log
         self._dropped_number = 0
-        self._growing: dict[PartID, GrowingPart] = {}
-        self._grown: dict[PartID, None] = {}
-        self._due: asyncio.TimerHandle | None = None
-        self._encoded: dict[tuple[int, StreamStyle, int], tuple[bytes, int]] = {}
+        self._growing_parts: dict[PartID, GrowingPart] = {}
+        self._changed_parts: dict[PartID, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._encoded_chunks: dict[tuple[int, StreamStyle, int], tuple[bytes, int]] = {}
 
     def close(self) -> None:
         """Add no more events. A listener that resumes after one of our frames learns that the feed is gone."""
@@ -188,54 +190,54 @@ class EventFeed:
         self.signal.fire()
         self._counter.signal.fire()
 
-    def join(self, grain: Grain) -> None:
+    def add_listener(self, grain: Grain) -> None:
         """Count a new listener."""
         self.listeners[grain] += 1
-        self.heard.set()
-        self.unheard.clear()
+        self.has_listeners.set()
+        self.has_no_listeners.clear()
 
-    def leave(self, grain: Grain) -> None:
+    def remove_listener(self, grain: Grain) -> None:
         """Stop counting a listener."""
         self.listeners[grain] -= 1
         if not any(self.listeners.values()):
-            self.heard.clear()
-            self.unheard.set()
+            self.has_listeners.clear()
+            self.has_no_listeners.set()
 
     async def settle(self) -> None:
-        """Pass on to listeners what has happened so far, as far as that is possible without waiting."""
+        """Let listeners send what has happened so far, as far as that is possible without waiting."""
         for _ in range(SETTLE_TURNS):  # for events on their way from the bus
             await asyncio.sleep(0)
         self.signal.flush()
         self._counter.signal.flush()
         await asyncio.sleep(0)
 
-    def lose(self) -> None:
-        """Note that events were missed: every listener must read everything again."""
+    def report_gap(self) -> None:
+        """Drop all frames because events were missed: every listener is told to read everything again."""
         self._dropped += len(self._frames) + 1
         self._dropped_number = self._counter.next()
         self._frames.clear()
-        self._encoded.clear()
-        self._growing.clear()
-        self._grown.clear()
+        self._encoded_chunks.clear()
+        self._growing_parts.clear()
+        self._changed_parts.clear()
         self._bytes = 0
         self.signal.fire()
         self._counter.signal.fire()
 
-    def take(self, event: Event, *, relayed: bool = False) -> None:
+    def add(self, event: Event, *, relayed: bool = False) -> None:
         """Add an event. One that is `relayed` belongs to another directory."""
         match event:
             case PartGrew():
                 self._put(encode_event(event), "fine", relayed=relayed)
                 self._grow(event)
             case PartUpdated(part=part):
-                self._grown.pop(part.id, None)
-                self._growing.pop(part.id, None)
+                self._changed_parts.pop(part.id, None)
+                self._growing_parts.pop(part.id, None)
                 if isinstance(part, TextPart | ReasoningPart) and part.time and part.time.end is None:
-                    self._growing[part.id] = GrowingPart(part)
+                    self._growing_parts[part.id] = GrowingPart(part)
                 self._put(encode_event(event), relayed=relayed)
             case PartRemoved(part_id=part):
-                self._growing.pop(part, None)
-                self._grown.pop(part, None)
+                self._growing_parts.pop(part, None)
+                self._changed_parts.pop(part, None)
                 self._put(encode_event(event), relayed=relayed)
             case _:
                 self._send_whole_parts()  # keep the text before the events that follow it
@@ -246,8 +248,10 @@ class EventFeed:
         return self._dropped + len(self._frames)
 
     def position_after(self, number: int) -> int | None:
-        """Return where a listener resumes that has heard everything up to a number, or None if some of it is no
-        longer held."""
+        """Return where a listener resumes that has received everything up to a number.
+
+        Return None if some of the later events are no longer held.
+        """
         if number < self._dropped_number:
             return None
         return self.position() - sum(frame.number > number for frame in self._frames)
@@ -259,18 +263,19 @@ class EventFeed:
         return self._frames[position - self._dropped].number if position >= self._dropped else 0
 
     def read(self, position: int, style: StreamStyle, *, before: int = NO_LIMIT) -> tuple[bytes, int] | None:
-        """Return the bytes to send to a listener at a position, and its next position; None if some of it is no
-        longer held.
+        """Return the bytes to send to a listener at a position, and its next position.
 
-        A listener that is far behind gets one chunk at a time, so that little waits in its connection. Events from
+        Return None if events from that position on are no longer held.
+
+        A listener that is far behind gets one chunk at a time, so that its connection buffers little. Events from
         the number `before` on are left out: another feed has an event that comes first.
         """
         if position < self._dropped:
             return None
         key = position, style, before
-        encoded = self._encoded.get(key)
+        encoded = self._encoded_chunks.get(key)
         if encoded is None:
-            encoded = self._encoded[key] = self._encode(*key)
+            encoded = self._encoded_chunks[key] = self._encode(*key)
         return encoded
 
     def _encode(self, position: int, style: StreamStyle, before: int) -> tuple[bytes, int]:
@@ -291,31 +296,31 @@ class EventFeed:
         return b"".join(pieces), position
 
     def _grow(self, event: PartGrew) -> None:
-        growing = self._growing.get(event.part_id)
-        if growing is None:
+        part = self._growing_parts.get(event.part_id)
+        if part is None:
             return
-        growing.grow(event)
-        self._grown[event.part_id] = None
-        if self._due is None:
-            self._due = asyncio.get_running_loop().call_later(WHOLE_PART_SECONDS, self._send_whole_parts)
+        part.grow(event)
+        self._changed_parts[event.part_id] = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(WHOLE_PART_SECONDS, self._send_whole_parts)
 
     def _send_whole_parts(self) -> None:
         """Add the whole text of the parts that have grown, for listeners that need it."""
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
-        grown, self._grown = self._grown, {}
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        changed, self._changed_parts = self._changed_parts, {}
         if self.listeners["whole"]:
-            for part in grown:
-                self._put(encode_event(self._growing[part].whole()), "whole")
+            for part in changed:
+                self._put(encode_event(self._growing_parts[part].to_event()), "whole")
 
     def _put(self, body: bytes, grain: Grain | None = None, *, relayed: bool = False) -> None:
         self._frames.append(FeedFrame(self._counter.next(), body, grain, relayed))
         self._bytes += len(body)
         while len(self._frames) > MAX_FRAMES or (self._bytes > MAX_FRAME_BYTES and len(self._frames) > 1):
-            gone = self._frames.popleft()
-            self._bytes -= len(gone.body)
-            self._dropped, self._dropped_number = self._dropped + 1, gone.number
-        self._encoded.clear()
+            frame = self._frames.popleft()
+            self._bytes -= len(frame.body)
+            self._dropped, self._dropped_number = self._dropped + 1, frame.number
+        self._encoded_chunks.clear()
         self.signal.fire()
         self._counter.signal.fire()

@@ -34,14 +34,14 @@ from weft.server.route import Route
 from weft.server.state import IdempotencyKeys, Tickets, TuiControl
 from weft.version import VERSION
 
-Log = Callable[[str], None]
-
 IDLE_CHECK_SECONDS: Final = 60.0
 SHUTDOWN_POLL_SECONDS: Final = 1.0
 MAX_PATH_LENGTH: Final = 4096
 STREAM_PATHS: Final = ("/event", "/global/event", "/tui/control/next")
 SHUTTING_DOWN: Final = ErrorResponse(
-    status=503, name="EndingError", message="the server is ending and takes no more work: ask the next one"
+    status=503,
+    name="EndingError",
+    message="the server is shutting down and takes no more work: send the request again",
 )
 # A run may need one of these calls before it can end.
 ALLOWED_DURING_SHUTDOWN: Final = frozenset(
@@ -66,7 +66,7 @@ class ServerSetup(Struct, frozen=True, kw_only=True):
     """The parts and settings of a server.
 
     * `open` opens the `Api` of a directory;
-    * `here` is the directory of a caller who names none;
+    * `default_directory` is the directory of a caller who names none;
     * `allowed` are more directories that callers may name, each with everything below it; known projects need no entry;
     * `note` writes a line to the log, `on_request` is called after each request;
     * `now` returns the time in milliseconds;
@@ -74,10 +74,10 @@ class ServerSetup(Struct, frozen=True, kw_only=True):
     """
 
     open: ApiOpener
-    here: str
+    default_directory: str
     access: AccessPolicy
     name: str
-    note: Log
+    note: Callable[[str], None]
     now: Callable[[], int]
     allowed: tuple[str, ...] = ()
     on_request: OnRequest = ignore_request
@@ -86,12 +86,12 @@ class ServerSetup(Struct, frozen=True, kw_only=True):
 
 
 class HttpServer:
-    """Opens directories for requests and keeps the state that routes share. It is the `ServerContext` of its routes."""
+    """Opens directories for requests and keeps the state that routes share. Routes see it as their `ServerContext`."""
 
     def __init__(self, setup: ServerSetup, routes: Iterable[Route]) -> None:
         self.setup = setup
         self.routes = tuple(routes)
-        self._allowed = tuple(os.path.realpath(each) for each in (setup.here, *setup.allowed))
+        self._allowed = tuple(os.path.realpath(each) for each in (setup.default_directory, *setup.allowed))
         self._directories: Directories | None = None
         self.counter = EventCounter(setup.name)
         self.control = TuiControl()
@@ -109,16 +109,16 @@ class HttpServer:
             open=setup.open,
             note=setup.note,
             idle_seconds=setup.idle_seconds,
-            on_event=self.event_metrics.take,
+            on_event=self.event_metrics.add,
             watch_files=setup.watch_files,
         )
         async with asyncio.TaskGroup() as tasks:
             self._directories = Directories(options, self.counter, tasks)
-            closing = tasks.create_task(self._close_idle(self._directories))
+            idle_task = tasks.create_task(self._close_idle(self._directories))
             try:
                 yield
             finally:
-                closing.cancel()
+                idle_task.cancel()
                 await self._directories.end()
 
     async def _close_idle(self, directories: Directories) -> None:
@@ -131,22 +131,24 @@ class HttpServer:
         assert self._directories is not None, "requests arrive only while the server runs"
         return self._directories
 
-    def directory_of(self, scope: Scope) -> str:
+    def resolve_directory(self, scope: Scope) -> str:
         """Return the directory that a request is about, as a real path."""
-        return self.resolve(find_directory(scope["query_string"], read_headers(scope)) or self.setup.here)
+        return self.resolve(
+            find_directory(scope["query_string"], read_headers(scope)) or self.setup.default_directory
+        )
 
-    def resolve(self, given: str) -> str:
+    def resolve(self, path: str) -> str:
         """Return the real path of a directory. Raise `InvalidInputError` if it is not a path."""
         try:
-            if len(given) <= MAX_PATH_LENGTH:
-                return os.path.realpath(os.path.join(self.setup.here, given))
+            if len(path) <= MAX_PATH_LENGTH:
+                return os.path.realpath(os.path.join(self.setup.default_directory, path))
         except (OSError, ValueError):  # a NUL byte or half a surrogate pair
             pass
-        raise InvalidInputError("directory", f"{given[:80]!r} is not a path")
+        raise InvalidInputError("directory", f"{path[:80]!r} is not a path")
 
     def record_request(self, record: RequestRecord) -> None:
         """Count a request and pass it on to `on_request`."""
-        self.request_metrics.take(record, timed=record.route not in STREAM_PATHS)
+        self.request_metrics.add(record, timed=record.route not in STREAM_PATHS)
         self.setup.on_request(record)
 
     def refuses(self, route: Route) -> bool:
@@ -154,51 +156,53 @@ class HttpServer:
         return self.shutting_down and route.method != "GET" and route.name not in ALLOWED_DURING_SHUTDOWN
 
     @property
-    def here(self) -> str:
-        return self.setup.here
+    def default_directory(self) -> str:
+        return self.setup.default_directory
 
     @property
     def shows_files(self) -> bool:
         return any(route.name == "file.read" for route in self.routes)
 
-    async def find(self, directory: str) -> OpenDirectory:
-        """Open a directory that a caller named. Raise `DirectoryNotServedError` if callers may not name it."""
+    async def get_directory(self, directory: str) -> OpenDirectory:
+        """Return a directory that a caller named, opening it if needed. Raise `DirectoryNotServedError` if callers may not name it."""
         directories = self.directories
         served = directory in directories.list_open() or any(
             is_below(directory, each) for each in self._allowed
         )
         if not served:
-            api = await self.open(self.setup.here)
+            api = await self.get_api(self.setup.default_directory)
             check_served(directory, await api.workspace.list_projects())
         return await directories.get(directory)
 
-    async def open(self, directory: str) -> Api:
+    async def get_api(self, directory: str) -> Api:
         """Return the `Api` of a directory without checking whether callers may name it."""
         return (await self.directories.get(directory)).api
 
-    async def find_home(self, here: OpenDirectory, session: SessionID, route: Route) -> OpenDirectory:
+    async def choose_directory(
+        self, default: OpenDirectory, session: SessionID, route: Route
+    ) -> OpenDirectory:
         """Return the directory in which to call a route about a session, for a caller who named no directory.
 
         A route that needs the session's own directory gets it. Raise `DirectoryNotServedError` if it may not be served,
-        `DirectoryError` if it no longer exists. If it no longer exists and its repository is served here, the session
-        continues here. OpenCode runs every session in the directory in which the server was started.
+        `DirectoryError` if it no longer exists. If it no longer exists and the session belongs to the project of the
+        `default` directory, the session continues there. OpenCode runs every session in that directory.
         """
         try:
-            info = await here.api.get_session(session)
+            info = await default.api.get_session(session)
         except (NotFoundError, InvalidInputError):
-            return here  # the route itself reports the error
+            return default  # the route itself reports the error
         directory = self.resolve(info.directory)
-        found = self.directories.list_open().get(directory)
-        if found is not None:
-            return found
-        if not route.home or (await _is_missing(directory) and await _belongs_to_project(here.api, info)):
-            return here
+        opened = self.directories.list_open().get(directory)
+        if opened is not None:
+            return opened
+        if not route.home or (await _is_missing(directory) and await _belongs_to_project(default.api, info)):
+            return default
         try:
-            return await self.find(directory)
+            return await self.get_directory(directory)
         except (DirectoryNotServedError, DirectoryError):
             if route.home == "needs":
                 raise
-            return here
+            return default
 
     async def find_runner(self, session: SessionID) -> Api | None:
         """Return the `Api` that runs a session, in any directory of this server, or None if it is not running here."""
@@ -229,7 +233,7 @@ class HttpServer:
         """Close every directory and tell all listeners."""
         for directory in await self.directories.close_all():
             self.control.forget(directory)
-        self.directories.shared.take(GlobalDisposed())
+        self.directories.shared.add(GlobalDisposed())
 
     async def shut_down(self, grace: float = 0) -> None:
         """Take no more work, wait up to `grace` seconds for runs, then close every directory and end every stream.
@@ -238,9 +242,9 @@ class HttpServer:
         """
         self.shutting_down = True
         loop = asyncio.get_running_loop()
-        until = loop.time() + grace
-        while (left := until - loop.time()) > 0 and await self._has_active_run():
-            await self.counter.signal.wait(min(left, SHUTDOWN_POLL_SECONDS))
+        deadline = loop.time() + grace
+        while (seconds_left := deadline - loop.time()) > 0 and await self._has_active_run():
+            await self.counter.signal.wait(min(seconds_left, SHUTDOWN_POLL_SECONDS))
         await self.dispose_all()
         self.counter.end()
 
@@ -265,6 +269,6 @@ async def _is_missing(directory: str) -> bool:
 
 
 async def _belongs_to_project(api: Api, session: Session) -> bool:
-    """Return True if a session belongs to the repository here. Directories without a repository are not one project."""
+    """Return True if a session belongs to the project of an `Api`. Directories without a repository are not one project."""
     project = (await api.current_project()).id
     return session.project_id == project != GLOBAL_PROJECT

@@ -23,15 +23,15 @@ from weft.model.message import AssistantMessage
 from weft.model.part import StepFinishPart
 from weft.model.session import Busy, Idle, Retry
 
-BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
+DURATION_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 UNKNOWN_ROUTE: Final = "unknown"
+MAX_SEEN_IDS: Final = 10_000
 
 Labels = tuple[tuple[str, str], ...]
 
 
 class RequestRecord(Struct, frozen=True, kw_only=True):
-    """One request and its result. `route` is the pattern of the path: a label with ids would have endlessly many
-    values."""
+    """One request and its result. `route` is the pattern of its path: a metric label must not contain ids."""
 
     method: str
     path: str
@@ -47,16 +47,16 @@ class Histogram:
     """Counts durations by upper bound. The last count is for those above every bound."""
 
     def __init__(self) -> None:
-        self._counts = [0] * (len(BOUNDS) + 1)
+        self._counts = [0] * (len(DURATION_BOUNDS) + 1)
         self._sum = 0.0
 
-    def take(self, seconds: float) -> None:
-        self._counts[bisect_left(BOUNDS, seconds)] += 1
+    def add(self, seconds: float) -> None:
+        self._counts[bisect_left(DURATION_BOUNDS, seconds)] += 1
         self._sum += seconds
 
     def lines(self, name: str, labels: Labels) -> Iterable[str]:
         total = 0
-        for bound, count in zip((*BOUNDS, None), self._counts, strict=True):
+        for bound, count in zip((*DURATION_BOUNDS, None), self._counts, strict=True):
             total += count
             le = "+Inf" if bound is None else f"{bound:g}"
             yield f"{name}_bucket{format_labels((*labels, ('le', le)))} {total}"
@@ -71,10 +71,10 @@ class RequestMetrics:
         self._counts: Counter[tuple[str, str, int]] = Counter()
         self._times: dict[tuple[str, str], Histogram] = {}
 
-    def take(self, visit: RequestRecord, *, timed: bool) -> None:
-        self._counts[visit.method, visit.route, visit.status] += 1
+    def add(self, record: RequestRecord, *, timed: bool) -> None:
+        self._counts[record.method, record.route, record.status] += 1
         if timed:
-            self._times.setdefault((visit.method, visit.route), Histogram()).take(visit.seconds)
+            self._times.setdefault((record.method, record.route), Histogram()).add(record.seconds)
 
     def lines(self) -> Iterable[str]:
         yield from format_head("weft_requests_total", "counter", "Requests by route and status.")
@@ -109,9 +109,6 @@ def escape_label(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-MAX_SEEN: Final = 10_000
-
-
 class EventMetrics:
     """Counts events since the start.
 
@@ -133,11 +130,11 @@ class EventMetrics:
         self._running: dict[SessionID, bool] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()
 
-    def take(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         self.events += 1
         match event:
             case StatusChanged(session_id=session, status=status):
-                self._note_status(session, status)
+                self._count_status(session, status)
             case SessionRested(session_id=session):
                 self._running.pop(session, None)
             case SessionDeleted(info=info):
@@ -150,11 +147,11 @@ class EventMetrics:
                 self._prompts += self._is_new(info.parent_id)
             case PartUpdated(part=StepFinishPart() as part) if part.session_id in self._running:
                 if self._is_new(part.id):
-                    self._finish(part)
+                    self._count_step(part)
             case _:
                 pass
 
-    def _note_status(self, session: SessionID, status: Idle | Busy | Retry) -> None:
+    def _count_status(self, session: SessionID, status: Idle | Busy | Retry) -> None:
         match status:
             case Idle():
                 self._running.pop(session, None)
@@ -166,7 +163,7 @@ class EventMetrics:
         self._runs += session not in self._running
         self._running[session] = True
 
-    def _finish(self, part: StepFinishPart) -> None:
+    def _count_step(self, part: StepFinishPart) -> None:
         self._steps += 1
         self._cost += part.cost
         tokens = part.tokens
@@ -182,7 +179,7 @@ class EventMetrics:
         new = id not in self._seen
         self._seen[id] = None
         self._seen.move_to_end(id)
-        if len(self._seen) > MAX_SEEN:
+        if len(self._seen) > MAX_SEEN_IDS:
             self._seen.popitem(last=False)
         return new
 

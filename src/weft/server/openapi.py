@@ -45,19 +45,19 @@ ERROR_SCHEMA = {
     },
 }
 ERROR_RESPONSE = {
-    "description": "Why not",
+    "description": "The error",
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}},
 }
 
 
 def to_document(routes: Iterable[Route], *, version: str) -> dict[str, Any]:
     """Return the OpenAPI document of the routes."""
-    table = tuple(routes)
-    types = [kind for route in table for kind in (route.gives, route.takes) if kind is not None]
+    all_routes = tuple(routes)
+    types = [type_ for route in all_routes for type_ in (route.gives, route.takes) if type_ is not None]
     schemas, components = msgspec.json.schema_components(types, ref_template=SCHEMA_REF + "{name}")
     schema = iter(schemas)
     paths: dict[str, Any] = {}
-    for route in table:
+    for route in all_routes:
         gives = next(schema) if route.gives is not None else None
         takes = next(schema) if route.takes is not None else None
         paths.setdefault(route.path, {})[route.method.lower()] = _to_operation(route, gives, takes)
@@ -68,20 +68,24 @@ def to_document(routes: Iterable[Route], *, version: str) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "securitySchemes": {"password": {"type": "http", "scheme": "basic"}},
-            "schemas": {_publish(name): _to_component(schema) for name, schema in components.items()}
+            "schemas": {
+                _to_published_name(name): _to_component(schema) for name, schema in components.items()
+            }
             | {"Refusal": ERROR_SCHEMA},
         },
     }
 
 
-def _publish(name: str) -> str:
+def _to_published_name(name: str) -> str:
     """Return the published name of a schema. The name of a generic class contains the names of its arguments."""
     return re.sub(r"[A-Za-z]+", lambda word: PUBLISHED_NAMES.get(word[0], word[0]), name)
 
 
 def _to_component(schema: dict[str, Any]) -> Any:
     component = to_wire_schema(schema)
-    return component | {"title": _publish(component["title"])} if "title" in component else component
+    return (
+        component | {"title": _to_published_name(component["title"])} if "title" in component else component
+    )
 
 
 def _to_operation(route: Route, gives: Any, takes: Any) -> dict[str, Any]:
@@ -89,16 +93,16 @@ def _to_operation(route: Route, gives: Any, takes: Any) -> dict[str, Any]:
         {"name": name, "in": "path", "required": True, "schema": _to_path_schema(name, route.path)}
         for name in PATH_PARAMETER.findall(route.path)
     ]
-    answer: dict[str, Any] = {"description": route.about}
+    response: dict[str, Any] = {"description": route.about}
     if gives is not None:
-        answer["content"] = {route.media: {"schema": to_wire_schema(gives)}}
+        response["content"] = {route.media: {"schema": to_wire_schema(gives)}}
     operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.about,
         "tags": [route.name.partition(".")[0]],
         "parameters": [*parameters, *_to_parameters(route.query)],
         "responses": {
-            "200" if gives is not None else "204": answer,
+            "200" if gives is not None else "204": response,
             "4XX": ERROR_RESPONSE,
             "5XX": ERROR_RESPONSE,
         },
@@ -112,8 +116,7 @@ def _to_operation(route: Route, gives: Any, takes: Any) -> dict[str, Any]:
 
 
 def _to_path_schema(name: str, path: str) -> dict[str, Any]:
-    """Return the schema of a parameter in a path. A `requestID` names a permission or a question, depending on the
-    path."""
+    """Return the schema of a path parameter. Whether a `requestID` is of a permission or a question depends on the path."""
     kind = ID_KINDS.get(name) or ("permission" if "/permission/" in path else "question")
     if name not in ID_KINDS and name != "requestID":
         return {"type": "string", "minLength": 1}
@@ -135,8 +138,8 @@ def _to_parameters(kind: type[Struct]) -> list[dict[str, Any]]:
 
 def _drop_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Remove null from a schema: a query parameter is present or absent, never null."""
-    kinds = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
-    return kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else schema
+    schemas = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas} if schemas else schema
 
 
 def to_wire_schema(schema: Any) -> Any:
@@ -148,16 +151,16 @@ def to_wire_schema(schema: Any) -> Any:
     if isinstance(schema, list):
         return [to_wire_schema(each) for each in schema]
     if isinstance(schema, str) and schema.startswith(SCHEMA_REF):
-        return _publish(schema)
+        return _to_published_name(schema)
     if not isinstance(schema, dict):
         return schema
     if schema.get("format") == "decimal":
         return {**{name: each for name, each in schema.items() if name != "format"}, "type": "number"}
-    sent = {
+    result = {
         name: to_wire_schema(each)
         for name, each in schema.items()
         if name != "additionalProperties" or each is not False
     }
-    if isinstance(sent.get("properties"), dict):
-        sent["properties"].pop(EXTRA, None)
-    return sent
+    if isinstance(result.get("properties"), dict):
+        result["properties"].pop(EXTRA, None)
+    return result

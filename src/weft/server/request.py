@@ -16,11 +16,11 @@ MAX_BODY_BYTES: Final = 32 * 1024 * 1024
 MAX_DEPTH: Final = 64
 MAX_QUERY_FIELDS: Final = 64
 # Possessive quantifiers: with backtracking a long string costs seconds.
-STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-OPENING: Final = b"[{"
-MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
+JSON_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+OPENING_BRACKETS: Final = b"[{"
+MISSING_FIELD: Final = re.compile(r"Object missing required field `(\w+)`")
 WRONG_TYPE: Final = re.compile(r"Expected (.+?)(?:, got `str`)? - at `\$\.(\w+)`")
-NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+NON_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 Receive = Callable[[], Awaitable[Any]]
 
@@ -39,7 +39,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str]) -> bytes:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise InvalidInputError("body", "it broke off")
+            raise InvalidInputError("body", "the client disconnected before its end")
         piece: bytes = message.get("body", b"")
         size, more = size + len(piece), message.get("more_body", False)
         if size > MAX_BODY_BYTES:
@@ -49,8 +49,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str]) -> bytes:
 
 
 def decode_body(route: Route, raw: bytes, content_type: str) -> Any:
-    """Return the body as the type that the route takes. Raise `InvalidInputError` or `DocumentError` if it does not
-    fit."""
+    """Return the body as the type that the route takes. Raise `InvalidInputError` or `DocumentError` if it is not one."""
     if route.takes is None:
         return None
     if not raw.strip():
@@ -69,8 +68,8 @@ def is_too_deep(raw: bytes) -> bool:
     if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
         return False  # a prompt with a picture: many megabytes, few brackets
     depth = 0
-    for byte in STRING.sub(b"", raw).translate(None, NO_BRACKETS):
-        depth += 1 if byte in OPENING else -1
+    for byte in JSON_STRING.sub(b"", raw).translate(None, NON_BRACKETS):
+        depth += 1 if byte in OPENING_BRACKETS else -1
         if depth > MAX_DEPTH:
             return True
     return False
@@ -79,21 +78,21 @@ def is_too_deep(raw: bytes) -> bool:
 def decode_query(kind: type[Struct], query_string: bytes) -> Struct:
     """Return the query as the type that the route declares. Unknown parameters are ignored, as clients expect."""
     parameters = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)[:MAX_QUERY_FIELDS])
-    known = {field.encode_name for field in msgspec.structs.fields(kind)}
-    values = {name: value for name, value in parameters.items() if name in known}
+    names = {field.encode_name for field in msgspec.structs.fields(kind)}
+    values = {name: value for name, value in parameters.items() if name in names}
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise _to_input_error(str(error)) from error
 
 
-def _to_input_error(fault: str) -> InvalidInputError:
+def _to_input_error(message: str) -> InvalidInputError:
     """Return the error for a query, named after the parameter that is wrong."""
-    if missing := MISSING.fullmatch(fault):
+    if missing := MISSING_FIELD.fullmatch(message):
         return InvalidInputError(missing[1], "it is missing")
-    if wrong := WRONG_TYPE.fullmatch(fault):
+    if wrong := WRONG_TYPE.fullmatch(message):
         return InvalidInputError(wrong[2], f"it is expected to be {wrong[1].replace(' | null', '')}")
-    return InvalidInputError("query", fault)
+    return InvalidInputError("query", message)
 
 
 def find_directory(query_string: bytes, headers: Mapping[str, str]) -> str:
@@ -102,10 +101,10 @@ def find_directory(query_string: bytes, headers: Mapping[str, str]) -> str:
     Clients encode the value once, twice or not at all; decoding it once more is harmless.
     """
     query = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)[:MAX_QUERY_FIELDS])
-    given = (
+    directory = (
         query.get("directory")
         or query.get("location[directory]")
         or headers.get("x-opencode-directory")
         or ""
     )
-    return unquote(given)
+    return unquote(directory)

@@ -12,8 +12,14 @@ from weft.model.error_wire import to_facts, wire_error_name
 from weft.model.wire import encode
 from weft.server.route import RouteResult
 
+# The types of the ASGI interface.
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+NO_CONTENT: Final = 204
 # The first match counts: a subclass comes before its base class.
-STATUS: tuple[tuple[type[WeftError], int], ...] = (
+STATUS_BY_ERROR: tuple[tuple[type[WeftError], int], ...] = (
     (errors.InvalidInputError, 400),
     (errors.DocumentError, 400),
     (errors.NoModelError, 400),
@@ -59,7 +65,7 @@ class ErrorResponse(Struct, frozen=True, kw_only=True):
 
 def to_error_response(error: Exception) -> ErrorResponse:
     """Return the response for an error. Unknown errors get status 500 and a reference to the log."""
-    for kind, status in STATUS:
+    for kind, status in STATUS_BY_ERROR:
         if isinstance(error, kind):
             hint = f" ({error.hint})" if error.hint else ""
             message = f"{error}{hint}"
@@ -70,30 +76,23 @@ def to_error_response(error: Exception) -> ErrorResponse:
     return ErrorResponse(
         status=500,
         name="UnknownError",
-        message=f"something went wrong here; the log has it as {ref}",
+        message=f"the server failed; its log has the details under {ref}",
         ref=ref,
     )
 
 
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-
-NO_CONTENT: Final = 204
-
-
 def read_headers(scope: Scope) -> dict[str, str]:
     """Return the headers of a request. Repeated headers are joined, so that a second `Host` does not hide the first."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        found[name] = f"{found[name]}, {value}" if name in found else value
-    return found
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
 
 
-async def send_result(send: Send, answer: RouteResult) -> None:
-    body = b"" if answer.status == NO_CONTENT else encode(answer.value)
-    await _send(send, answer.status, body, dict(answer.headers))
+async def send_result(send: Send, result: RouteResult) -> None:
+    body = b"" if result.status == NO_CONTENT else encode(result.value)
+    await _send(send, result.status, body, dict(result.headers))
 
 
 async def send_error(send: Send, error: ErrorResponse, headers: dict[str, str] | None = None) -> None:
@@ -101,20 +100,20 @@ async def send_error(send: Send, error: ErrorResponse, headers: dict[str, str] |
 
 
 async def send_preflight(send: Send, headers: dict[str, str], cors: dict[str, str]) -> None:
-    allowed = {
+    allow_headers = {
         "access-control-allow-methods": "GET,HEAD,PUT,POST,DELETE,PATCH",
         "access-control-allow-headers": headers.get("access-control-request-headers", ""),
         "access-control-max-age": "86400",
     }
-    await _send(send, NO_CONTENT, b"", cors | (allowed if cors else {}))
+    await _send(send, NO_CONTENT, b"", cors | (allow_headers if cors else {}))
 
 
 async def _send(send: Send, status: int, body: bytes, headers: dict[str, str]) -> None:
-    sent = {"content-type": "application/json"} if body else {}
-    sent |= {"x-content-type-options": "nosniff"} | headers
+    all_headers = {"content-type": "application/json"} if body else {}
+    all_headers |= {"x-content-type-options": "nosniff"} | headers
     if status != NO_CONTENT:
-        sent["content-length"] = str(len(body))
-    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in sent.items()]
+        all_headers["content-length"] = str(len(body))
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in all_headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": body})
 

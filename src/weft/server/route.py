@@ -33,7 +33,7 @@ class ServerContext(Protocol):
     def tickets(self) -> Tickets: ...
 
     @property
-    def here(self) -> str: ...
+    def default_directory(self) -> str: ...
 
     @property
     def shutting_down(self) -> bool: ...
@@ -44,13 +44,13 @@ class ServerContext(Protocol):
     @property
     def document(self) -> dict[str, Any]: ...
 
-    async def open(self, directory: str) -> Api: ...
+    async def get_api(self, directory: str) -> Api: ...
 
     async def find_runner(self, session: SessionID) -> Api | None: ...
 
     def list_relayed(self, directory: str) -> dict[SessionID, Api]: ...
 
-    def resolve(self, given: str) -> str: ...
+    def resolve(self, path: str) -> str: ...
 
     async def is_busy(self, directory: str) -> bool: ...
 
@@ -64,12 +64,12 @@ class ServerContext(Protocol):
 class ServerCall(Struct, frozen=True, kw_only=True):
     """A call of a route about the server itself. No directory is opened for it.
 
-    `names` are the parameters in the path; `query` and `body` have the types that the route declares.
+    `path_params` are the parameters in the path; `query` and `body` have the types that the route declares.
     """
 
     server: ServerContext
     directory: str
-    names: Mapping[str, str]
+    path_params: Mapping[str, str]
     headers: Mapping[str, str] = {}
     path: str = ""
     query: Any = None

@@ -1,7 +1,7 @@
 """Serve shared sessions: `/s/{shareID}` as a page, as JSON, and as a stream of changes.
 
-Anybody who has the address may look, and do nothing else. So the pages need no password, list nothing, answer for an
-expired share as for one that never existed, and limit the rate of requests.
+Anybody who has the address may look, and do nothing else. So the pages need no password, list nothing, give the same
+answer for an expired share as for one that never existed, and limit the rate of requests.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ POLL_SECONDS: Final = 1.0
 HEARTBEAT_SECONDS: Final = 15.0
 MAX_STREAM_SECONDS: Final = 60 * 60.0
 MAX_STREAMS: Final = 100
-BURST: Final = 200
+MAX_BURST: Final = 200
 REQUESTS_PER_SECOND: Final = 40
 MAX_PAGES: Final = 32
 
@@ -38,28 +38,30 @@ SAFE_HEADERS: Final = {
     "cross-origin-resource-policy": "same-origin",
 }
 HTML: Final = "text/html"
-NOT_FOUND: Final = ErrorResponse(status=404, name="NotFoundError", message="there is nothing to be seen here")
-UNAVAILABLE: Final = ErrorResponse(status=503, name="UnavailableError", message="it cannot be shown now")
+NOT_FOUND: Final = ErrorResponse(status=404, name="NotFoundError", message="there is no such page")
+UNAVAILABLE: Final = ErrorResponse(
+    status=503, name="UnavailableError", message="the page cannot be shown now"
+)
 TOO_MANY_REQUESTS: Final = ErrorResponse(
-    status=429, name="TooManyError", message="too many ask at once: try again in a moment"
+    status=429, name="TooManyError", message="too many requests: try again in a moment"
 )
 
 
 class RateLimit:
-    """A token bucket: a burst of requests, then so many a second, over all callers."""
+    """A token bucket for all callers together: a burst of `size` requests, then `rate` requests a second."""
 
-    def __init__(self, *, size: int = BURST, rate: float = REQUESTS_PER_SECOND) -> None:
+    def __init__(self, *, size: int = MAX_BURST, rate: float = REQUESTS_PER_SECOND) -> None:
         self._size = size
         self._rate = rate
-        self._left = float(size)
-        self._at = 0.0
+        self._tokens = float(size)
+        self._updated_at = 0.0
 
     def take(self, now: float) -> bool:
-        self._left = min(self._size, self._left + (now - self._at) * self._rate)
-        self._at = now
-        if self._left < 1:
+        self._tokens = min(self._size, self._tokens + (now - self._updated_at) * self._rate)
+        self._updated_at = now
+        if self._tokens < 1:
             return False
-        self._left -= 1
+        self._tokens -= 1
         return True
 
 
@@ -68,23 +70,23 @@ class SharePageCache:
 
     def __init__(self, server: HttpServer) -> None:
         self.server = server
-        self.bucket = RateLimit()
+        self.rate_limit = RateLimit()
         self.streams = 0
         self._pages: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._versions: OrderedDict[str, tuple[float, str]] = OrderedDict()
 
-    async def _get_showing(self) -> SharePages:
-        return (await self.server.open(self.server.setup.here)).sharing.showing
+    async def _get_share_pages(self) -> SharePages:
+        return (await self.server.get_api(self.server.setup.default_directory)).sharing.showing
 
     async def render(self, id: str) -> bytes:
         """Return the page of a share, from the cache if nothing changed."""
-        showing = await self._get_showing()
-        version = await showing.feel_pulse(id)
-        known = self._pages.get(id)
-        if known is not None and known[0] == version:
-            return known[1]
-        shown = await showing.get_shown(id)
-        page = await asyncio.to_thread(_render_live_page, shown)
+        share_pages = await self._get_share_pages()
+        version = await share_pages.feel_pulse(id)
+        cached = self._pages.get(id)
+        if cached is not None and cached[0] == version:
+            return cached[1]
+        session = await share_pages.get_shown(id)
+        page = await asyncio.to_thread(_render_live_page, session)
         self._pages[id] = version, page
         self._pages.move_to_end(id)
         while len(self._pages) > MAX_PAGES:
@@ -93,7 +95,7 @@ class SharePageCache:
 
     async def encode(self, id: str) -> bytes:
         """Return the shared session as JSON."""
-        return encode((await (await self._get_showing()).get_shown(id)).export)
+        return encode((await (await self._get_share_pages()).get_shown(id)).export)
 
     async def get_version(self, id: str) -> str:
         """Return a text that changes with the share. It is read once a second for all who look."""
@@ -102,7 +104,7 @@ class SharePageCache:
         if cached is not None and now - cached[0] < POLL_SECONDS / 2:
             return cached[1]
         try:
-            version = await (await self._get_showing()).feel_pulse(id)
+            version = await (await self._get_share_pages()).feel_pulse(id)
         except NotFoundError:
             self._versions.pop(id, None)
             raise
@@ -112,8 +114,8 @@ class SharePageCache:
         return version
 
 
-def _render_live_page(shown: SharedSession) -> bytes:
-    return render_page(shown, kind="live")
+def _render_live_page(session: SharedSession) -> bytes:
+    return render_page(session, kind="live")
 
 
 class ShareEndpoint:
@@ -123,7 +125,7 @@ class ShareEndpoint:
         self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self._pages.bucket.take(asyncio.get_running_loop().time()):
+        if not self._pages.rate_limit.take(asyncio.get_running_loop().time()):
             await _send_refusal(scope, send, TOO_MANY_REQUESTS, {"retry-after": "1"})
             return
         try:
@@ -192,26 +194,26 @@ class ShareLiveEndpoint(ShareEndpoint):
             if done:
                 return
             try:
-                now = await self._pages.get_version(id)
+                latest = await self._pages.get_version(id)
             except WeftError:
                 await _write(send, b"event: ended\ndata: ended\n\n")
                 return
-            if now != version:
-                version, sent = now, clock()
+            if latest != version:
+                version, sent = latest, clock()
                 await _write(send, b"event: changed\ndata: changed\n\n")
             elif clock() - sent > HEARTBEAT_SECONDS:
                 sent = clock()
                 await _write(send, b": here\n\n")
 
 
-async def _send_refusal(scope: Scope, send: Send, error: ErrorResponse, more: Mapping[str, str]) -> None:
+async def _send_refusal(scope: Scope, send: Send, error: ErrorResponse, extra: Mapping[str, str]) -> None:
     """Send an error: as a page to a browser, as JSON to a program."""
-    headers = {**SAFE_HEADERS, **more, "vary": "accept"}
+    headers = {**SAFE_HEADERS, **extra, "vary": "accept"}
     if HTML not in read_headers(scope).get("accept", ""):
         await send_error(send, error, {**headers, "content-security-policy": EMPTY_POLICY})
         return
-    about = {"content-type": f"{HTML}; charset=utf-8", "content-security-policy": STATIC_POLICY}
-    await _send(send, render_notice(error.message), {**headers, **about}, status=error.status)
+    content_headers = {"content-type": f"{HTML}; charset=utf-8", "content-security-policy": STATIC_POLICY}
+    await _send(send, render_notice(error.message), {**headers, **content_headers}, status=error.status)
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

@@ -1,4 +1,4 @@
-"""State that a server keeps between requests: tickets, idempotency keys and requests to a screen."""
+"""State that a server keeps between requests: tickets, idempotency keys and requests to terminal clients."""
 
 import asyncio
 import hashlib
@@ -26,7 +26,7 @@ class Tickets:
     def __init__(self) -> None:
         self._valid: dict[str, tuple[str, float]] = {}
 
-    def give(self, path: str) -> str:
+    def issue(self, path: str) -> str:
         """Return a new ticket for a path."""
         now = asyncio.get_running_loop().time()
         self._valid = {ticket: entry for ticket, entry in self._valid.items() if entry[1] > now}
@@ -38,8 +38,8 @@ class Tickets:
 
     def take(self, ticket: str, path: str) -> bool:
         """Return True if the ticket is valid for this path. It is not valid again."""
-        found = self._valid.pop(ticket, None)
-        return found is not None and found[0] == path and found[1] > asyncio.get_running_loop().time()
+        entry = self._valid.pop(ticket, None)
+        return entry is not None and entry[0] == path and entry[1] > asyncio.get_running_loop().time()
 
 
 MAX_KEY_LENGTH: Final = 255
@@ -57,7 +57,7 @@ class IdempotencyKeys:
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
-        self._known: OrderedDict[tuple[str, str], MessageID] = OrderedDict()
+        self._ids: OrderedDict[tuple[str, str], MessageID] = OrderedDict()
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
 
     async def id_for(self, api: Api, session: SessionID, key: str, body: bytes) -> MessageID:
@@ -70,26 +70,26 @@ class IdempotencyKeys:
                 "idempotency-key", f"it has 1 to {MAX_KEY_LENGTH} characters that can be printed"
             )
         head, tail = hash_to_letters(f"{session}\n{key}".encode()), hash_to_letters(body)
-        place = session, head
+        key_id = session, head
         # Two requests that arrive together must not both be the first.
-        async with self._locks.setdefault(place, asyncio.Lock()):
-            found = self._known.get(place) or await self._find(api, session, head)
-            self._locks.pop(place, None)
-            id = found or self._mint(head + tail)
-            self._remember(place, id)
+        async with self._locks.setdefault(key_id, asyncio.Lock()):
+            found = self._ids.get(key_id) or await self._find(api, session, head)
+            self._locks.pop(key_id, None)
+            id = found or self._make_id(head + tail)
+            self._remember(key_id, id)
         if not id.endswith(tail):
             raise ConflictError("idempotency key", key, "was used for another request")
         return id
 
-    def _mint(self, tail: str) -> MessageID:
+    def _make_id(self, tail: str) -> MessageID:
         number = (self._now() * PER_MS + 1) % WRAP
         return MessageID(f"msg_{number:0{HEX_LENGTH}x}{tail}")
 
-    def _remember(self, place: tuple[str, str], id: MessageID) -> None:
-        self._known[place] = id
-        self._known.move_to_end(place)
-        while len(self._known) > MAX_KEYS:
-            self._known.popitem(last=False)
+    def _remember(self, key_id: tuple[str, str], id: MessageID) -> None:
+        self._ids[key_id] = id
+        self._ids.move_to_end(key_id)
+        while len(self._ids) > MAX_KEYS:
+            self._ids.popitem(last=False)
 
     async def _find(self, api: Api, session: SessionID, head: str) -> MessageID | None:
         """Search the recent messages of the session; after a restart they are the only record."""
@@ -125,8 +125,7 @@ class TuiRequest(Struct, frozen=True, kw_only=True):
 
 
 class TuiControl:
-    """Queues requests for terminal clients that poll instead of listening to events, one short queue for each
-    directory.
+    """Queues requests for terminal clients that poll instead of listening to events: one short queue per directory.
 
     If nobody polls, the oldest requests are dropped.
     """

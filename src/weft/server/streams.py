@@ -42,7 +42,7 @@ def encode_resync(reason: str) -> bytes:
 class ServerEventStream:
     """The stream to one listener, over one feed or over all of them; feeds may be added while it listens.
 
-    With `ends` the stream ends with its feed: a client of OpenCode then reconnects and starts anew.
+    With `ends` the stream ends with its feed: a client of OpenCode then reconnects and reads everything again.
     """
 
     def __init__(
@@ -63,19 +63,19 @@ class ServerEventStream:
         self._disconnected = False
         self.dropped = False  # ended because the client was too slow
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         """Note that the client has disconnected."""
         self._disconnected = True
         self._signal.wake()
 
     async def serve(self, send: Send, *, after: str | None) -> None:
-        """Send events until the client disconnects, or falls so far behind that it is told to start anew."""
+        """Send events until the client disconnects, or falls so far behind that it must read everything again."""
         try:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             await self._write(send, self._start(after))
             while not self._disconnected:
                 ended = self._counter.ended  # checked before reading, so that the last events are still sent
-                news = self._take()
+                news = self._read_feeds()
                 if news is None:
                     self.dropped = True
                     await self._write(send, self._to_frame(encode_resync("too slow")))
@@ -90,55 +90,63 @@ class ServerEventStream:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             for feed in self._positions:
-                feed.leave(self._style.grain)
+                feed.remove_listener(self._style.grain)
 
     def _start(self, after: str | None) -> bytes:
-        """Choose where to read from and return the first frames. A client resumes after its last id if everything
-        since is still held."""
+        """Choose the position in each feed and return the first frames.
+
+        A client resumes after its last id if everything since is still held.
+        """
         for feed in self._feeds():
-            self._join(feed, feed.position())
+            self._add_feed(feed, feed.position())
         start = b"id: %s.%d\n" % (self._counter.name.encode(), self._counter.last)
         if after is None:
             return start + self._to_frame(CONNECTED_BODY)
-        heard = self._counter.find(after)
-        positions = {feed: None if heard is None else feed.position_after(heard) for feed in self._positions}
-        if heard is None or None in positions.values():
+        number = self._counter.find(after)
+        positions = {
+            feed: None if number is None else feed.position_after(number) for feed in self._positions
+        }
+        if number is None or None in positions.values():
             return self._to_frame(CONNECTED_BODY) + start + self._to_frame(encode_resync("too old"))
-        self._positions.update({feed: at for feed, at in positions.items() if at is not None})
+        self._positions.update(
+            {feed: position for feed, position in positions.items() if position is not None}
+        )
         return self._to_frame(CONNECTED_BODY)
 
-    def _join(self, feed: EventFeed, position: int) -> None:
+    def _add_feed(self, feed: EventFeed, position: int) -> None:
         self._positions[feed] = position
-        feed.join(self._style.grain)
+        feed.add_listener(self._style.grain)
 
-    def _take(self) -> bytes | None:
+    def _read_feeds(self) -> bytes | None:
         """Return the new events of all feeds in the order in which they happened, None if some are no longer held.
 
-        The order matters: a client that resumes after the last id it heard must have heard everything before it.
+        The order matters: a client that resumes after its last id must have received everything before it.
         """
         for feed in self._feeds():
             if feed not in self._positions and not feed.closed:
-                self._join(feed, 0)  # opened after we started: all of it is new
+                self._add_feed(feed, 0)  # opened after we started: all of it is new
         news: list[bytes] = []
         size = 0
-        while size < CHUNK_BYTES and (turns := self._turns()):
-            feed = turns[0][1]
+        while size < CHUNK_BYTES and (next_feeds := self._list_feeds_with_news()):
+            feed = next_feeds[0][1]
             read = feed.read(
-                self._positions[feed], self._style, before=turns[1][0] if turns[1:] else NO_LIMIT
+                self._positions[feed], self._style, before=next_feeds[1][0] if next_feeds[1:] else NO_LIMIT
             )
             if read is None:
                 return None
-            written, self._positions[feed] = read
-            news.append(written)
-            size += len(written)
+            frames, self._positions[feed] = read
+            news.append(frames)
+            size += len(frames)
         # A closed feed is no longer listed, and may have had last events.
-        for feed in [each for each, at in self._positions.items() if each.closed and at == each.position()]:
+        for feed in [
+            each for each, position in self._positions.items() if each.closed and position == each.position()
+        ]:
             del self._positions[feed]
         return b"".join(news)
 
-    def _turns(self) -> list[tuple[int, EventFeed]]:
+    def _list_feeds_with_news(self) -> list[tuple[int, EventFeed]]:
         """Return the feeds that have new events, ordered by the number of the next one."""
-        numbers = ((feed.number_at(at), feed) for feed, at in self._positions.items())
+        numbers = ((feed.number_at(position), feed) for feed, position in self._positions.items())
         return sorted(((number, feed) for number, feed in numbers if number is not None), key=itemgetter(0))
 
     def _to_frame(self, body: bytes) -> bytes:
@@ -151,15 +159,15 @@ class ServerEventStream:
 
 
 class DirectoryEventsEndpoint:
-    """`GET /event`: the events of one directory. Clients of 1.1.34 and scripts do not know growth: whole parts unless
-    `?deltas=1`."""
+    """`GET /event`: the events of one directory. Clients of 1.1.34 do not know `PartGrew`, so whole parts are sent unless
+    the query has `deltas=1`."""
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            feed = (await self._server.find(self._server.directory_of(scope))).feed
+            feed = (await self._server.get_directory(self._server.resolve_directory(scope))).feed
         except WeftError as error:
             await send_error(send, to_error_response(error))
             return
@@ -170,7 +178,7 @@ class DirectoryEventsEndpoint:
 
 
 class GlobalEventsEndpoint:
-    """`GET /global/event`: the events of all directories. Clients of 1.18 listen here and know growth."""
+    """`GET /global/event`: the events of all directories. Clients of 1.18 listen here and know `PartGrew`."""
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
@@ -187,14 +195,14 @@ async def _serve(
     stream: ServerEventStream, scope: Scope, receive: Receive, send: Send, *, metrics: EventMetrics
 ) -> None:
     after = read_headers(scope).get("last-event-id") or _read_query(scope).get("after")
-    waiting = asyncio.ensure_future(_wait_for_disconnect(receive, stream))
+    disconnect_task = asyncio.ensure_future(_wait_for_disconnect(receive, stream))
     metrics.streams += 1
     try:
         await stream.serve(send, after=after)
     finally:
         metrics.streams -= 1
         metrics.dropped += stream.dropped
-        waiting.cancel()
+        disconnect_task.cancel()
 
 
 class MetricsEndpoint:
@@ -228,7 +236,7 @@ async def _wait_for_disconnect(receive: Receive, stream: ServerEventStream) -> N
         while (await receive())["type"] != "http.disconnect":
             pass
     finally:  # however the connection ends
-        stream.leave()
+        stream.disconnect()
 
 
 def _read_query(scope: Scope) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def test_the_result_adds_up_the_steps_of_the_run_and_of_its_children() -> None:
         )
 
     run = course(step("prt_1", "0.1"), step("prt_1", "0.1"))
-    run.feed_below(step("prt_2", "0.02"))
+    run.feed_child(step("prt_2", "0.02"))
     done = message(text("Well "), text("woven"), text("not this", synthetic=True), finish="stop")
 
     assert to_result(RunOutcome(answer=done, tally=run)) == {

@@ -16,7 +16,7 @@ from weft.server.access import AccessPolicy
 
 def pasted(url: str, username: str = "opencode") -> list[list[str]]:
     """Return the printed commands, split as a shell splits them."""
-    access = ServerAccess(door=AccessPolicy(password="s3cret", username=username), file="/state/password")
+    access = ServerAccess(policy=AccessPolicy(password="s3cret", username=username), file="/state/password")
     return [shlex.split(line) for line in to_welcome(url, "/project", access) if line.startswith("  ")]
 
 

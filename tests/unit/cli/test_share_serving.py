@@ -11,7 +11,10 @@ from weft.errors import InvalidInputError
 from weft.server.access import AccessPolicy
 from weft.share.contract import ShareSettings, to_share_settings
 
-LOCKED, OPEN = ServerAccess(door=AccessPolicy(password="pw")), ServerAccess(door=AccessPolicy(password=None))
+LOCKED, OPEN = (
+    ServerAccess(policy=AccessPolicy(password="pw")),
+    ServerAccess(policy=AccessPolicy(password=None)),
+)
 
 
 def test_pages_are_at_the_address_of_the_server_or_at_share_url() -> None:
@@ -37,9 +40,9 @@ def test_an_address_that_nobody_could_use_is_refused(share: bool, share_url: str
 
 def test_a_server_without_a_password_is_not_shown_to_the_world() -> None:
     assert open_pages(LOCKED, "") == LOCKED
-    door = open_pages(LOCKED, "https://e.test").door
-    assert (door.password, door.open_to_all, door.hosts) == ("pw", "/s/", frozenset({"e.test"}))
-    assert open_pages(OPEN, "http://127.0.0.1:4096").door.open_to_all == "/s/"
+    policy = open_pages(LOCKED, "https://e.test").policy
+    assert (policy.password, policy.open_to_all, policy.hosts) == ("pw", "/s/", frozenset({"e.test"}))
+    assert open_pages(OPEN, "http://127.0.0.1:4096").policy.open_to_all == "/s/"
     with pytest.raises(InvalidInputError, match="no password"):
         open_pages(OPEN, "https://e.test")
 

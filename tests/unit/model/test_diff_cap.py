@@ -82,11 +82,11 @@ texts = st.text(alphabet="ab\né\ud800", max_size=60)
 def test_whatever_the_diffs_the_bounds_hold_and_capping_twice_is_capping_once(
     diffs: list[FileDiff], per_file: int, in_all: int, files: int
 ) -> None:
-    capped = cap_diffs(diffs, per_file=per_file, in_all=in_all, files=files)
+    capped = cap_diffs(diffs, per_file=per_file, total=in_all, files=files)
     assert len(capped) <= files
     assert all(count_bytes(each) <= per_file for each in capped)
     assert sum(count_bytes(each) for each in capped) <= in_all
     assert sum(each.additions for each in capped) == sum(each.additions for each in diffs)
     assert sum(each.deletions for each in capped) == sum(each.deletions for each in diffs)
-    assert cap_diffs(capped, per_file=per_file, in_all=in_all, files=files) == capped
+    assert cap_diffs(capped, per_file=per_file, total=in_all, files=files) == capped
     assert decode(encode(capped), tuple[FileDiff, ...]) == capped

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.model.display import called_tool, find_call_error, format_count, strip_tags
+from weft.model.display import find_call_error, format_count, get_called_tool, strip_tags
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.part import AnyToolState, CallTime, CompletedState, ErrorState, ToolPart
 
@@ -50,13 +50,13 @@ def test_a_call_that_made_no_sense_is_shown_as_a_failed_call_of_the_tool_that_wa
     invalid = call(
         "invalid", CompletedState(input=given, output="…", title="Invalid Tool", metadata={}, time=time)
     )
-    assert (called_tool(invalid), find_call_error(invalid)) == (
+    assert (get_called_tool(invalid), find_call_error(invalid)) == (
         "rread",
         "there is no tool 'rread'",
     )
     done = call("read", CompletedState(input={}, output="x", title="a", metadata={}, time=time))
     failed = call("read", ErrorState(input={}, error="no", time=time))
-    assert [(called_tool(each), find_call_error(each)) for each in (done, failed)] == [
+    assert [(get_called_tool(each), find_call_error(each)) for each in (done, failed)] == [
         ("read", None),
         ("read", "no"),
     ]

@@ -121,7 +121,7 @@ async def test_what_nobody_has_asked_for_is_closed_unless_somebody_is_there() ->
 
 
 async def test_the_number_of_open_directories_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_OPEN", 1)
+    monkeypatch.setattr(module, "MAX_OPEN_DIRECTORIES", 1)
     async with open_directories(CountingOpener()) as directories:
         await directories.get("/a")
         with pytest.raises(ConflictError):
@@ -218,7 +218,7 @@ async def test_an_event_that_cannot_be_told_is_noted_and_the_next_one_is_heard()
         await turn_over()
         assert (before < now, opened.feed.position() - now, opened.feed.closed) == (True, 1, False)
         (line,) = noted
-        assert line.startswith("/a: an event could not be told: TypeError: ")
+        assert line.startswith("/a: an event could not be sent: TypeError: ")
 
 
 class Mute(CountingOpener):
@@ -253,8 +253,8 @@ async def test_a_directory_whose_events_cannot_be_followed_is_closed_and_it_is_s
             await turn_over()
         assert (opened.feed.closed, directories.list_open()) == (True, {})
         assert noted == [
-            "/a: an event could not be told: OSError: the line is dead",
-            "/a is closed, for its events cannot be followed",
+            "/a: an event could not be sent: OSError: the line is dead",
+            "/a is closed, because its events cannot be followed",
         ]
 
 
@@ -276,16 +276,16 @@ async def test_files_are_watched_while_somebody_listens_and_not_otherwise() -> N
         feed = (await directories.get("/a")).feed
         await turn_over()
         assert seen == []
-        feed.join("fine")
-        feed.join("whole")
+        feed.add_listener("fine")
+        feed.add_listener("whole")
         await turn_over()
-        feed.leave("fine")
+        feed.remove_listener("fine")
         await turn_over()
         assert (seen, feed.position()) == (["watch /a"], 1)
-        feed.leave("whole")
+        feed.remove_listener("whole")
         await turn_over()
         assert seen == ["watch /a", "leave /a"]
-        feed.join("fine")
+        feed.add_listener("fine")
         await turn_over()
     assert seen == ["watch /a", "leave /a", "watch /a", "leave /a"]
 
@@ -301,7 +301,7 @@ async def test_files_that_cannot_be_watched_are_noted_and_all_else_goes_on() -> 
         open_directories(CountingOpener(), note=noted.append, watch_files=watch) as directories,
     ):
         opened = await directories.get("/a")
-        opened.feed.join("fine")
+        opened.feed.add_listener("fine")
         await turn_over()
         assert noted == ["/a: files are not watched: OSError: no more watches"]
         await opened.api.tell(SessionRested(session_id=SessionID("ses_1")))

@@ -63,7 +63,7 @@ async def test_each_listener_hears_of_growth_in_the_grain_it_knows(numbering: Ev
     feed = make(numbering)
     feed.listeners["whole"] = 1
     for event in (PartUpdated(part=PART), grew("lo", 3), grew(" there", 5), idle()):
-        feed.take(event)
+        feed.add(event)
 
     assert types(feed.read(0, FINE)) == [
         "message.part.updated",
@@ -84,9 +84,9 @@ async def test_each_listener_hears_of_growth_in_the_grain_it_knows(numbering: Ev
 async def test_a_growing_part_is_told_whole_at_a_bounded_rate(numbering: EventCounter) -> None:
     feed = make(numbering)
     feed.listeners["whole"] = 1
-    feed.take(PartUpdated(part=PART))
+    feed.add(PartUpdated(part=PART))
     for number in range(1000):
-        feed.take(grew("x", 3 + number))
+        feed.add(grew("x", 3 + number))
     await asyncio.sleep(feeds.WHOLE_PART_SECONDS * 2)
     told_whole = decode_read(feed.read(0, WHOLE))
     assert len(told_whole) == 2
@@ -97,22 +97,22 @@ async def test_growth_that_was_said_before_is_not_said_twice(numbering: EventCou
     feed = make(numbering)
     feed.listeners["whole"] = 1
     for event in (PartUpdated(part=PART), grew("lo", 3), grew("lo", 3), grew("lo!", 3), idle()):
-        feed.take(event)
+        feed.add(event)
     assert decode_read(feed.read(0, WHOLE))[1][1]["properties"]["part"]["text"] == "Hello!"
 
 
 async def test_whole_parts_are_encoded_only_if_a_listener_wants_them(numbering: EventCounter) -> None:
     feed = make(numbering)
     for event in (PartUpdated(part=PART), grew("lo", 3), idle()):
-        feed.take(event)
+        feed.add(event)
     assert types(feed.read(0, WHOLE)) == ["message.part.updated", "session.idle"]
 
 
 async def test_one_cursor_covers_all_directories(numbering: EventCounter) -> None:
     one, other = make(numbering), make(numbering, "/other")
-    one.take(idle())
-    other.take(idle())
-    one.take(idle())
+    one.add(idle())
+    other.add(idle())
+    one.add(idle())
 
     assert [id for id, _ in decode_read(one.read(0, FINE))] == ["boot.1", "boot.3"]
     heard = numbering.find("boot.1")
@@ -125,7 +125,7 @@ async def test_one_cursor_covers_all_directories(numbering: EventCounter) -> Non
 
 async def test_wrapped_frames_say_which_directory(numbering: EventCounter) -> None:
     feed = make(numbering)
-    feed.take(idle())
+    feed.add(idle())
     ((_, event),) = decode_read(feed.read(0, StreamStyle(grain="fine", wrapped=True)))
     assert event == {
         "directory": "/work",
@@ -140,7 +140,7 @@ async def test_a_cursor_that_is_no_longer_held_is_refused(
     monkeypatch.setattr(feeds, "MAX_FRAMES", 3)
     feed = make(numbering)
     for _ in range(5):
-        feed.take(idle())
+        feed.add(idle())
     assert feed.read(1, FINE) is None
     assert len(decode_read(feed.read(2, FINE))) == 3
     assert (feed.position_after(1), feed.position_after(2)) == (None, 2)
@@ -148,8 +148,8 @@ async def test_a_cursor_that_is_no_longer_held_is_refused(
 
 async def test_a_feed_that_closed_takes_its_numbers_with_it(numbering: EventCounter) -> None:
     feed = make(numbering)
-    feed.take(idle())
-    feed.take(idle())
+    feed.add(idle())
+    feed.add(idle())
     feed.close()
     assert (numbering.find("boot.1"), numbering.find("boot.2")) == (None, 2)
 
@@ -157,8 +157,8 @@ async def test_a_feed_that_closed_takes_its_numbers_with_it(numbering: EventCoun
 async def test_a_part_that_is_gone_grows_no_more(numbering: EventCounter) -> None:
     feed = make(numbering)
     feed.listeners["whole"] = 1
-    feed.take(PartUpdated(part=PART))
-    feed.take(
+    feed.add(PartUpdated(part=PART))
+    feed.add(
         PartGrew(
             session_id=SESSION,
             message_id=MessageID("A1"),
@@ -168,7 +168,7 @@ async def test_a_part_that_is_gone_grows_no_more(numbering: EventCounter) -> Non
             offset=0,
         )
     )
-    feed.take(idle())
+    feed.add(idle())
     assert types(feed.read(0, WHOLE)) == ["message.part.updated", "session.idle"]
 
 
@@ -212,7 +212,7 @@ async def test_what_happens_in_many_directories_is_told_in_the_order_it_happened
 ) -> None:
     one, two = make(numbering, "/one"), make(numbering, "/two")
     for feed in (one, two, two, one, two):
-        feed.take(idle())
+        feed.add(idle())
     (piece,) = await heard_by(numbering, one, two)
     assert [id for id, _ in decode_frames(piece)] == [f"boot.{number}" for number in range(1, 6)]
 
@@ -224,7 +224,7 @@ async def test_a_listener_far_behind_reads_in_pieces(
         monkeypatch.setattr(module, "CHUNK_BYTES", 200)
     feed = make(numbering)
     for _ in range(20):
-        feed.take(idle())
+        feed.add(idle())
     pieces = await heard_by(numbering, feed)
     assert max(map(len, pieces)) < 500
     assert [id for piece in pieces for id, _ in decode_frames(piece)] == [f"boot.{n}" for n in range(1, 21)]

@@ -17,7 +17,14 @@ from weft.model.failure import unknown_failure
 from weft.model.ids import MessageID, PartID
 from weft.model.part import CacheTokens, StepFinishPart, Tokens
 from weft.model.session import Busy, Idle, Retry
-from weft.server.metrics import BOUNDS, MAX_SEEN, EventMetrics, RequestMetrics, RequestRecord, format_labels
+from weft.server.metrics import (
+    DURATION_BOUNDS,
+    MAX_SEEN_IDS,
+    EventMetrics,
+    RequestMetrics,
+    RequestRecord,
+    format_labels,
+)
 
 LINE = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? -?[0-9.e+-]+')
 
@@ -45,9 +52,9 @@ def test_what_happens_in_a_run_is_counted_once() -> None:
     busy = StatusChanged(session_id=SESSION, status=Busy())
     answer = MessageUpdated(info=assistant_message("msg_2", 2, "msg_1").info)
     for event in (busy, answer, answer, busy, finish("prt_1"), finish("prt_1"), finish("prt_2")):
-        tally.take(event)
-    tally.take(StatusChanged(session_id=SESSION, status=Retry(attempt=1, message="busy", next=5)))
-    tally.take(SessionCompacted(session_id=SESSION))
+        tally.add(event)
+    tally.add(StatusChanged(session_id=SESSION, status=Retry(attempt=1, message="busy", next=5)))
+    tally.add(SessionCompacted(session_id=SESSION))
     lines = tally.lines()
     assert {
         name: value(lines, f"weft_{name}")
@@ -77,11 +84,11 @@ def test_what_happens_in_a_run_is_counted_once() -> None:
 
 def test_a_copy_in_a_session_that_is_not_run_is_not_counted() -> None:
     tally = EventMetrics()
-    tally.take(StatusChanged(session_id=SESSION, status=Busy()))
-    tally.take(StatusChanged(session_id=SESSION, status=Idle()))
-    tally.take(finish("prt_1"))
-    tally.take(MessageUpdated(info=assistant_message("msg_2", 2, "msg_1").info))
-    tally.take(SessionRested(session_id=SESSION))
+    tally.add(StatusChanged(session_id=SESSION, status=Busy()))
+    tally.add(StatusChanged(session_id=SESSION, status=Idle()))
+    tally.add(finish("prt_1"))
+    tally.add(MessageUpdated(info=assistant_message("msg_2", 2, "msg_1").info))
+    tally.add(SessionRested(session_id=SESSION))
     lines = tally.lines()
     assert (value(lines, "weft_steps_total"), value(lines, "weft_prompts_total")) == (0, 0)
     assert value(lines, "weft_runs") == 0
@@ -89,12 +96,12 @@ def test_a_copy_in_a_session_that_is_not_run_is_not_counted() -> None:
 
 def test_failures_are_told_apart_and_what_is_remembered_is_bounded() -> None:
     tally = EventMetrics()
-    tally.take(SessionFailed(session_id=SESSION, error=unknown_failure("x")))
+    tally.add(SessionFailed(session_id=SESSION, error=unknown_failure("x")))
     assert any(line.startswith('weft_failures_total{name="Unknown') for line in tally.lines())
-    tally.take(StatusChanged(session_id=SESSION, status=Busy()))
-    for number in range(MAX_SEEN + 5):
-        tally.take(finish(f"prt_{number}"))
-    assert len(tally._seen) == MAX_SEEN
+    tally.add(StatusChanged(session_id=SESSION, status=Busy()))
+    for number in range(MAX_SEEN_IDS + 5):
+        tally.add(finish(f"prt_{number}"))
+    assert len(tally._seen) == MAX_SEEN_IDS
 
 
 def test_requests_are_counted_by_route_and_buckets_add_up() -> None:
@@ -103,14 +110,14 @@ def test_requests_are_counted_by_route_and_buckets_add_up() -> None:
         visit = RequestRecord(
             method="GET", path="/session/a", route="/session/{id}", status=200, seconds=seconds
         )
-        requests.take(visit, timed=True)
-    requests.take(
+        requests.add(visit, timed=True)
+    requests.add(
         RequestRecord(method="GET", path="/event", route="/event", status=200, seconds=1), timed=False
     )
     lines = list(requests.lines())
     assert 'weft_requests_total{method="GET",route="/session/{id}",status="200"} 4' in lines
     buckets = [int(line.rpartition(" ")[2]) for line in lines if "_bucket" in line]
-    assert len(buckets) == len(BOUNDS) + 1
+    assert len(buckets) == len(DURATION_BOUNDS) + 1
     assert (buckets[0], buckets[-1], buckets == sorted(buckets)) == (2, 4, True)
     assert not any("_bucket" in line and '"/event"' in line for line in lines)
 

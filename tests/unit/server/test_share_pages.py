@@ -35,9 +35,9 @@ async def test_too_many_requests_are_told_to_wait_and_read_nothing(kind: Any) ->
     def note(_: object) -> None:
         pass
 
-    setup = ServerSetup(open=opened, here="/", access=DOOR, name="x", note=note, now=lambda: 0)
+    setup = ServerSetup(open=opened, default_directory="/", access=DOOR, name="x", note=note, now=lambda: 0)
     gallery = SharePageCache(HttpServer(setup, ()))
-    gallery.bucket = RateLimit(size=0, rate=0)
+    gallery.rate_limit = RateLimit(size=0, rate=0)
     sent: list[dict[str, Any]] = []
 
     async def send(message: dict[str, Any]) -> None:

@@ -40,7 +40,7 @@ async def test_requests_that_nobody_takes_do_not_pile_up() -> None:
 
 async def test_a_ticket_is_good_once_and_for_one_address() -> None:
     tickets = Tickets()
-    one, other = tickets.give("/pty/a/connect"), tickets.give("/pty/a/connect")
+    one, other = tickets.issue("/pty/a/connect"), tickets.issue("/pty/a/connect")
     assert tickets.take(one, "/pty/a/connect") is True
     assert tickets.take(one, "/pty/a/connect") is False
     assert tickets.take(other, "/pty/b/connect") is False
@@ -50,7 +50,7 @@ async def test_a_ticket_is_good_once_and_for_one_address() -> None:
 async def test_tickets_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tickets_module, "MAX_TICKETS", 3)
     tickets = Tickets()
-    given = [tickets.give("/x") for _ in range(5)]
+    given = [tickets.issue("/x") for _ in range(5)]
     assert [tickets.take(ticket, "/x") for ticket in given] == [False, False, True, True, True]
 
 

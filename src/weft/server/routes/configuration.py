@@ -53,9 +53,9 @@ async def update_own_config(call: DirectoryCall) -> dict[str, Any]:
 
 async def list_configured(call: DirectoryCall) -> ConfiguredProviders:
     """List the providers that can be used now, with their models."""
-    found = await call.api.configuration.list_providers()
-    usable = tuple(each for each in found.all if each.id in found.connected)
-    default = {id: model for id, model in found.default.items() if id in found.connected}
+    providers = await call.api.configuration.list_providers()
+    usable = tuple(provider for provider in providers.all if provider.id in providers.connected)
+    default = {id: model for id, model in providers.default.items() if id in providers.connected}
     return ConfiguredProviders(providers=usable, default=default)
 
 
@@ -72,34 +72,34 @@ async def list_auth_methods(call: DirectoryCall) -> dict[str, list[AuthMethod]]:
 async def authorize(call: DirectoryCall) -> Authorization:
     """Start a login in the browser."""
     input: AuthorizeInput = call.body
-    provider, method = call.names["providerID"], _to_index(input.method)
+    provider, method = call.path_params["providerID"], _to_index(input.method)
     return await call.api.configuration.authorize(provider, method, inputs=input.inputs)
 
 
 async def finish_authorizing(call: DirectoryCall) -> bool:
     """Finish a login in the browser: wait for the user. It takes effect when a directory is next opened."""
     input: CallbackInput = call.body
-    provider, method = call.names["providerID"], _to_index(input.method)
+    provider, method = call.path_params["providerID"], _to_index(input.method)
     await call.api.configuration.finish_authorizing(provider, method, code=input.code)
     return True
 
 
 def _to_index(method: float) -> int:
     if not method.is_integer():
-        raise InvalidInputError("method", "it is a place in a list, counted from 0")
+        raise InvalidInputError("method", "it must be a whole number, the index of a method")
     return int(method)
 
 
 async def store_auth(call: DirectoryCall) -> bool:
     """Store a credential of a provider."""
     auth: AnyAuth = call.body
-    await call.api.configuration.store_auth(call.names["providerID"], auth)
+    await call.api.configuration.store_auth(call.path_params["providerID"], auth)
     return True
 
 
 async def remove_auth(call: DirectoryCall) -> bool:
     """Remove the credential of a provider."""
-    await call.api.configuration.remove_auth(call.names["providerID"])
+    await call.api.configuration.remove_auth(call.path_params["providerID"])
     return True
 
 

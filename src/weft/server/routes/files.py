@@ -48,8 +48,8 @@ async def list_directory(call: DirectoryCall) -> list[FileNode] | RawContent:
     try:
         return await call.api.files.list_directory(query.path)
     except InvalidInputError:
-        found = await call.api.files.read_file(query.path)
-    return RawContent(type="patch" if found.diff else "raw", content=found.diff or found.content)
+        file = await call.api.files.read_file(query.path)
+    return RawContent(type="patch" if file.diff else "raw", content=file.diff or file.content)
 
 
 async def read_file(call: DirectoryCall) -> FileContent:

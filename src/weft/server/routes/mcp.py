@@ -41,12 +41,12 @@ async def add_mcp(call: DirectoryCall) -> dict[str, AnyMcpStatus]:
 
 async def start_mcp_auth(call: DirectoryCall) -> AuthorizationUrl:
     """Start a login to an MCP server."""
-    return AuthorizationUrl(authorization_url=await call.api.mcp.start_login(call.names["name"]))
+    return AuthorizationUrl(authorization_url=await call.api.mcp.start_login(call.path_params["name"]))
 
 
 async def remove_mcp_auth(call: DirectoryCall) -> Success:
     """Remove the login to an MCP server."""
-    await call.api.mcp.remove_login(call.names["name"])
+    await call.api.mcp.remove_login(call.path_params["name"])
     return Success(success=True)
 
 
@@ -54,23 +54,23 @@ async def finish_mcp_auth(call: DirectoryCall) -> AnyMcpStatus:
     """Finish a login to an MCP server."""
     input: CodeInput = call.body
     if not 0 < len(input.code) <= MAX_CODE_LENGTH:
-        raise InvalidInputError("code", "that is no code")
-    return await call.api.mcp.finish_login(call.names["name"], input.code)
+        raise InvalidInputError("code", f"it must have 1 to {MAX_CODE_LENGTH} characters")
+    return await call.api.mcp.finish_login(call.path_params["name"], input.code)
 
 
 async def authenticate_mcp(call: DirectoryCall) -> AnyMcpStatus:
     """Log in to an MCP server with a browser on this machine."""
-    return await call.api.mcp.log_in(call.names["name"])
+    return await call.api.mcp.log_in(call.path_params["name"])
 
 
 async def connect_mcp(call: DirectoryCall) -> bool:
     """Connect to a configured MCP server; return whether it is connected."""
-    return await call.api.mcp.connect(call.names["name"])
+    return await call.api.mcp.connect(call.path_params["name"])
 
 
 async def disconnect_mcp(call: DirectoryCall) -> bool:
     """Disconnect from an MCP server."""
-    return await call.api.mcp.disconnect(call.names["name"])
+    return await call.api.mcp.disconnect(call.path_params["name"])
 
 
 async def list_resources(call: DirectoryCall) -> dict[str, McpResource]:

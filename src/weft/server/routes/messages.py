@@ -23,7 +23,7 @@ FILE_SCHEME = "file:"
 
 
 class MessagesQuery(Struct, frozen=True, kw_only=True):
-    """The last `limit` messages, of those before a message."""
+    """The last `limit` messages, or the last `limit` before a message."""
 
     limit: int | None = None
     before: str | None = None
@@ -42,7 +42,7 @@ class InitInput(Wire, frozen=True, kw_only=True):
 
 
 def read_message_id(call: DirectoryCall) -> MessageID:
-    return MessageID(call.names["messageID"])
+    return MessageID(call.path_params["messageID"])
 
 
 async def list_messages(call: DirectoryCall) -> RouteResult:
@@ -84,15 +84,17 @@ async def remove_message(call: DirectoryCall) -> bool:
 async def update_part(call: DirectoryCall) -> AnyPart:
     """Replace the part with this id."""
     part: AnyPart = call.body
-    place = (part.session_id, part.message_id, part.id)
-    if place != (call.names["sessionID"], call.names["messageID"], call.names["partID"]):
+    ids = (part.session_id, part.message_id, part.id)
+    if ids != (call.path_params["sessionID"], call.path_params["messageID"], call.path_params["partID"]):
         raise InvalidInputError("part", "its ids are not those in the address")
     return await call.api.update_part(part)
 
 
 async def remove_part(call: DirectoryCall) -> bool:
     """Remove a part of a message."""
-    await call.api.remove_part(read_session_id(call), read_message_id(call), PartID(call.names["partID"]))
+    await call.api.remove_part(
+        read_session_id(call), read_message_id(call), PartID(call.path_params["partID"])
+    )
     return True
 
 
@@ -102,7 +104,7 @@ async def prompt(call: DirectoryCall) -> MessageWithParts:
 
 
 async def prompt_async(call: DirectoryCall) -> None:
-    """Send a prompt. It is stored when this returns; events tell what follows."""
+    """Send a prompt. It is stored when this returns; events report what follows."""
     await call.api.submit(read_session_id(call), await make_idempotent(call, read_prompt(call)))
 
 
@@ -142,15 +144,12 @@ def read_prompt(call: DirectoryCall) -> PromptInput:
     """Return the prompt of a call. Raise `InvalidInputError` or `NotPermittedError` if it may not be sent."""
     input: PromptInput = call.body
     check_parts(call, input.parts)
-    return with_flat_model(input)
+    return apply_flat_fields(input)
 
 
 def check_parts(call: DirectoryCall, parts: Sequence[AnyPartInput]) -> None:
-    """Check the parts of a prompt: attached files are read at once, so a server that shows no files attaches none by
-    name.
-
-    Raise `InvalidInputError` or `NotPermittedError`.
-    """
+    """Raise `InvalidInputError` if a prompt has too many parts, `NotPermittedError` if it attaches a file by its path
+    on a server that shows no files: attached files are read at once."""
     if len(parts) > MAX_PARTS:
         raise InvalidInputError("parts", f"more than {MAX_PARTS}")
     names_file = any(
@@ -158,11 +157,11 @@ def check_parts(call: DirectoryCall, parts: Sequence[AnyPartInput]) -> None:
     )
     if names_file and not call.server.shows_files:
         raise NotPermittedError(
-            "this server shows no files, and attaches none of its own", hint="send it along: data:…;base64,…"
+            "this server shows no files, and so attaches none", hint="send its content: data:…;base64,…"
         )
 
 
-def with_flat_model(input: PromptInput) -> PromptInput:
+def apply_flat_fields(input: PromptInput) -> PromptInput:
     """Accept model and agent in the fields that OpenCode's Python package sends."""
     extra = {} if input.extra_ is UNSET else input.extra_
     provider, model, mode = (extra.get(name) for name in ("providerID", "modelID", "mode"))

@@ -163,9 +163,9 @@ class SessionPage(Wire, frozen=True, kw_only=True):
     cursor: dict[str, str]
 
 
-def to_location(place: WorkspacePaths, project: Project) -> Location:
+def to_location(paths: WorkspacePaths, project: Project) -> Location:
     return Location(
-        directory=place.directory, project=ProjectPlace(id=project.id, directory=project.worktree)
+        directory=paths.directory, project=ProjectPlace(id=project.id, directory=project.worktree)
     )
 
 
@@ -189,7 +189,7 @@ def to_agent(agent: Agent) -> AgentInfo:
 
 
 def to_model(model: ListedModel) -> ModelInfo:
-    can, cost = model.capabilities, model.cost
+    capabilities, cost = model.capabilities, model.cost
     return ModelInfo(
         id=model.id,
         provider_id=model.provider_id,
@@ -197,9 +197,9 @@ def to_model(model: ListedModel) -> ModelInfo:
         name=model.name,
         api=ModelApiInfo(id=model.api.id, type="aisdk", package=model.api.npm, url=model.api.url or None),
         capabilities=Abilities(
-            tools=can.toolcall,
-            input=tuple(_list_modalities(can.input)),
-            output=tuple(_list_modalities(can.output)),
+            tools=capabilities.toolcall,
+            input=tuple(_list_modalities(capabilities.input)),
+            output=tuple(_list_modalities(capabilities.output)),
         ),
         request=RequestOptions(),
         variants=tuple(VariantInfo(id=name) for name in model.variants or {}),
@@ -228,12 +228,14 @@ def to_provider(provider: ProviderInfo) -> ProviderShort:
 
 
 def to_integration(provider: ProviderInfo, *, connected: bool) -> IntegrationInfo:
-    named = {"type": "env", "name": provider.env[0]} if provider.env and provider.source == "env" else None
+    connection = (
+        {"type": "env", "name": provider.env[0]} if provider.env and provider.source == "env" else None
+    )
     return IntegrationInfo(
         id=provider.id,
         name=provider.name,
         methods=(LoginMethodInfo(type="key", label="API key"),),
-        connections=(named,) if connected and named is not None else (),
+        connections=(connection,) if connected and connection is not None else (),
     )
 
 
@@ -308,8 +310,8 @@ async def get_location(call: DirectoryCall) -> Location:
 
 async def list_agents(call: DirectoryCall) -> LocatedData[list[AgentInfo]]:
     """List the agents."""
-    found = await call.api.workspace.list_agents()
-    return LocatedData(location=await _get_location(call), data=[to_agent(agent) for agent in found])
+    agents = await call.api.workspace.list_agents()
+    return LocatedData(location=await _get_location(call), data=[to_agent(agent) for agent in agents])
 
 
 async def list_models(call: DirectoryCall) -> LocatedData[list[ModelInfo]]:
@@ -320,15 +322,15 @@ async def list_models(call: DirectoryCall) -> LocatedData[list[ModelInfo]]:
 
 async def list_providers(call: DirectoryCall) -> LocatedData[list[ProviderShort]]:
     """List the providers that can be used now."""
-    found = [to_provider(each) for each in await _list_connected(call)]
-    return LocatedData(location=await _get_location(call), data=found)
+    providers = [to_provider(each) for each in await _list_connected(call)]
+    return LocatedData(location=await _get_location(call), data=providers)
 
 
 async def list_integrations(call: DirectoryCall) -> LocatedData[list[IntegrationInfo]]:
     """List all providers with their login methods."""
     providers = await call.api.configuration.list_providers()
-    found = [to_integration(each, connected=each.id in providers.connected) for each in providers.all]
-    return LocatedData(location=await _get_location(call), data=found)
+    integrations = [to_integration(each, connected=each.id in providers.connected) for each in providers.all]
+    return LocatedData(location=await _get_location(call), data=integrations)
 
 
 async def list_references(call: DirectoryCall) -> LocatedData[list[dict[str, Any]]]:
@@ -338,17 +340,17 @@ async def list_references(call: DirectoryCall) -> LocatedData[list[dict[str, Any
 
 async def list_commands(call: DirectoryCall) -> LocatedData[list[CommandInfo]]:
     """List the commands."""
-    found = [_to_command(command) for command in await call.api.list_commands()]
-    return LocatedData(location=await _get_location(call), data=found)
+    commands = [_to_command(command) for command in await call.api.list_commands()]
+    return LocatedData(location=await _get_location(call), data=commands)
 
 
 async def list_skills(call: DirectoryCall) -> LocatedData[list[SkillInfo]]:
     """List the skills. Their content is read when an agent loads one."""
-    found = [
+    skills = [
         SkillInfo(name=skill.name, description=skill.description, location=skill.location, content="")
         for skill in await call.api.workspace.list_skills()
     ]
-    return LocatedData(location=await _get_location(call), data=found)
+    return LocatedData(location=await _get_location(call), data=skills)
 
 
 async def find_entries(call: DirectoryCall) -> LocatedData[list[DirectoryEntry]]:
@@ -375,14 +377,16 @@ async def list_sessions(call: DirectoryCall) -> SessionPage:
     if query.limit is not None and query.limit < 1:
         raise InvalidInputError("limit", "it is less than one")
     selection = SessionQuery(everywhere=True, order="updated", search=query.search or None)
-    found = [session for session in await call.api.list_sessions(selection) if _is_selected(session, query)]
+    sessions = [
+        session for session in await call.api.list_sessions(selection) if _is_selected(session, query)
+    ]
     if query.order == "asc":
-        found.reverse()
-    start = next((place + 1 for place, each in enumerate(found) if each.id == query.cursor), 0)
-    page = found[start : start + min(query.limit or DEFAULT_LIMIT, MAX_SESSIONS)]
-    more = start + len(page) < len(found)
+        sessions.reverse()
+    start = next((index + 1 for index, session in enumerate(sessions) if session.id == query.cursor), 0)
+    page = sessions[start : start + min(query.limit or DEFAULT_LIMIT, MAX_SESSIONS)]
+    more = start + len(page) < len(sessions)
     cursor = {"next": str(page[-1].id)} if more and page else {}
-    return SessionPage(data=tuple(to_session(each) for each in page), cursor=cursor)
+    return SessionPage(data=tuple(to_session(session) for session in page), cursor=cursor)
 
 
 def _is_selected(session: Session, query: PageQuery) -> bool:
@@ -405,8 +409,8 @@ def _to_entry(name: str) -> DirectoryEntry:
 
 
 async def _list_connected(call: DirectoryCall) -> list[ProviderInfo]:
-    found = await call.api.configuration.list_providers()
-    return [each for each in found.all if each.id in found.connected]
+    providers = await call.api.configuration.list_providers()
+    return [each for each in providers.all if each.id in providers.connected]
 
 
 async def _get_location(call: DirectoryCall) -> Location:

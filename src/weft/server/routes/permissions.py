@@ -33,10 +33,12 @@ class AnswersInput(Wire, frozen=True, kw_only=True):
 
 async def list_permissions(call: DirectoryCall) -> list[PermissionRequest]:
     """List the open permission requests."""
-    found = {each.id: each for each in await call.api.list_permissions()}
+    requests = {request.id: request for request in await call.api.list_permissions()}
     for session, api in call.server.list_relayed(call.directory).items():
-        found |= {each.id: each for each in await api.list_permissions() if each.session_id == session}
-    return list(found.values())
+        requests |= {
+            request.id: request for request in await api.list_permissions() if request.session_id == session
+        }
+    return list(requests.values())
 
 
 async def reply_permission(call: DirectoryCall) -> bool:
@@ -44,7 +46,7 @@ async def reply_permission(call: DirectoryCall) -> bool:
     answer: PermissionReplyInput = call.body
     if len(answer.message) > MAX_MESSAGE_LENGTH:
         raise InvalidInputError("message", f"longer than {MAX_MESSAGE_LENGTH} characters")
-    id = PermissionID(call.names["requestID"])
+    id = PermissionID(call.path_params["requestID"])
     api = await find_owner(call, lambda api: api.list_permissions(), id)
     await api.reply_permission(id, answer.reply, message=answer.message)
     return True
@@ -61,32 +63,34 @@ async def find_owner(call: DirectoryCall, list_open: ListOpen, id: str) -> Api:
 async def respond_permission(call: DirectoryCall) -> bool:
     """Answer a permission request, as clients of the first generation do."""
     answer: ResponseInput = call.body
-    await call.api.reply_permission(PermissionID(call.names["permissionID"]), answer.response)
+    await call.api.reply_permission(PermissionID(call.path_params["permissionID"]), answer.response)
     return True
 
 
 async def list_questions(call: DirectoryCall) -> list[QuestionRequest]:
     """List the open questions."""
-    found = {each.id: each for each in await call.api.list_questions()}
+    requests = {request.id: request for request in await call.api.list_questions()}
     for session, api in call.server.list_relayed(call.directory).items():
-        found |= {each.id: each for each in await api.list_questions() if each.session_id == session}
-    return list(found.values())
+        requests |= {
+            request.id: request for request in await api.list_questions() if request.session_id == session
+        }
+    return list(requests.values())
 
 
 async def reply_question(call: DirectoryCall) -> bool:
     """Answer a question: for each item, the labels that were chosen or the text that was typed."""
-    given: AnswersInput = call.body
-    if len(given.answers) > MAX_ANSWERS:
+    input: AnswersInput = call.body
+    if len(input.answers) > MAX_ANSWERS:
         raise InvalidInputError("answers", f"more than {MAX_ANSWERS}")
-    id = QuestionID(call.names["requestID"])
+    id = QuestionID(call.path_params["requestID"])
     api = await find_owner(call, lambda api: api.list_questions(), id)
-    await api.reply_question(id, given.answers)
+    await api.reply_question(id, input.answers)
     return True
 
 
 async def reject_question(call: DirectoryCall) -> bool:
     """Dismiss a question, which ends the run."""
-    id = QuestionID(call.names["requestID"])
+    id = QuestionID(call.path_params["requestID"])
     api = await find_owner(call, lambda api: api.list_questions(), id)
     await api.reject_question(id)
     return True

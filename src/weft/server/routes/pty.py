@@ -19,8 +19,8 @@ from weft.server.route import DirectoryCall, ServerCall, route
 from weft.server.state import TICKET_SECONDS
 
 PTY: Final = "/pty/{ptyID}"
-ENDED: Final = 1000
-REFUSED: Final = 4000
+NORMAL_CLOSURE: Final = 1000
+ERROR_CLOSURE: Final = 4000  # plus the last digits of the HTTP status
 MAX_INPUT_BYTES: Final = 1 << 20
 
 
@@ -30,7 +30,7 @@ class Ticket(Wire, frozen=True, kw_only=True):
 
 
 def read_pty_id(call: DirectoryCall) -> PtyID:
-    return PtyID(call.names["ptyID"])
+    return PtyID(call.path_params["ptyID"])
 
 
 async def list_ptys(call: DirectoryCall) -> list[Pty]:
@@ -60,16 +60,15 @@ async def remove_pty(call: DirectoryCall) -> bool:
 
 
 async def create_ticket(call: DirectoryCall) -> Ticket:
-    """Create a ticket for the socket of a terminal, for browsers, which cannot send a password there: `?ticket=`,
-    once."""
+    """Create a ticket for the socket of a terminal, to be passed once as `?ticket=`; browsers cannot send a password."""
     await call.api.terminals.get_pty(read_pty_id(call))
     address = call.path.removesuffix("-token")
-    return Ticket(ticket=call.server.tickets.give(address), expires_in=TICKET_SECONDS)
+    return Ticket(ticket=call.server.tickets.issue(address), expires_in=TICKET_SECONDS)
 
 
 async def connect_pty(call: ServerCall) -> bool:
     """Connect to a terminal by websocket: text both ways, output and input."""
-    raise NotFoundError("socket", call.names["ptyID"][:80], hint="ask for it as a websocket")
+    raise NotFoundError("socket", call.path_params["ptyID"][:80], hint="ask for it as a websocket")
 
 
 class PtySocket:
@@ -82,28 +81,28 @@ class PtySocket:
         socket = WebSocket(scope, receive, send)  # type: ignore[arg-type]  # our types are plain dicts
         await socket.accept()
         try:
-            opened = await self._server.find(self._server.directory_of(scope))
+            opened = await self._server.get_directory(self._server.resolve_directory(scope))
             with opened.use():
                 await self._serve(socket, opened.api)
         except WeftError as error:
-            refusal = to_error_response(error)
-            await socket.close(REFUSED + refusal.status % 1000, refusal.name)
+            response = to_error_response(error)
+            await socket.close(ERROR_CLOSURE + response.status % 1000, response.name)
         except WebSocketDisconnect:
             pass
 
     async def _serve(self, socket: WebSocket, api: Api) -> None:
         id = PtyID(socket.path_params["ptyID"])
         async with api.terminals.open_screen(id) as screen:
-            receiving = asyncio.ensure_future(_receive_input(socket, screen))
-            sending = asyncio.ensure_future(_send_output(socket, screen))
+            input_task = asyncio.ensure_future(_receive_input(socket, screen))
+            output_task = asyncio.ensure_future(_send_output(socket, screen))
             try:
-                await asyncio.wait((receiving, sending), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((input_task, output_task), return_when=asyncio.FIRST_COMPLETED)
             finally:
-                receiving.cancel()
-                sending.cancel()
-                await asyncio.gather(receiving, sending, return_exceptions=True)
-        if sending.done() and not sending.cancelled() and sending.exception() is None:
-            await socket.close(ENDED)
+                input_task.cancel()
+                output_task.cancel()
+                await asyncio.gather(input_task, output_task, return_exceptions=True)
+        if output_task.done() and not output_task.cancelled() and output_task.exception() is None:
+            await socket.close(NORMAL_CLOSURE)
 
 
 async def _send_output(socket: WebSocket, screen: Screen) -> None:

@@ -17,8 +17,7 @@ SESSION = "/session/{sessionID}"
 
 
 class SessionListQuery(Struct, frozen=True, kw_only=True):
-    """Which sessions to list. A `directory` in the query selects the project and, within it, the sessions of that
-    directory."""
+    """Which sessions to list. A `directory` selects its project and, of that, only the sessions in the directory."""
 
     roots: str | None = None
     start: float | None = None
@@ -46,7 +45,7 @@ class DiffQuery(Struct, frozen=True, kw_only=True):
 
 
 def read_session_id(call: DirectoryCall) -> SessionID:
-    return SessionID(call.names["sessionID"])
+    return SessionID(call.path_params["sessionID"])
 
 
 async def list_sessions(call: DirectoryCall) -> list[Session]:
@@ -103,7 +102,7 @@ async def list_children(call: DirectoryCall) -> list[Session]:
 
 
 async def list_todos(call: DirectoryCall) -> list[Todo]:
-    """The todo list of a session."""
+    """Return the todo list of a session."""
     return await call.api.list_todos(read_session_id(call))
 
 
@@ -131,10 +130,10 @@ async def unshare_session(call: DirectoryCall) -> Session:
 
 async def list_status(call: DirectoryCall) -> dict[SessionID, AnyStatus]:
     """Return the status of the sessions that are not idle."""
-    found = await call.api.list_status()
+    statuses = await call.api.list_status()
     for session, api in call.server.list_relayed(call.directory).items():
-        found |= {id: status for id, status in (await api.list_status()).items() if id == session}
-    return found
+        statuses |= {id: status for id, status in (await api.list_status()).items() if id == session}
+    return statuses
 
 
 ROUTES = (

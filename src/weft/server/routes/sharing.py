@@ -32,7 +32,7 @@ class ShareInput(Wire, frozen=True, kw_only=True):
 
 
 class RevokeQuery(Struct, frozen=True, kw_only=True):
-    """With `forget` the server that shows the share is not asked."""
+    """With `forget`, the server that shows the share is not asked to remove it."""
 
     forget: bool = False
 
@@ -86,7 +86,7 @@ async def catch_up(call: DirectoryCall) -> bool:
 async def revoke_share(call: DirectoryCall) -> bool:
     """Revoke a share by its id."""
     query: RevokeQuery = call.query
-    await call.api.sharing.revoke_share(call.names["shareID"], forget=query.forget)
+    await call.api.sharing.revoke_share(call.path_params["shareID"], forget=query.forget)
     return True
 
 
@@ -99,14 +99,14 @@ async def receive_share(call: DirectoryCall) -> ShareTicket:
 async def sync_share(call: DirectoryCall) -> dict[str, Any]:
     """Receive changes of a session from elsewhere."""
     input: SyncInput = call.body
-    await call.api.sharing.showing.take_in(call.names["shareID"], input.secret, input.data)
+    await call.api.sharing.showing.take_in(call.path_params["shareID"], input.secret, input.data)
     return {}
 
 
 async def drop_share(call: DirectoryCall) -> dict[str, Any]:
     """Remove a received share, for its sender."""
     input: DropInput = call.body
-    await call.api.sharing.showing.drop(call.names["shareID"], input.secret)
+    await call.api.sharing.showing.drop(call.path_params["shareID"], input.secret)
     return {}
 
 

@@ -23,7 +23,7 @@ from weft.server.routes import (
     worktrees,
 )
 
-ALWAYS: Final = (
+BASE_ROUTES: Final = (
     *instance.ROUTES,
     *configuration.ROUTES,
     *workspace.PROJECT_ROUTES,
@@ -46,22 +46,21 @@ ALWAYS: Final = (
     *weft_workspace.HEALTH_ROUTES,
     *sharing.ROUTES,
 )
-SHELL: Final = (
+SHELL_ROUTES: Final = (
     *messages.SHELL_ROUTES,
     *configuration.SHELL_ROUTES,
     *mcp.SHELL_ROUTES,
     *pty.ROUTES,
     *worktrees.CREATE_ROUTES,
 )
-FILES: Final = (*files.ROUTES, *opencode_1_18.FILE_ROUTES)
+FILE_ROUTES: Final = (*files.ROUTES, *opencode_1_18.FILE_ROUTES)
 
 
 def list_routes(*, shell: bool = True, files: bool = True, share: bool = True) -> tuple[Route, ...]:
-    """Return the routes of a server. Without `shell` or `files` callers have no access to them; without `share` no
-    pages are shown."""
+    """Return the routes of a server. Without `shell`, `files` or `share`, leave out those that give access to them."""
     return (
-        *ALWAYS,
-        *(SHELL if shell else worktrees.CREATE_ONLY_ROUTES),
-        *(FILES if files else ()),
+        *BASE_ROUTES,
+        *(SHELL_ROUTES if shell else worktrees.CREATE_ONLY_ROUTES),
+        *(FILE_ROUTES if files else ()),
         *(sharing.SHARE_ROUTES if share else ()),
     )

@@ -21,7 +21,7 @@ MAX_TEXT_LENGTH: Final = 1 << 20
 SCREEN_EVENTS: Final = (TuiPromptAppended, TuiCommandExecuted, TuiToastShown, TuiSessionSelected)
 
 # The names of commands in clients of the first generation.
-COMMANDS: Final = {
+LEGACY_COMMANDS: Final = {
     "session_new": "session.new",
     "session_share": "session.share",
     "session_interrupt": "session.interrupt",
@@ -70,7 +70,7 @@ async def select_session(call: DirectoryCall) -> bool:
 async def execute_command(call: DirectoryCall) -> bool:
     """Let a terminal client run one of its commands."""
     input: CommandName = call.body
-    return await _publish(call, TuiCommandExecuted(command=COMMANDS.get(input.command, input.command)))
+    return await _publish(call, TuiCommandExecuted(command=LEGACY_COMMANDS.get(input.command, input.command)))
 
 
 async def publish(call: DirectoryCall) -> bool:
@@ -120,7 +120,7 @@ ROUTES = (
     _command_route("open-themes", "openThemes", "Show the list of themes", "theme.switch"),
     _command_route("open-models", "openModels", "Show the list of models", "model.list"),
     _command_route("submit-prompt", "submitPrompt", "Send what has been typed", "prompt.submit"),
-    _command_route("clear-prompt", "clearPrompt", "Throw away what has been typed", "prompt.clear"),
+    _command_route("clear-prompt", "clearPrompt", "Clear what has been typed", "prompt.clear"),
     route("POST", "/tui/execute-command", "tui.executeCommand", execute_command, takes=CommandName),
     route("POST", "/tui/show-toast", "tui.showToast", show_toast, takes=TuiToastShown),
     route("POST", "/tui/publish", "tui.publish", publish, takes=Published),

@@ -57,7 +57,7 @@ class UnrevertInput(Wire, frozen=True, kw_only=True):
 async def put_message(call: DirectoryCall) -> AnyMessage:
     """Add a message, or replace the one with its id."""
     message: AnyMessage = call.body
-    if (message.session_id, message.id) != (call.names["sessionID"], call.names["messageID"]):
+    if (message.session_id, message.id) != (call.path_params["sessionID"], call.path_params["messageID"]):
         raise InvalidInputError("message", WRONG_IDS)
     return await call.api.update_message(message)
 
@@ -66,8 +66,8 @@ async def put_part(call: DirectoryCall) -> AnyPart:
     """Add a part, or replace the one with its id, and publish what it grew by."""
     input: PutPartInput = call.body
     part = input.part
-    place = part.session_id, part.message_id, part.id
-    if place != (call.names["sessionID"], call.names["messageID"], call.names["partID"]):
+    ids = part.session_id, part.message_id, part.id
+    if ids != (call.path_params["sessionID"], call.path_params["messageID"], call.path_params["partID"]):
         raise InvalidInputError("part", WRONG_IDS)
     return await call.api.update_part(part, delta=input.delta)
 
@@ -78,7 +78,7 @@ async def check_prompt(call: DirectoryCall) -> None:
 
 
 async def submit(call: DirectoryCall) -> MessageWithParts:
-    """Send a prompt and return it as it was stored; events tell what follows."""
+    """Send a prompt and return it as it was stored; events report what follows."""
     return await call.api.submit(read_session_id(call), await make_idempotent(call, read_prompt(call)))
 
 

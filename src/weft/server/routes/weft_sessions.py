@@ -47,7 +47,7 @@ class NextInput(Wire, frozen=True, kw_only=True):
 
 
 class ChangeInput(Wire, frozen=True, kw_only=True):
-    """The change of a session. With `expected` it is made only if the session still is like that."""
+    """The change of a session. With `expected`, it is made only if the session is still equal to that."""
 
     change: SessionChange
     expected: Session | None = None
@@ -84,22 +84,22 @@ async def create_next(call: DirectoryCall) -> Session:
     return await call.api.create_next(input, id=body.id, directory=directory)
 
 
-async def _resolve_in_project(call: DirectoryCall, given: str) -> str:
-    place = await call.api.workspace.get_paths()
+async def _resolve_in_project(call: DirectoryCall, path: str) -> str:
+    paths = await call.api.workspace.get_paths()
     # Without version control the worktree is the root directory, which contains everything.
-    top = call.directory if place.worktree == os.sep else place.worktree
-    return resolve_within(top, os.path.join(call.directory, given))
+    top = call.directory if paths.worktree == os.sep else paths.worktree
+    return resolve_within(top, os.path.join(call.directory, path))
 
 
-def resolve_within(top: str, given: str) -> str:
+def resolve_within(top: str, path: str) -> str:
     """Return the real path of a directory. Raise `OutsideError` if it is not below `top`."""
     try:
-        top, found = os.path.realpath(top), os.path.realpath(given)
+        top, real = os.path.realpath(top), os.path.realpath(path)
     except (OSError, ValueError):  # a NUL byte or half a surrogate pair
-        raise OutsideError(given) from None
-    if os.path.commonpath((top, found)) != top:
-        raise OutsideError(given)
-    return found
+        raise OutsideError(path) from None
+    if os.path.commonpath((top, real)) != top:
+        raise OutsideError(path)
+    return real
 
 
 async def get_tree(call: DirectoryCall) -> SessionTree:
@@ -152,7 +152,7 @@ MAX_DAYS = 36_500
 
 
 class SearchQuery(Struct, frozen=True, kw_only=True):
-    """Any text is a search; of a very long one, the beginning counts."""
+    """A search for words. A text that is too long is cut off."""
 
     words: str
     limit: Annotated[int, Meta(ge=1, le=MAX_HITS)] = 20

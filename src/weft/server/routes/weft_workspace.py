@@ -26,7 +26,7 @@ class GrantReplyInput(Wire, frozen=True, kw_only=True):
 async def reply_permission(call: DirectoryCall) -> bool:
     """Answer a permission request: allow once, on given terms, or reject."""
     answer: GrantReplyInput = call.body
-    id = PermissionID(call.names["requestID"])
+    id = PermissionID(call.path_params["requestID"])
     api = await find_owner(call, lambda api: api.list_permissions(), id)
     await api.reply_permission(id, answer.reply, message=answer.message, grant=answer.grant)
     return True
@@ -39,13 +39,13 @@ async def list_grants(call: DirectoryCall) -> list[Grant]:
 
 async def revoke_grant(call: DirectoryCall) -> bool:
     """Revoke a grant."""
-    await call.api.revoke_grant(GrantID(call.names["grantID"]))
+    await call.api.revoke_grant(GrantID(call.path_params["grantID"]))
     return True
 
 
 async def get_command(call: DirectoryCall) -> Command:
     """Return a command."""
-    return await call.api.get_command(call.names["name"])
+    return await call.api.get_command(call.path_params["name"])
 
 
 async def list_tools(call: DirectoryCall) -> list[ToolInfo]:
@@ -91,7 +91,7 @@ async def get_ready(call: ServerCall) -> RouteResult:
         reasons.append("the server is ending")
     else:
         try:
-            await (await call.server.open(call.server.here)).workspace.check_store()
+            await (await call.server.get_api(call.server.default_directory)).workspace.check_store()
         except WeftError as error:
             reasons.append(f"{type(error).__name__}: nothing can be stored")
             call.server.note(f"not ready: {type(error).__name__}: {error}")

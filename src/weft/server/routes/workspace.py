@@ -96,16 +96,16 @@ async def current_project(call: DirectoryCall) -> Project:
 async def update_project(call: DirectoryCall) -> Project:
     """Change the name, the icon or the start command of a project."""
     change: ProjectChange = call.body
-    return await call.api.workspace.update_project(ProjectID(call.names["projectID"]), change)
+    return await call.api.workspace.update_project(ProjectID(call.path_params["projectID"]), change)
 
 
 async def list_directories(call: DirectoryCall) -> list[ProjectDirectory]:
     """List the checkouts of a project."""
-    id = call.names["projectID"]
+    id = call.path_params["projectID"]
     for project in [await call.api.current_project(), *await call.api.workspace.list_projects()]:
         if project.id == id:
-            found = dict.fromkeys((project.worktree, *project.sandboxes))
-            return [ProjectDirectory(directory=each) for each in found]
+            directories = dict.fromkeys((project.worktree, *project.sandboxes))
+            return [ProjectDirectory(directory=each) for each in directories]
     raise NotFoundError("project", id[:80])
 
 

@@ -29,15 +29,15 @@ class WorktreePlace(Wire, frozen=True, kw_only=True):
 
 
 class ForceQuery(Struct, frozen=True, kw_only=True):
-    """With `force` the worktree goes even if it holds work that is nowhere else."""
+    """With `force`, the worktree is changed even if it contains work that is nowhere else."""
 
     force: bool = False
 
 
 async def list_worktrees(call: DirectoryCall) -> list[str]:
     """List the other checkouts of this project."""
-    made = [each.directory for each in await call.api.worktrees.list_worktrees()]
-    return _list_existing((*(await call.api.current_project()).sandboxes, *made))
+    directories = [each.directory for each in await call.api.worktrees.list_worktrees()]
+    return _list_existing((*(await call.api.current_project()).sandboxes, *directories))
 
 
 def _list_existing(directories: Iterable[str]) -> list[str]:
@@ -53,10 +53,10 @@ async def list_described(call: DirectoryCall) -> list[WorktreeInfo]:
 async def create_worktree(call: DirectoryCall) -> WorktreeInfo:
     """Create a checkout on its own branch and prepare it."""
     input: WorktreeInput = call.body or WorktreeInput()
-    made = await call.api.worktrees.create_worktree(input.name or None, also=input.start_command or "")
+    worktree = await call.api.worktrees.create_worktree(input.name or None, also=input.start_command or "")
     # Opening it registers it with its project, so that sessions may start in it.
-    await call.server.open(made.directory)
-    return made
+    await call.server.get_api(worktree.directory)
+    return worktree
 
 
 async def create_bare(call: DirectoryCall) -> WorktreeInfo:
@@ -64,9 +64,9 @@ async def create_bare(call: DirectoryCall) -> WorktreeInfo:
     input: WorktreeInput = call.body or WorktreeInput()
     if input.start_command:
         raise NotPermittedError(f"startCommand: {NO_SHELL}")
-    made = await call.api.worktrees.create_worktree(input.name or None, start=False)
-    await call.server.open(made.directory)
-    return made
+    worktree = await call.api.worktrees.create_worktree(input.name or None, start=False)
+    await call.server.get_api(worktree.directory)
+    return worktree
 
 
 async def remove_worktree(call: DirectoryCall) -> bool:
