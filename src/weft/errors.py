@@ -15,6 +15,7 @@ WeftError
 ├── DirectoryError           the directory cannot be worked in
 ├── OutsideError             a path leads out of the project
 ├── UnsupportedError         weft does not do this
+├── MissingPackageError      an optional package is not installed (also an ImportError)
 ├── ServerError              the server failed, or its answer is not valid
 │   └── UnreachableError     no server answers
 ├── SharingError             a session could not be shared or unshared
@@ -188,6 +189,16 @@ class UnsupportedError(WeftError):
     def __init__(self, what: str, *, hint: str = "") -> None:
         super().__init__(f"weft does not do this: {what}", hint=hint)
         self.what = what
+
+
+class MissingPackageError(WeftError, ImportError):
+    def __init__(self, module: str, extra: str) -> None:
+        super().__init__(
+            f"the package of the module {module!r} is not installed: pip install 'weft[{extra}]'",
+            hint=f"install the extra {extra!r} of weft",
+        )
+        self.module = module
+        self.extra = extra
 
 
 class ServerError(WeftError):

@@ -38,9 +38,11 @@ MEETING_STRANGERS = (
 )
 # Packages that only pass on or show what the others have read.
 MEETING_NOBODY = (
+    "agent",
     "api",
     "cli",
     "context",
+    "integrations",
     "local",
     "maintenance",
     "project",

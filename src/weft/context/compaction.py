@@ -219,9 +219,14 @@ def list_cut_off(history: Sequence[MessageWithParts]) -> Sequence[MessageWithPar
 
 def recall(history: Sequence[MessageWithParts], words: str, *, limit: int) -> list[RecallMatch]:
     """Search the cut-off history for texts that contain all the words. Return excerpts, the newest first."""
+    return search_messages(list_cut_off(history), words, limit=limit)
+
+
+def search_messages(messages: Sequence[MessageWithParts], words: str, *, limit: int) -> list[RecallMatch]:
+    """Search messages for texts that contain all the words. Return excerpts, the newest first."""
     patterns = [re.compile(re.escape(word), re.IGNORECASE) for word in words.split()]
     found: list[RecallMatch] = []
-    for message in reversed(list_cut_off(history)):
+    for message in reversed(messages):
         for source, text in _list_texts(message):
             matches = [pattern.search(text) for pattern in patterns]
             first = min((match.start() for match in matches if match), default=0)

@@ -1,6 +1,5 @@
 """Build messages and parts from the transcripts of other programs."""
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 
 from weft.errors import DocumentError
 from weft.host.files import read_file
+from weft.model.display import TITLE_LENGTH, make_call_title
 from weft.model.ids import GLOBAL_PROJECT, HEX_LENGTH, PER_MS, WRAP, MessageID, PartID, SessionID
 from weft.model.message import (
     AnyMessage,
@@ -171,7 +171,6 @@ def list_texts(blocks: Any) -> Iterator[str]:
 
 
 AGENT = "build"
-TITLE_LENGTH = 60
 NO_RESULT = "Tool execution aborted"
 
 
@@ -300,7 +299,7 @@ class TranscriptWriter:
             state = CompletedState(
                 input=input,
                 output=output,
-                title=_to_title(input),
+                title=make_call_title(input),
                 metadata={},
                 time=time,
                 attachments=self._make_attachments(id, call, files) or None,
@@ -371,11 +370,3 @@ class TranscriptWriter:
                     line = part.text.strip().partition("\n")[0]
                     return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1] + "…"
         return ""
-
-
-def _to_title(input: dict[str, Any]) -> str:
-    """Return a short title for a call."""
-    for key in ("description", "filePath", "path", "pattern", "command", "url", "query"):
-        if isinstance(input.get(key), str) and input[key]:
-            return str(input[key]).partition("\n")[0][:TITLE_LENGTH]
-    return json.dumps(input, ensure_ascii=False, default=str)[:TITLE_LENGTH] if input else ""

@@ -1,6 +1,8 @@
-"""Text for people: counts with their plural, and tool output without the tags that are meant for models."""
+"""Text for people: counts with their plural, titles of calls, and tool output without the tags that are meant for models."""
 
+import json
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from weft.model.part import CompletedState, ErrorState, ToolPart
@@ -54,3 +56,15 @@ def find_call_error(part: ToolPart) -> str | None:
 def format_count(number: int, singular: str, plural: str = "") -> str:
     """Return `1 file`, `2 files`, `1,200 files`. `plural` is an irregular plural."""
     return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
+
+
+TITLE_LENGTH: Final = 60
+
+
+def make_call_title(input: Mapping[str, object]) -> str:
+    """Return a short title for a call of a tool that weft does not know."""
+    for key in ("description", "filePath", "path", "pattern", "command", "url", "query"):
+        found = input.get(key)
+        if isinstance(found, str) and found:
+            return found.partition("\n")[0][:TITLE_LENGTH]
+    return json.dumps(input, ensure_ascii=False, default=str)[:TITLE_LENGTH] if input else ""

@@ -58,8 +58,11 @@ AnyFormat = TextFormat | JsonFormat | OtherFormat
 
 
 class Message(Wire, frozen=True, kw_only=True, tag_field="role"):
+    """A prompt or an answer. `metadata` holds the message as other frameworks wrote it, by the name of the framework."""
+
     id: MessageID
     session_id: SessionID
+    metadata: dict[str, Any] | None = None
 
 
 class UserMessage(Message, frozen=True, kw_only=True, tag="user"):

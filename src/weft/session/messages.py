@@ -16,11 +16,13 @@ from weft.store.contract import Store
 FIRST_PAGE_SIZE = 32
 
 
-async def iterate_newest_first(store: Store, session: SessionID) -> AsyncIterator[MessageWithParts]:
-    """Yield messages from the last to the first, reading them page by page."""
+async def iterate_newest_first(
+    store: Store, session: SessionID, *, first: int = FIRST_PAGE_SIZE
+) -> AsyncIterator[MessageWithParts]:
+    """Yield messages from the last to the first, reading them page by page. The first page has `first` messages."""
     await store.get_session(session)
     before: MessageID | None = None
-    size = FIRST_PAGE_SIZE
+    size = first
     while page := await store.list_messages(session, last=size, before=before):
         for message in reversed(page):
             yield message

@@ -113,12 +113,15 @@ def _strip_info(info: AnyMessage) -> AnyMessage:
                 tools=None,
                 budget=None,
                 summary=None if summary is None else replace(summary, diffs=(), extra_=UNSET),
+                metadata=None,
                 extra_=UNSET,
             )
         case AssistantMessage():
             path = info.path
             short_path = path and MessagePath(cwd=_get_last_name(path.cwd), root=_get_last_name(path.root))
-            return replace(info, path=short_path, error=_strip_failure(info.error), extra_=UNSET)
+            return replace(
+                info, path=short_path, error=_strip_failure(info.error), metadata=None, extra_=UNSET
+            )
 
 
 def _strip_failure(failure: F) -> F:

@@ -40,6 +40,7 @@ from weft.share.items import (
 )
 from weft.share.redaction import SessionRedactor, to_preview
 from weft.share.view import is_busy, to_shared_view
+from weft.transfer.redact import Redactor
 
 KEY = "sk-ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
 PASSWORD = "correct4horse-battery"
@@ -69,6 +70,18 @@ def test_what_is_about_this_machine_is_left_out() -> None:
     assert (shown.info.directory, shown.info.permission, shown.info.weft) == ("loom", None, None)
     assert ("/home/ada" in raw, "mine" in raw) == (False, False)
     assert words(shown.messages) == ["prompt 0", "answer 0"]
+
+
+def test_what_another_framework_wrote_is_left_out_of_a_share_and_redacted_in_an_export() -> None:
+    session = export(1)
+    metadata = {"openai-agents": [{"role": "user", "content": f"my key is {KEY}"}]}
+    messages = tuple(replace(each, info=replace(each.info, metadata=metadata)) for each in session.messages)
+    session = replace(session, messages=messages)
+    assert [each.info.metadata for each in to_shared_view(session).messages] == [None] * len(messages)
+    redactor = Redactor()
+    redactor.scan(session)
+    raw = encode(redactor.redact(session)).decode()
+    assert (KEY in raw, "openai-agents" in raw) == (False, True)
 
 
 def test_the_secret_that_the_auto_share_of_opencode_leaves_in_a_session_is_not_shown() -> None:
