@@ -19,7 +19,7 @@ settings.register_profile("fast", deadline=None, max_examples=10)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 SCRUBBED = ("OPENCODE_", "WEFT_", "XDG_", "GIT_", "ANTHROPIC_", "OPENAI_", "OPENROUTER_", "GOOGLE_", "AWS_")
-PRESERVED = {"WEFT_OPENCODE"}  # where `make test-opencode` installed the real OpenCode
+PRESERVED = {"WEFT_OPENCODE", "WEFT_PYRIGHT"}  # where make put what it installed
 GIT_IDENTITY = {"NAME": "Ada Loom", "EMAIL": "ada@example.test"}
 NUMBERS = count()
 

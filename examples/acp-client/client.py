@@ -11,9 +11,9 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from acp import PROTOCOL_VERSION, spawn_agent_process, text_block
+from acp import PROTOCOL_VERSION, Client, spawn_agent_process, text_block
 from acp.schema import (
     AgentMessageChunk,
     AgentThoughtChunk,
@@ -72,7 +72,8 @@ class Editor:
 
 
 async def run(chosen: argparse.Namespace) -> str:
-    editor = Editor(yes=chosen.yes)
+    # The protocol has methods for files and terminals, too; an editor that does not offer these is never asked for them.
+    editor = cast("Client", Editor(yes=chosen.yes))
     weft = shutil.which("weft") or str(Path(sys.executable).with_name("weft"))
     # Standard error is left to the terminal: whoever pipes it away has to read it, or the agent waits.
     spawned = spawn_agent_process(editor, weft, "acp", env=os.environ, transport_kwargs={"stderr": None})

@@ -14,11 +14,11 @@ __version__ = VERSION
 # says the same to type checkers and editors.
 _DEFINITIONS = {
     "open": "weft.agent.open:open",
-    "connect": "weft.agent.open:connect",
+    "connect": "weft.agent.connect:connect",
     "Agent": "weft.agent.agent:Agent",
     "Conversation": "weft.agent.agent:Conversation",
     "Stream": "weft.agent.agent:Stream",
-    "Opening": "weft.agent.open:Opening",
+    "Opening": "weft.agent.opening:Opening",
     "BlockingAgent": "weft.agent.blocking:BlockingAgent",
     "BlockingConversation": "weft.agent.blocking:BlockingConversation",
     "BlockingStream": "weft.agent.blocking:BlockingStream",

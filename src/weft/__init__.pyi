@@ -14,6 +14,7 @@ from weft.agent.answer import Step as Step
 from weft.agent.blocking import BlockingAgent as BlockingAgent
 from weft.agent.blocking import BlockingConversation as BlockingConversation
 from weft.agent.blocking import BlockingStream as BlockingStream
+from weft.agent.connect import connect as connect
 from weft.agent.events import AnswerEvent as AnswerEvent
 from weft.agent.events import CallEvent as CallEvent
 from weft.agent.events import PermissionEvent as PermissionEvent
@@ -21,9 +22,8 @@ from weft.agent.events import ReasoningEvent as ReasoningEvent
 from weft.agent.events import RetryEvent as RetryEvent
 from weft.agent.events import StepEvent as StepEvent
 from weft.agent.events import TextEvent as TextEvent
-from weft.agent.open import Opening as Opening
-from weft.agent.open import connect as connect
 from weft.agent.open import open as open
+from weft.agent.opening import Opening as Opening
 from weft.agent.options import ModelSource as ModelSource
 from weft.agent.options import Permissions as Permissions
 from weft.agent.schema import Json as Json

@@ -83,6 +83,8 @@ class WeftError(Exception):
 
 
 class NotFoundError(WeftError):
+    """A session, a message, an agent or something else does not exist. `near` are names that are similar."""
+
     def __init__(self, kind: str, id: str, *, near: Sequence[str] = (), hint: str = "") -> None:
         suggestion = f"did you mean {' or '.join(near)}?" if near else ""
         super().__init__(
@@ -101,6 +103,8 @@ class UnreadableError(NotFoundError):
 
 
 class InvalidInputError(WeftError):
+    """An argument or a field is not valid. `field` names it."""
+
     def __init__(self, field: str, reason: str, *, hint: str = "") -> None:
         super().__init__(f"{field}: {reason}", hint=hint)
         self.field = field
@@ -186,6 +190,8 @@ class OutsideError(WeftError):
 
 
 class UnsupportedError(WeftError):
+    """weft, or the server it is connected to, does not do this."""
+
     def __init__(self, what: str, *, hint: str = "") -> None:
         super().__init__(f"weft does not do this: {what}", hint=hint)
         self.what = what
@@ -206,7 +212,7 @@ class ServerError(WeftError):
 
 
 class UnreachableError(ServerError):
-    pass
+    """No server answers."""
 
 
 class SharingError(WeftError):
@@ -276,6 +282,8 @@ class ConfigError(WeftError):
 
 
 class SessionBusyError(WeftError):
+    """Another run has the session. `owner` is the process, if it is known."""
+
     def __init__(self, session: str, owner: str = "") -> None:
         super().__init__(f"Session {session} is busy", hint=f"{owner} is running it" if owner else "")
         self.session = session
@@ -326,6 +334,8 @@ class NoModelError(WeftError):
 
 
 class ModelNotFoundError(WeftError):
+    """The model does not exist. `near` are models with similar names."""
+
     def __init__(self, provider_id: str, model_id: str, *, near: Sequence[str] = (), hint: str = "") -> None:
         suggestion = f"did you mean {' or '.join(near)}?" if near else ""
         super().__init__(f"there is no model {provider_id}/{model_id}", hint=f"{hint} {suggestion}".strip())

@@ -10,49 +10,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 import tutorial
+from given.documents import ROOT, Block, list_blocks, list_programs
+from given.user_pytest import run_pytest
 from weft.cli.commands import build_parser, normalise
 from weft.cli.demo import GREETING
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    [
-        *ROOT.glob("*.md"),
-        *(ROOT / "docs").rglob("*.md"),
-        ROOT / "deploy" / "README.md",
-        *(ROOT / "examples").rglob("README.md"),
-    ]
-)
-FENCE = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 OPERATORS = {"|", "||", "&&", ";", "&", ">", ">>", "<", "(", ")"}
 WEFT = str(Path(sys.executable).with_name("weft"))
-
-
-class Block(NamedTuple):
-    page: str
-    line: int
-    language: str
-    text: str
-
-
-def list_blocks(*languages: str) -> list[Block]:
-    """Return every fenced block in one of these languages."""
-    found = []
-    for page in PAGES:
-        text = page.read_text()
-        for fence in FENCE.finditer(text):
-            line = text.count("\n", 0, fence.start()) + 1
-            if fence[1] in languages:
-                found.append(Block(str(page.relative_to(ROOT)), line, fence[1], fence[2]))
-    return found
-
-
-def name(block: Block) -> str:
-    return f"{block.page}:{block.line}"
 
 
 def commands_in(block: Block) -> Iterator[list[str]]:
@@ -74,7 +42,7 @@ def commands_in(block: Block) -> Iterator[list[str]]:
             call = []
 
 
-@pytest.mark.parametrize("block", list_blocks("sh", "console"), ids=name)
+@pytest.mark.parametrize("block", list_blocks("sh", "console"), ids=str)
 def test_every_command_is_one_that_weft_takes(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in commands_in(block):
         words, code = normalise(arguments), 0
@@ -95,14 +63,14 @@ def test_commands_are_found_and_a_wrong_one_is_refused() -> None:
 
 def test_a_block_without_a_language_shows_no_command() -> None:
     shown = [
-        name(each)
+        str(each)
         for each in list_blocks("", "text")
         if re.search(r"^\$? ?weft [a-z]", each.text, re.MULTILINE)
     ]
     assert [each for each in shown if not each.startswith("docs/reference/commands.md")] == []
 
 
-@pytest.mark.parametrize("block", list_blocks("json", "jsonc"), ids=name)
+@pytest.mark.parametrize("block", list_blocks("json", "jsonc"), ids=str)
 def test_every_piece_of_configuration_is_understood(block: Block, tmp_path: Path) -> None:
     without_comments = re.sub(r"(?<![:\"\w])//.*", "", block.text)
     value = json.loads(without_comments)
@@ -122,9 +90,9 @@ def test_every_piece_of_configuration_is_understood(block: Block, tmp_path: Path
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("block", list_blocks("python"), ids=name)
+@pytest.mark.parametrize("block", list_blocks("python"), ids=str)
 def test_every_program_is_python_and_imports_what_exists(block: Block) -> None:
-    tree = compile(block.text, name(block), "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    tree = compile(block.text, str(block), "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("weft"):
             module = importlib.import_module(str(node.module))
@@ -133,14 +101,30 @@ def test_every_program_is_python_and_imports_what_exists(block: Block) -> None:
             assert hasattr(importlib.import_module("weft"), node.attr), node.attr
 
 
-PROGRAMS = [each for each in list_blocks("python") if "asyncio.run(" in each.text]
+def is_run(block: Block) -> bool:
+    """Return True if a program does something when it is run: it opens an agent, or runs an event loop."""
+    return bool(
+        re.search(r"^(?:with weft\.open\(|\w+ = weft\.open\(|asyncio\.run\()", block.text, re.MULTILINE)
+    )
+
+
+def is_tested(block: Block) -> bool:
+    return "def test_" in block.text
+
+
+PROGRAMS = list_programs()
+
+
+def prepare_project(directory: Path) -> None:
+    """Write what the documents speak of: a project with greet.py, and the demo model as the configured one."""
+    (directory / "greet.py").write_text(GREETING)
+    (directory / "opencode.json").write_text('{"model": "scripted/demo"}')
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", PROGRAMS, ids=name)
+@pytest.mark.parametrize("block", [each for each in PROGRAMS if is_run(each)], ids=str)
 def test_every_whole_program_runs(block: Block, tmp_path: Path) -> None:
-    (tmp_path / "greet.py").write_text(GREETING)
-    (tmp_path / "opencode.json").write_text('{"model": "scripted/demo"}')
+    prepare_project(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", block.text],
         cwd=tmp_path,
@@ -150,11 +134,28 @@ def test_every_whole_program_runs(block: Block, tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout != ""
+    assert done.stdout != "" or "print(" not in block.text
 
 
-def test_the_documents_contain_programs() -> None:
-    assert {each.page for each in PROGRAMS} >= {"README.md", "docs/guides/testing-agents.md"}
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [each for each in PROGRAMS if is_tested(each)], ids=str)
+def test_every_test_passes_in_plain_pytest(block: Block, tmp_path: Path) -> None:
+    prepare_project(tmp_path)
+    (tmp_path / "test_shown.py").write_text(block.text)
+    if "weft_tape" in block.text:
+        recorded = run_pytest(tmp_path, "--weft-record")
+        assert recorded.returncode == 0, recorded.stdout
+        prepare_project(tmp_path)
+    done = run_pytest(tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+
+
+def test_every_program_is_run_or_tested() -> None:
+    assert [str(each) for each in PROGRAMS if not is_run(each) and not is_tested(each)] == []
+    pages = {"README.md", "docs/guides/python.md", "docs/guides/testing-agents.md"}
+    assert {each.page for each in filter(is_run, PROGRAMS)} >= pages
+    assert any(map(is_tested, PROGRAMS))
 
 
 def run_tool(*arguments: str) -> subprocess.CompletedProcess[str]:

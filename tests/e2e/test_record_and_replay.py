@@ -1,7 +1,5 @@
-"""A recorded run that is replayed elsewhere: by the command, and by a user's own test."""
+"""A run that the command records, and replays elsewhere."""
 
-import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,48 +47,3 @@ def test_another_prompt_fails_and_shows_where_it_differs(tmp_path: Path) -> None
     assert 'recorded "let it greet a name", asked "let it greet two"' in missed.stderr
     assert weft(here, "--replay", tape, "--record", tape, "hi").returncode == 2
     assert "is not empty" in weft(here, "--record", tape, "hi").stderr
-
-
-TEST = """
-import asyncio
-import weft
-from weft.testing.replay import weft_tape
-
-def test_it_works(weft_tape, tmp_path):
-    async def go():
-        async with weft.open(str(tmp_path), store="memory:", tape=weft_tape) as api:
-            session = await api.create_session(weft.SessionInput(title="Mine"))
-            await api.prompt(session.id, weft.prompt("go"))
-
-    asyncio.run(go())
-"""
-
-
-def test_the_fixture_records_when_told_and_plays_ever_after(tmp_path: Path) -> None:
-    (tmp_path / "test_mine.py").write_text(TEST)
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home/opencode.json").write_text('{"model": "scripted/demo"}')
-
-    # Nothing of how these tests here are run, and none of their plugins.
-    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    alone["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-
-    def pytest_in(**env: str) -> str:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"]
-        ran = subprocess.run(
-            command, cwd=tmp_path, env={**alone, **env}, capture_output=True, text=True, check=False
-        )
-        return ran.stdout
-
-    assert "cannot read" in pytest_in()
-    config = str(tmp_path / "home/opencode.json")
-    assert "1 passed" in pytest_in(WEFT_RECORD="1", OPENCODE_CONFIG=config)
-    (tape,) = (tmp_path / "tapes").iterdir()
-    assert tape.name == "test_mine.test_it_works.jsonl"
-    assert "1 passed" in pytest_in()
-    changed = TEST.replace('"go"', '"stay"')
-    (tmp_path / "test_mine.py").write_text(changed)
-    assert 'recorded "go", asked "stay"' in pytest_in()
-    (tmp_path / "test_mine.py").write_text(TEST)
-    tape.write_text(tape.read_text() + tape.read_text().splitlines()[0] + "\n")
-    assert re.search("1 recorded exchanges? of .* not requested", pytest_in())

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import UNSET
@@ -45,7 +45,6 @@ from weft.agent.tools import to_tools
 from weft.api import Api
 from weft.client.prompt_run import PromptRun
 from weft.errors import ClosedError, InvalidInputError, NotFoundError, UnsupportedError
-from weft.local.api import LocalApi
 from weft.model.event import Event, MessageUpdated, PermissionAsked, QuestionAsked, SessionFailed
 from weft.model.event_wire import RESYNC, UnknownEvent
 from weft.model.failure import AnyFailure, StructureFailure
@@ -59,6 +58,9 @@ from weft.model.spending import Spent, total_spent
 from weft.model.transcript import Transcript
 from weft.provider.registry import ServedModel
 from weft.session.totals import count_messages, get_ledger
+
+if TYPE_CHECKING:  # an agent on a server needs nothing of the engine
+    from weft.local.api import LocalApi
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -110,6 +112,7 @@ class Stream(Generic[T]):
         await self.aclose()
 
     async def aclose(self) -> None:
+        """End the run if it has not ended."""
         await self._events.aclose()
 
     async def answer(self) -> Answer[T]:
@@ -124,7 +127,7 @@ class Stream(Generic[T]):
 class Host:
     """What an agent works on: an `Api`, and the parts of it that only this process has."""
 
-    def __init__(self, api: Api, local: LocalApi | None) -> None:
+    def __init__(self, api: Api, local: "LocalApi | None") -> None:
         self.api = api
         self.closed = False
         self.running: set[AsyncGenerator[object]] = set()
@@ -171,7 +174,7 @@ class Host:
         if functions or self._local is not None:
             self._get_local("tools", "functions").runtime.session_tools[session] = to_tools(functions)
 
-    def _get_local(self, field: str, what: str) -> LocalApi:
+    def _get_local(self, field: str, what: str) -> "LocalApi":
         if self._local is None:
             raise UnsupportedError(
                 f"{what} over HTTP ({field}=)",

@@ -95,12 +95,14 @@ class Answer(Struct, Generic[T_co], frozen=True, kw_only=True):
 
     @property
     def value(self) -> T_co:
+        """The text, or the value of the requested type. Raise the error if the question failed."""
         if isinstance(self.outcome, RunFailedError):
             raise self.outcome
         return self.outcome
 
     @property
     def error(self) -> "RunFailedError | None":
+        """Why there is no answer; None if there is one."""
         return self.outcome if isinstance(self.outcome, RunFailedError) else None
 
     @property

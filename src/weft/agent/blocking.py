@@ -30,7 +30,7 @@ class ThreadTask(Generic[T]):
     If the waiting thread is interrupted, the coroutine is cancelled and the thread waits until it has ended.
     """
 
-    def __init__(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, work: Coroutine[object, None, T], loop: asyncio.AbstractEventLoop) -> None:
         self.task: asyncio.Task[T] | None = None
         self._work = work
         self._loop = loop
@@ -71,7 +71,7 @@ class LoopThread:
         # The thread dies when the program exits; a caller would then wait forever.
         atexit.register(self.stop)
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[object, None, T]) -> T:
         if self.stopped:
             work.close()
             raise ClosedError("the agent is closed", hint=CLOSED_HINT)
@@ -167,6 +167,7 @@ class BlockingStream(Generic[T]):
         self.close()
 
     def close(self) -> None:
+        """End the run if it has not ended."""
         self._loop.run(self._stream.aclose())
 
     def answer(self) -> Answer[T]:
@@ -186,7 +187,7 @@ class BlockingQuestions(Generic[T]):
         """All operations of weft, which are async: `agent.wait(agent.api.list_sessions())`."""
         return self._questions.api
 
-    def wait(self, work: Coroutine[Any, Any, V]) -> V:
+    def wait(self, work: Coroutine[object, None, V]) -> V:
         """Run a coroutine of weft, and return its result."""
         return self._loop.run(work)
 
@@ -364,6 +365,7 @@ class BlockingConversation(BlockingQuestions[T]):
 
     @property
     def session(self) -> SessionID:
+        """The session of this conversation."""
         return self._conversation.session
 
     def messages(self) -> list[MessageWithParts]:

@@ -1,9 +1,9 @@
 """Functions of the embedding program as tools. They run in the program's own event loop, or in a thread if they block."""
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from inspect import isawaitable
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -63,7 +63,7 @@ async def _run(custom: CustomTool, arguments: Struct, ctx: ToolContext) -> ToolR
 def _to_result(tool: str, result: object) -> ToolResult:
     match result:
         case ToolAnswer():
-            return ToolResult(title=result.title, output=result.output, metadata=result.metadata)
+            return ToolResult(title=result.title, output=result.output, metadata=dict(result.metadata))
         case str():
             return ToolResult(title="", output=result)
         case None:
@@ -82,8 +82,8 @@ def _to_call_context(ctx: ToolContext) -> ToolCallContext:
     async def ask(permission: str, *patterns: str) -> None:
         await ctx.ask(permission, *patterns, always=patterns)
 
-    async def report(*, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
-        await ctx.report(title=title, metadata=metadata)
+    async def report(*, title: str | None = None, metadata: Mapping[str, object] | None = None) -> None:
+        await ctx.report(title=title, metadata=None if metadata is None else dict(metadata))
 
     return ToolCallContext(
         session_id=ctx.session_id,

@@ -1,7 +1,7 @@
 """Configuration, providers, credentials and MCP servers."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from weft.model.provider import AnyAuth, AuthMethod, Authorization, ProviderList
 from weft.model.workspace import AnyMcpStatus, McpResource
@@ -22,9 +22,9 @@ class Configuration(Protocol):
       `InvalidInputError` if no login was begun, and `ProviderAuthError` if the login fails.
     """
 
-    async def get(self, *, own: bool = False) -> dict[str, Any]: ...
+    async def get(self, *, own: bool = False) -> dict[str, object]: ...
 
-    async def update(self, change: dict[str, Any], *, own: bool = False) -> dict[str, Any]: ...
+    async def update(self, change: dict[str, object], *, own: bool = False) -> dict[str, object]: ...
 
     async def list_providers(self) -> ProviderList: ...
 
@@ -57,7 +57,7 @@ class Mcp(Protocol):
 
     async def list_resources(self) -> dict[str, McpResource]: ...
 
-    async def add_server(self, name: str, config: dict[str, Any]) -> AnyMcpStatus: ...
+    async def add_server(self, name: str, config: dict[str, object]) -> AnyMcpStatus: ...
 
     async def connect(self, name: str) -> bool: ...
 

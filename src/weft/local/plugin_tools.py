@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextvars import copy_context
 from functools import partial
 from inspect import isawaitable
@@ -163,7 +163,7 @@ def to_run_tool(custom: CustomTool, worker: PluginWorker) -> AnyTool:
             outcome = await worker.do(partial(_return_value, outcome.value))
         match outcome:
             case Returned(value=value):
-                return ToolResult(title=value.title, output=value.output, metadata=value.metadata)
+                return ToolResult(title=value.title, output=value.output, metadata=dict(value.metadata))
             case Failed(error=WeftError() as error):
                 raise error
             case Failed(reason=reason):
@@ -202,10 +202,10 @@ def _to_call_context(ctx: ToolContext) -> ToolCallContext:
         return outside.do(lambda: ctx.ask(permission, *patterns, always=patterns))
 
     def report(
-        *, title: str | None = None, metadata: dict[str, Any] | None = None
+        *, title: str | None = None, metadata: Mapping[str, object] | None = None
     ) -> Coroutine[Any, Any, None]:
         _check_is_async("report")
-        plain = parse(encode(metadata)) if metadata else metadata
+        plain = None if metadata is None else parse(encode(metadata))
         return outside.do(lambda: ctx.report(title=title, metadata=plain))
 
     return ToolCallContext(

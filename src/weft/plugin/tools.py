@@ -46,7 +46,9 @@ class AskFor(Protocol):
 class Tell(Protocol):
     """Show the progress of a call."""
 
-    async def __call__(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None: ...
+    async def __call__(
+        self, *, title: str | None = None, metadata: Mapping[str, object] | None = None
+    ) -> None: ...
 
 
 class ToolCallContext(Struct, frozen=True, kw_only=True):
@@ -71,7 +73,7 @@ class ToolAnswer(Struct, frozen=True, kw_only=True):
 
     output: str
     title: str = ""
-    metadata: dict[str, Any] = {}
+    metadata: Mapping[str, object] = {}
 
 
 class CustomTool(Struct, frozen=True, kw_only=True):

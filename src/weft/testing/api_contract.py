@@ -85,8 +85,9 @@ async def there_is_somebody_to_answer_and_something_to_answer_with(api: Api) -> 
 
 
 async def the_configuration_says_every_key_binding(api: Api) -> None:
-    config = await api.configuration.get()
-    assert {"leader", "session_interrupt", "agent_cycle"} <= set(config["keybinds"])
+    keys = (await api.configuration.get())["keybinds"]
+    assert isinstance(keys, dict)
+    assert {"leader", "session_interrupt", "agent_cycle"} <= set(keys)
 
 
 async def where_we_are_is_an_absolute_path(api: Api) -> None:

@@ -11,7 +11,7 @@ from weft.model.diff import FileDiff
 def assert_called(answer: Answer[object], tool: str, /, **arguments: object) -> Call:
     """Check that the agent called a tool successfully with at least these arguments, and return the first such call."""
     for call in answer.calls:
-        given = {name: call.input.get(name) for name in arguments}
+        given = {name: value for name, value in call.input.items() if name in arguments}
         if call.tool == tool and given == arguments and call.status == "completed":
             return call
     wanted = f"{tool}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
@@ -26,12 +26,17 @@ def assert_not_called(answer: Answer[object], tool: str) -> None:
 
 
 def assert_changed(answer: Answer[object], *files: str) -> tuple[FileDiff, ...]:
-    """Check that the agent changed each of these files, and return the changes. A name may be a glob pattern."""
+    """Check that the agent changed each of these files, or any file at all if none is named, and return the changes.
+
+    A file is named by its path, by its last name or by a glob pattern.
+    """
+    if not files and not answer.files:
+        raise AssertionError("the agent changed nothing")
     found = [_find_change(answer, file) for file in files]
     missing = [file for file, change in zip(files, found, strict=True) if change is None]
     if missing:
         raise AssertionError(f"the agent did not change {', '.join(missing)}; {_describe_files(answer)}")
-    return tuple(change for change in found if change is not None)
+    return tuple(change for change in found if change is not None) if files else answer.files
 
 
 def assert_unchanged(answer: Answer[object], *files: str) -> None:

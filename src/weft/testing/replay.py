@@ -38,4 +38,5 @@ def replaying(path: str | Path, *, record: str = "") -> Iterator[Replay]:
         if tape.missed:
             raise AssertionError(f"{tape.missed[0]}{again}")
     if tape.left:
-        raise AssertionError(f"{len(tape.left)} recorded exchanges of {path} were not requested{again}")
+        left = "1 recorded exchange" if len(tape.left) == 1 else f"{len(tape.left)} recorded exchanges"
+        raise AssertionError(f"not requested: {left} of {path}{again}")

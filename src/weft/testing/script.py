@@ -5,7 +5,6 @@ with weft.open(tmp_path, model=script, store="memory:") as agent:
     assert agent.ask("Remember tea.").text == "Done."
 """
 
-import json
 import math
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -13,11 +12,12 @@ from contextlib import aclosing
 from itertools import takewhile
 from typing import Final, Literal, Self
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.errors import FaultKind, InvalidInputError, ProviderError
-from weft.host.clock import Clock
+from weft.host.clock import Clock, SystemClock
 from weft.model.catalog import Model, ModelApi
 from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.chunk import AnyChunk, FinishReason, Usage
@@ -99,7 +99,7 @@ class Script:
 
     def answers(self, value: object) -> Self:
         """Answer a question that has a `schema`, with a value that JSON can express."""
-        return self.says(json.dumps(value))
+        return self.says(_to_json("answers", value).decode())
 
     def thinks(self, text: str) -> Self:
         """Reason before what follows."""
@@ -108,30 +108,28 @@ class Script:
 
     def calls(self, tool: str, /, **arguments: object) -> Self:
         """Call a tool, in a response of its own."""
-        step = self._turns[-1].steps[-1] if self._is_open else []
-        if any(isinstance(move, UseTool) for move in step):
+        if self._has_calls():
             self._is_open = False
-        self._add(UseTool(tool=tool, input=arguments))
-        return self
+        return self._call("calls", tool, arguments)
 
     def also_calls(self, tool: str, /, **arguments: object) -> Self:
         """Call another tool in the same response."""
-        if not self._is_open:
+        if not self._has_calls():
             raise InvalidInputError("also_calls", "there is no call before it", hint="begin with .calls(…)")
-        self._add(UseTool(tool=tool, input=arguments))
-        return self
+        return self._call("also_calls", tool, arguments)
 
     def uses(self, *, input: int = 0, output: int = 0) -> Self:
         """Count these tokens for the response, and end it."""
         usage = Usage(input=input, output=output)
-        has_calls = self._is_open and any(isinstance(move, UseTool) for move in self._turns[-1].steps[-1])
-        reason: FinishReason = "tool-calls" if has_calls else "stop"
+        reason: FinishReason = "tool-calls" if self._has_calls() else "stop"
         self._add(End(reason=reason, usage=usage))
         self._is_open = False
         return self
 
     def fails(self, fault: Fault = "server", message: str = "") -> Self:
         """Fail as an API does. Faults that pass by themselves are retried at once: what follows is the next attempt."""
+        if fault not in FAULTS:
+            raise InvalidInputError("fails", f"{fault!r} is none of {', '.join(FAULTS)}")
         status, retryable, usual = FAULTS[fault]
         kind: FaultKind = fault
         self._add(
@@ -154,15 +152,24 @@ class Script:
 
     def assert_finished(self) -> None:
         """Raise `AssertionError` if some of the script was not played."""
-        left = self._player.list_left() if self._player is not None else self._turns
-        if left:
-            raise AssertionError(f"the script was not played to its end: {left[0]!r} was not asked")
+        player = self._player or ScriptPlayer(self._turns, SystemClock(), [])
+        if left := player.list_left():
+            raise AssertionError(f"the script was not played to its end: {left[0]}")
 
     def serve(self, clock: Clock) -> ServedModel:
         """Return the model. It plays the script from the beginning."""
         self.requests.clear()
         self._player = ScriptPlayer(self._turns, clock, self.requests)
         return ServedModel(make_test_model(self._name), self._player)
+
+    def _has_calls(self) -> bool:
+        """Return True if the response that is being written has a call."""
+        return self._is_open and any(isinstance(move, UseTool) for move in self._turns[-1].steps[-1])
+
+    def _call(self, method: str, tool: str, arguments: dict[str, object]) -> Self:
+        _to_json(method, arguments)
+        self._add(UseTool(tool=tool, input=arguments))
+        return self
 
     def _add(self, move: AnyMove) -> None:
         steps = self._turns[-1].steps
@@ -176,14 +183,25 @@ class Script:
         self._is_open = True
 
 
+class PlayedTurn:
+    """A turn that a session has taken: the prompt that was asked, and the responses that are left."""
+
+    def __init__(self, turn: Turn, prompts: list[str]) -> None:
+        self.turn = turn
+        self.prompts = prompts
+        self.steps = list(turn.steps)
+
+
 class ScriptPlayer:
     """Plays a script for any number of sessions. A session takes the next turn that expects its prompt."""
 
     def __init__(self, turns: Sequence[Turn], clock: Clock, requests: list[ModelRequest]) -> None:
-        self._waiting = list(turns)
+        self._waiting = [turn for turn in turns if turn.steps]
+        self._silent = [turn for turn in turns if not turn.steps and turn.expected is not None]
         self._clock = clock
         self._requests = requests
-        self._steps: dict[str, list[list[AnyMove]]] = {}
+        self._taken: list[PlayedTurn] = []
+        self._playing: dict[str, PlayedTurn] = {}
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         self._requests.append(request)
@@ -192,38 +210,46 @@ class ScriptPlayer:
             async for chunk in chunks:
                 yield chunk
 
-    def list_left(self) -> list[Turn]:
-        """Return the turns that were not asked, or not answered to their end."""
-        return [turn for turn in self._waiting if turn.steps] + [
-            turn for steps in self._steps.values() if steps for turn in (_left_turn(steps),)
-        ]
+    def list_left(self) -> list[str]:
+        """Return what was not played: the responses that were not requested, then the prompts that were not asked."""
+        left = [f"{len(each.steps)} more for {each.turn!r}" for each in self._taken if each.steps]
+        return left + [f"{turn!r} was not asked" for turn in self._waiting]
 
     def _next_step(self, request: ModelRequest) -> list[AnyMove]:
-        steps = self._steps.get(request.session, [])
-        if not steps:
-            steps = self._steps[request.session] = self._take_turn(request)
-        return steps.pop(0)
-
-    def _take_turn(self, request: ModelRequest) -> list[list[AnyMove]]:
+        playing = self._playing.get(request.session)
         prompts = list_prompts(request.messages)
+        if playing is None or not playing.steps or self._is_next(playing, prompts):
+            playing = self._playing[request.session] = self._take_turn(prompts)
+        return playing.steps.pop(0)
+
+    def _is_next(self, playing: PlayedTurn, prompts: list[str]) -> bool:
+        """Return True if the session has a new prompt that a turn expects, though its last one was not answered to its end."""
+        expected = (turn for turn in self._waiting if turn.expected is not None)
+        return prompts != playing.prompts and any(turn.matches(prompts) for turn in expected)
+
+    def _take_turn(self, prompts: list[str]) -> PlayedTurn:
         if not prompts:
             raise ProviderError("the script is over, but the agent goes on after its last call: add .says(…)")
         for turn in self._waiting:
-            if turn.matches(prompts) and turn.steps:
+            if turn.matches(prompts):
                 self._waiting.remove(turn)
-                return list(turn.steps)
+                self._taken.append(taken := PlayedTurn(turn, prompts))
+                return taken
         asked = prompts[-1]
-        if not self._waiting or not any(turn.steps for turn in self._waiting):
+        if any(turn.matches(prompts) for turn in self._silent):
+            raise ProviderError(f"the script has no response to {asked!r}: add .says(…)")
+        if not self._waiting:
             raise ProviderError(
                 f"the script is over: nothing answers {asked!r}; add .asked({asked!r}).says(…)"
             )
         raise ProviderError(f"the script expects {self._waiting[0]!r}, but the prompt is {asked!r}")
 
 
-def _left_turn(steps: list[list[AnyMove]]) -> Turn:
-    turn = Turn(f"{len(steps)} more responses")
-    turn.steps = steps
-    return turn
+def _to_json(method: str, value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(method, f"JSON cannot express it: {error}") from error
 
 
 class ModelConversation(Struct, frozen=True, kw_only=True):
@@ -273,17 +299,26 @@ class FunctionPlayer:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         self._requests.append(request)
-        reply = self._function(to_conversation(request))
+        try:
+            reply: object = self._function(to_conversation(request))
+        except Exception as error:
+            raise ProviderError(f"the function raised {type(error).__name__}: {error}") from error
         moves = _to_moves(reply)
         async with aclosing(play(moves, request, self._clock, number=len(self._requests))) as chunks:
             async for chunk in chunks:
                 yield chunk
 
 
-def _to_moves(reply: Reply) -> Sequence[AnyMove]:
+def _to_moves(reply: object) -> Sequence[AnyMove]:
     if isinstance(reply, str):
         return (Say(text=reply),)
-    return (reply,) if isinstance(reply, Say | Think | UseTool | Fail | Wait | End) else reply
+    moves = reply if isinstance(reply, list | tuple) else (reply,)
+    for move in moves:
+        if not isinstance(move, Say | Think | UseTool | Fail | Wait | End):
+            raise ProviderError(
+                f"the function returned {reply!r}: return text, say(…), think(…), call(…) or a list of these"
+            )
+    return tuple(moves)
 
 
 def say(text: str) -> Say:

@@ -1,0 +1,77 @@
+"""Open an agent on a server. This needs an HTTP client, and nothing of the engine."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar, Unpack, overload
+
+from weft.agent.agent import Agent, Host, QuestionArguments
+from weft.agent.opening import Opening, open_agent
+from weft.agent.options import read_options
+from weft.agent.schema import Json
+from weft.client.api import connect as connect_api
+
+V = TypeVar("V")
+
+
+@overload
+def connect(
+    url: str,
+    *,
+    schema: None = None,
+    directory: str | None = None,
+    password: str | None = None,
+    patience: float | None = 60.0,
+    **options: Unpack[QuestionArguments],
+) -> Opening[str]: ...
+
+
+@overload
+def connect(
+    url: str,
+    *,
+    schema: type[V],
+    directory: str | None = None,
+    password: str | None = None,
+    patience: float | None = 60.0,
+    **options: Unpack[QuestionArguments],
+) -> Opening[V]: ...
+
+
+@overload
+def connect(
+    url: str,
+    *,
+    schema: Mapping[str, object],
+    directory: str | None = None,
+    password: str | None = None,
+    patience: float | None = 60.0,
+    **options: Unpack[QuestionArguments],
+) -> Opening[Json]: ...
+
+
+def connect(
+    url: str,
+    *,
+    schema: object = None,
+    directory: str | None = None,
+    password: str | None = None,
+    patience: float | None = 60.0,
+    **options: Unpack[QuestionArguments],
+) -> Opening[Any]:
+    """Open an agent on a weft or OpenCode server.
+
+    `directory` is a path on the server's machine; the default is the server's own directory. Without `password`, it is
+    taken from the URL, from `OPENCODE_SERVER_PASSWORD`, or from the file of `weft serve` on this machine. A server that is
+    gone is retried for `patience` seconds, or forever if that is None; then `UnreachableError` is raised.
+    """
+    own = read_options(schema=schema, **options)
+
+    @asynccontextmanager
+    async def open_remote() -> AsyncIterator[Agent[Any]]:
+        async with (
+            connect_api(url, directory=directory, password=password, patience=patience) as api,
+            open_agent(Host(api, None), own) as agent,
+        ):
+            yield agent
+
+    return Opening(open_remote, f"weft.connect({url!r})")

@@ -1,0 +1,15 @@
+from weft.provider.tape import Tape as Tape
+from weft.testing.assertions import assert_called as assert_called
+from weft.testing.assertions import assert_changed as assert_changed
+from weft.testing.assertions import assert_cost as assert_cost
+from weft.testing.assertions import assert_not_called as assert_not_called
+from weft.testing.assertions import assert_unchanged as assert_unchanged
+from weft.testing.replay import recording as recording
+from weft.testing.replay import replaying as replaying
+from weft.testing.script import FunctionModel as FunctionModel
+from weft.testing.script import ModelConversation as ModelConversation
+from weft.testing.script import Reply as Reply
+from weft.testing.script import Script as Script
+from weft.testing.script import call as call
+from weft.testing.script import say as say
+from weft.testing.script import think as think
