@@ -6,10 +6,11 @@ import mimetypes
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
+from weakref import WeakSet
 
 import msgspec
 from msgspec import UNSET
@@ -19,11 +20,11 @@ from weft.agent.answer import (
     Answer,
     InvalidAnswerError,
     RunFailedError,
-    Step,
     classify,
     describe_failure,
     find_hint,
     list_steps,
+    subtract,
     text_of,
     to_tokens,
 )
@@ -41,7 +42,7 @@ from weft.agent.options import (
     to_model_ref,
 )
 from weft.agent.schema import Json
-from weft.agent.tools import to_tools
+from weft.agent.tools import serve_tools, to_custom_tools, to_tools
 from weft.api import Api
 from weft.client.prompt_run import PromptRun
 from weft.errors import ClosedError, InvalidInputError, NotFoundError, UnsupportedError
@@ -130,7 +131,7 @@ class Host:
     def __init__(self, api: Api, local: "LocalApi | None") -> None:
         self.api = api
         self.closed = False
-        self.running: set[AsyncGenerator[object]] = set()
+        self.running: WeakSet[AsyncGenerator[object]] = WeakSet()
         self._local = local
         self._served: dict[ModelSource, ServedModel] = {}
         self._loop = asyncio.get_running_loop()
@@ -150,8 +151,9 @@ class Host:
         """Raise the error that the first question would raise because of its model, agent or tools."""
         model = self.find_model(options.model)
         if options.tools:
-            self._get_local("tools", "functions")
-            to_tools(options.tools)
+            to_custom_tools(options.tools)
+            if self._local is None:
+                await self.api.list_tool_requests()  # an OpenCode server raises `UnsupportedError`
         if model is not None or options.agent is not None:
             await self.api.check_prompt(PromptInput(parts=(), model=model, agent=options.agent))
 
@@ -162,25 +164,27 @@ class Host:
             case str():
                 return to_model_ref(model)
             case ModelSource():
-                local = self._get_local("model", "a scripted model")
+                if self._local is None:
+                    raise UnsupportedError("a scripted model over HTTP (model=)", hint="use weft.open")
                 if model not in self._served:
-                    self._served[model] = served = model.serve(local.runtime.clock)
-                    local.runtime.models.add(served)
+                    self._served[model] = served = model.serve(self._local.runtime.clock)
+                    self._local.runtime.models.add(served)
                 chosen = self._served[model].model
                 return ModelRef(provider_id=chosen.provider_id, model_id=chosen.id)
 
-    def use_tools(self, session: SessionID, functions: tuple[ToolFunction, ...]) -> None:
-        """Offer these functions in a session, instead of those that it had."""
-        if functions or self._local is not None:
-            self._get_local("tools", "functions").runtime.session_tools[session] = to_tools(functions)
-
-    def _get_local(self, field: str, what: str) -> "LocalApi":
-        if self._local is None:
-            raise UnsupportedError(
-                f"{what} over HTTP ({field}=)",
-                hint="they work in this process only: use weft.open, or offer tools to the server through MCP",
-            )
-        return self._local
+    @asynccontextmanager
+    async def offer_tools(
+        self, session: SessionID, functions: tuple[ToolFunction, ...]
+    ) -> AsyncIterator[None]:
+        """Offer functions to a session for one question. They run in this process, also if the model is elsewhere."""
+        if self._local is not None:
+            self._local.runtime.session_tools[session] = to_tools(functions)
+            yield
+        elif functions:
+            async with serve_tools(self.api, session, functions):
+                yield
+        else:
+            yield
 
     async def close(self) -> None:
         self.closed = True
@@ -305,7 +309,9 @@ class Questions(ABC, Generic[T]):
         if not text or not text.strip():
             raise InvalidInputError("prompt", "it is empty")
         options = override(self._options, own)
-        return Stream(self._answer(to_parts(text, files), options, own.rules, check=check))
+        events = self._answer(to_parts(text, files), options, own.rules, check=check)
+        self._host.running.add(events)
+        return Stream(events)
 
     async def _answer(
         self,
@@ -318,8 +324,10 @@ class Questions(ABC, Generic[T]):
         host = self._host
         model = host.find_model(options.model)
         session = await self._find_session(options.rules)
-        host.use_tools(session, options.tools or ())
-        async with apply_rules(host.api, session, own_rules):
+        async with (
+            host.offer_tools(session, options.tools or ()),
+            apply_rules(host.api, session, own_rules),
+        ):
             question = Question(host.api, session, options)
             events = question.events(
                 PromptInput(
@@ -331,13 +339,9 @@ class Questions(ABC, Generic[T]):
                     format=None if options.type is None else JsonFormat(schema=options.type.schema),
                 )
             )
-            host.running.add(events)
-            try:
+            async with aclosing(events):
                 async for event in events:
                     yield event
-            finally:
-                host.running.discard(events)
-                await events.aclose()
         answer = await question.to_answer()
         yield AnswerEvent(answer=answer)
         if check and answer.error is not None:
@@ -572,23 +576,6 @@ def to_parts(prompt: str, files: Sequence[AnyFile]) -> tuple[AnyPartInput, ...]:
 def measure(session: Session, messages: Sequence[MessageWithParts]) -> Spent:
     """Return what a session and its descendants have spent."""
     return total_spent(count_messages(get_ledger(session), [message.info for message in messages]))
-
-
-def subtract(after: Spent, before: Spent, steps: Sequence[Step]) -> Spent:
-    """Return what was spent between two measurements.
-
-    If a price was unknown before, the sum stays unknown, and only the steps tell whether the new part is known.
-    """
-    return Spent(
-        cost=after.cost - before.cost,
-        input=after.input - before.input,
-        output=after.output - before.output,
-        reasoning=after.reasoning - before.reasoning,
-        cache_read=after.cache_read - before.cache_read,
-        cache_write=after.cache_write - before.cache_write,
-        priced=after.priced if before.priced else all(step.cost is not None for step in steps),
-        counted=after.counted or not before.counted,
-    )
 
 
 @asynccontextmanager

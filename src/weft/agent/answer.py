@@ -272,6 +272,23 @@ def to_tokens(spent: Spent) -> Tokens | None:
     return Tokens(input=spent.input, output=spent.output, reasoning=spent.reasoning, cache=cache)
 
 
+def subtract(after: Spent, before: Spent, steps: Sequence[Step]) -> Spent:
+    """Return what was spent between two measurements.
+
+    If a price was unknown before, the sum stays unknown, and only the steps tell whether the new part is known.
+    """
+    return Spent(
+        cost=after.cost - before.cost,
+        input=after.input - before.input,
+        output=after.output - before.output,
+        reasoning=after.reasoning - before.reasoning,
+        cache_read=after.cache_read - before.cache_read,
+        cache_write=after.cache_write - before.cache_write,
+        priced=after.priced if before.priced else all(step.cost is not None for step in steps),
+        counted=after.counted or not before.counted,
+    )
+
+
 def find_hint(failure: AnyFailure | None, refused: Sequence[str]) -> str:
     """Return what the caller can do about a failure. `refused` are the permissions that nobody gave."""
     match failure:

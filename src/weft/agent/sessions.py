@@ -17,6 +17,7 @@ from weft.host.clock import Clock, SystemClock
 from weft.host.paths import paths_from
 from weft.host.processes import describe_process
 from weft.journal import Journal, open_journal
+from weft.local.offline import OfflineSessions
 from weft.local.place import find_place, record_place
 from weft.model.event import Durable, MessageRemoved, PublishedEvent, SessionDeleted, session_of
 from weft.model.ids import HEX_LENGTH, PREFIXES, MessageID, Mint, SessionID, check_id

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from weft.api.configuration import Configuration, Mcp
 from weft.api.permissions import Permissions, Questions
-from weft.api.runs import Commands, Runs, Undo
+from weft.api.runs import ClientTools, Commands, Runs, Undo
 from weft.api.sessions import Messages, Sessions, SessionSearch, Transfers
 from weft.api.sharing import Sharing
 from weft.api.workspace import Files, Terminals, Workspace, Worktrees
@@ -32,6 +32,7 @@ class Api(
     SessionSearch,
     Transfers,
     Runs,
+    ClientTools,
     Undo,
     Commands,
     Permissions,

@@ -1,9 +1,11 @@
-"""Runs: prompts, commands, compaction, and undo."""
+"""Runs: prompts, tools of clients, commands, compaction, and undo."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from weft.model.agent import Command
-from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.client_tool import ClientTool, ClientToolRequest, ClientToolResult
+from weft.model.ids import MessageID, PartID, SessionID, ToolRequestID
 from weft.model.input import CommandInput, PromptInput, ShellInput
 from weft.model.message import MessageWithParts
 from weft.model.part import ModelRef
@@ -48,6 +50,33 @@ class Runs(Protocol):
     async def get_status(self, session: SessionID) -> AnyStatus: ...
 
     async def list_status(self) -> dict[SessionID, AnyStatus]: ...
+
+
+class ClientTools(Protocol):
+    """Tools that run in the process of a client.
+
+    * `offer_tools` offers tools to the model of a session, from its next step on, instead of those that the `client` offered
+      there before. An empty sequence withdraws them. `client` is a name that the caller chooses, one for each offer that
+      shall exist beside others. If two clients offer a tool of the same name, the later offer counts.
+    * A name that a tool cannot have, or that weft needs itself, raises `InvalidInputError`, and nothing changes. So do two
+      tools of one name, a schema that is not that of an object, and more or longer text than a model could use.
+    * Offers are not stored: they end with the session, and with the process that runs it.
+    * When the model calls such a tool and the rules allow it, `tool.requested` is published. The request names its client, and
+      `list_tool_requests` returns it until it is finished, oldest first.
+    * `accept_tool` says that the client runs the tool. The call fails if the client does not do so within ten seconds, and again
+      in every minute after that. Accepting twice is allowed.
+    * `finish_tool` ends the call with a result, or with an error that the model reads. A result that
+      cannot be stored, because it is too long or no Unicode, raises `InvalidInputError`, and the call stays open.
+    * If the call was finished, failed or aborted, both raise `NotFoundError`.
+    """
+
+    async def offer_tools(self, session: SessionID, client: str, tools: Sequence[ClientTool]) -> None: ...
+
+    async def list_tool_requests(self) -> list[ClientToolRequest]: ...
+
+    async def accept_tool(self, id: ToolRequestID) -> None: ...
+
+    async def finish_tool(self, id: ToolRequestID, result: ClientToolResult) -> None: ...
 
 
 class Undo(Protocol):

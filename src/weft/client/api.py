@@ -32,6 +32,7 @@ from weft.client.workspace import (
     RemoteWorktrees,
 )
 from weft.errors import InvalidInputError, NotFoundError
+from weft.model.client_tool import ClientToolRequest
 from weft.model.event import Durable, Event, PublishedEvent
 from weft.model.event_wire import event_to_plain
 from weft.model.ids import ProjectID, SessionID, check_new_id
@@ -150,12 +151,17 @@ class RemoteApi(RemotePermissions):
         for id in tracker.sessions():
             with suppress(NotFoundError):  # a removed session is reported as removed
                 messages[id] = await self.list_messages(id)
+        tool_requests: list[ClientToolRequest] = []
+        if self._connection.is_weft:
+            with suppress(NotFoundError):  # weft 0.1 has no such route
+                tool_requests = await self.list_tool_requests()
         return ServerState(
             sessions=sessions,
             messages=messages,
             status=await self.list_status(),
             permissions=await self.list_permissions(),
             questions=await self.list_questions(),
+            tool_requests=tool_requests,
             running=self.list_running(),
         )
 

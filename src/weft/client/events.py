@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from weft.client.http import Backoff, ServerConnection
 from weft.errors import CursorLostError, DocumentError, UnreachableError, WeftError
+from weft.model.client_tool import ClientToolRequest
 from weft.model.event import (
     Event,
     MessageRemoved,
@@ -35,6 +36,7 @@ from weft.model.event import (
     SessionRested,
     SessionUpdated,
     StatusChanged,
+    ToolRequested,
     session_of,
 )
 from weft.model.event_wire import RESYNC, UnknownEvent, event_from_plain
@@ -61,6 +63,7 @@ class ServerState(Struct, frozen=True, kw_only=True):
     status: Mapping[SessionID, AnyStatus]
     permissions: Iterable[PermissionRequest] = ()
     questions: Iterable[QuestionRequest] = ()
+    tool_requests: Iterable[ClientToolRequest] = ()
     running: Collection[SessionID] = ()
 
 
@@ -112,6 +115,8 @@ class SessionTracker:
                 self._requests.add(permission.id)
             case QuestionAsked(request=question):
                 self._requests.add(question.id)
+            case ToolRequested(request=call):
+                self._requests.add(call.id)
             case _:
                 known.transcript.feed(event)
         while len(self._tracked) > MAX_TRACKED:
@@ -172,6 +177,9 @@ class SessionTracker:
         for question in state.questions:
             if question.id not in self._requests and question.session_id in self._tracked:
                 yield QuestionAsked(request=question)
+        for call in state.tool_requests:
+            if call.id not in self._requests and call.session_id in self._tracked:
+                yield ToolRequested(request=call)
         for id, known in list(self._tracked.items()):
             if id not in state.running:
                 yield from _diff_status(id, known, state.status.get(id, Idle()))

@@ -18,6 +18,13 @@ from weft.model.message import MessageWithParts
 from weft.model.transcript import SessionDescendants
 
 
+async def stop_listening(events: AsyncIterator[PublishedEvent]) -> None:
+    """Close an iterator over events, if it can be closed."""
+    close = getattr(events, "aclose", None)
+    if close is not None:
+        await close()
+
+
 class PromptRun:
     """A prompt that was sent: its events and its answer. `missed` says that some events were lost."""
 
@@ -72,6 +79,4 @@ class PromptRun:
         finally:
             self._prompting.cancel()
             await asyncio.gather(self._prompting, return_exceptions=True)
-            leave = getattr(self._events, "aclose", None)
-            if leave is not None:
-                await leave()
+            await stop_listening(self._events)

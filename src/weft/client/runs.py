@@ -1,7 +1,7 @@
-"""Prompts, commands, undo, permissions and questions, over HTTP."""
+"""Prompts, tools of clients, commands, undo, permissions and questions, over HTTP."""
 
 import secrets
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from weft.client.http import (
     delete,
     get,
     post,
+    put,
     quote_name,
     require_weft,
     session_path,
@@ -26,6 +27,7 @@ from weft.client.sessions import RemoteMessages
 from weft.errors import ModelNotFoundError, NoModelError, NotFoundError
 from weft.model.agent import Agent, Command
 from weft.model.catalog import parse_ref
+from weft.model.client_tool import ClientTool, ClientToolRequest, ClientToolResult
 from weft.model.ids import (
     ALPHABET,
     GrantID,
@@ -34,6 +36,7 @@ from weft.model.ids import (
     PermissionID,
     QuestionID,
     SessionID,
+    ToolRequestID,
     check_id,
     check_new_id,
 )
@@ -52,6 +55,7 @@ from weft.model.provider import ProviderList
 from weft.model.session import AnyStatus, Idle, RevertResult, Session
 
 STORED_SECONDS = 5.0
+CLIENT_TOOL_HINT = "offer the tool to the server through MCP, or use weft serve"
 
 
 def random_letters(count: int) -> str:
@@ -67,7 +71,7 @@ class PreparedPrompt(Struct, frozen=True):
 
 
 class RemoteRuns(RemoteMessages):
-    """The `Runs`, `Undo` and `Commands` of a server."""
+    """The `Runs`, `ClientTools`, `Undo` and `Commands` of a server."""
 
     def __init__(self, connection: ServerConnection) -> None:
         super().__init__(connection)
@@ -223,6 +227,27 @@ class RemoteRuns(RemoteMessages):
             get("/session/status"), dict[SessionID, AnyStatus]
         )
         return {id: status for id, status in found.items() if not isinstance(status, Idle)}
+
+    # --- tools of clients ---
+
+    async def offer_tools(self, session: SessionID, client: str, tools: Sequence[ClientTool]) -> None:
+        path = session_path(session, "client-tool")
+        require_weft(self._connection, "a tool of the client", hint=CLIENT_TOOL_HINT)
+        await self._connection.send(put(weft_path(path), {"client": client, "tools": tools}), bool)
+
+    async def list_tool_requests(self) -> list[ClientToolRequest]:
+        require_weft(self._connection, "a tool of the client", hint=CLIENT_TOOL_HINT)
+        return await self._connection.send(get(weft_path("/client-tool")), list[ClientToolRequest])
+
+    async def accept_tool(self, id: ToolRequestID) -> None:
+        path = f"/client-tool/{check_id('tool', id)}/accept"
+        require_weft(self._connection, "a tool of the client", hint=CLIENT_TOOL_HINT)
+        await self._connection.send(post(weft_path(path), repeatable=True), bool)
+
+    async def finish_tool(self, id: ToolRequestID, result: ClientToolResult) -> None:
+        path = f"/client-tool/{check_id('tool', id)}/finish"
+        require_weft(self._connection, "a tool of the client", hint=CLIENT_TOOL_HINT)
+        await self._connection.send(post(weft_path(path), result, repeatable=True), bool)
 
     # --- undo ---
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -10,9 +10,11 @@ from msgspec.structs import replace
 
 from weft.bus import Bus
 from weft.errors import ConflictError, InvalidInputError, NotFoundError, SessionBusyError, UnreadableError
+from weft.local.client_tools import ClientToolCalls
 from weft.local.parts import LocalParts
 from weft.local.place import make_recorded_home
 from weft.model.agent import Command
+from weft.model.client_tool import ClientTool, ClientToolRequest, ClientToolResult
 from weft.model.diff import FileDiff
 from weft.model.event import (
     Durable,
@@ -33,6 +35,7 @@ from weft.model.ids import (
     ProjectID,
     QuestionID,
     SessionID,
+    ToolRequestID,
     check_id,
     check_new_id,
 )
@@ -130,6 +133,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     runner: Runner
     bus: Bus
     statuses: SessionStatuses
+    client_tools: ClientToolCalls
     parts: LocalParts
     sharing: Sharer
     library: SessionLibrary | None = None
@@ -236,6 +240,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         removed = await remove(self._remover(), SessionID(check_id("session", id)), trash=trash)
         await self.runtime.end_jobs(*(session.id for session in removed))
         await self.runtime.gate.forget(*(session.id for session in removed))
+        self.client_tools.forget(*(session.id for session in removed))
         if not trash:
             await release_sessions(self.runtime.undoer, removed)
         return [hide_share_secret(session) for session in removed]
@@ -438,6 +443,20 @@ class LocalApi(Struct, frozen=True, kw_only=True):
 
     async def list_status(self) -> dict[SessionID, AnyStatus]:
         return self.statuses.list_all()
+
+    # --- tools of clients ---
+
+    async def offer_tools(self, session: SessionID, client: str, tools: Sequence[ClientTool]) -> None:
+        self.client_tools.offer((await self.get_session(session)).id, client, tools)
+
+    async def list_tool_requests(self) -> list[ClientToolRequest]:
+        return self.client_tools.list_open()
+
+    async def accept_tool(self, id: ToolRequestID) -> None:
+        self.client_tools.accept(ToolRequestID(check_id("tool", id)))
+
+    async def finish_tool(self, id: ToolRequestID, result: ClientToolResult) -> None:
+        self.client_tools.finish(ToolRequestID(check_id("tool", id)), result)
 
     # --- permissions ---
 

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from weft.model.client_tool import ClientToolRequest
 from weft.model.diff import FileDiff
 from weft.model.failure import AnyFailure
 from weft.model.ids import MessageID, PartID, PermissionID, QuestionID, SessionID
@@ -210,6 +211,15 @@ class QuestionRejected(Event, frozen=True, kw_only=True):
     request_id: QuestionID
 
 
+class ToolRequested(Event, frozen=True, kw_only=True):
+    """A model called a tool of a client. That client accepts the request, runs the tool and sends its result."""
+
+    type: ClassVar[str] = "tool.requested"
+    whole: ClassVar[str] = "request"
+
+    request: ClientToolRequest
+
+
 class CommandExecuted(Event, frozen=True, kw_only=True):
     type: ClassVar[str] = "command.executed"
 
@@ -255,7 +265,7 @@ def session_of(event: Event) -> SessionID | None:
             return event.info.session_id
         case PartUpdated():
             return event.part.session_id
-        case PermissionAsked() | QuestionAsked():
+        case PermissionAsked() | QuestionAsked() | ToolRequested():
             return event.request.session_id
         case _:
             found: SessionID | None = getattr(event, "session_id", None)

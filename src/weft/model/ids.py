@@ -19,6 +19,7 @@ PartID = NewType("PartID", str)
 PermissionID = NewType("PermissionID", str)
 QuestionID = NewType("QuestionID", str)
 GrantID = NewType("GrantID", str)
+ToolRequestID = NewType("ToolRequestID", str)
 PtyID = NewType("PtyID", str)
 
 GLOBAL_PROJECT: Final = ProjectID("global")
@@ -74,6 +75,9 @@ class Mint:
 
     def pty(self) -> PtyID:
         return PtyID(self._make("pty"))
+
+    def tool_request(self) -> ToolRequestID:
+        return ToolRequestID(self._make("tool"))
 
     def tool_output(self) -> str:
         return self._make("tool")

@@ -149,7 +149,7 @@ def ask_and_wait() -> None:
                 assert_type(event.answer, weft.Answer[Data])
         sessions = agent.wait(agent.api.list_sessions())
         assert_type(sessions[0].id, weft.SessionID)
-        for told in agent.iterate(agent.api.events):
+        for published in agent.iterate(agent.api.events):
             assert_type(published.cursor, int)
     with weft.open(".", schema=Data) as typed, weft.connect("http://127.0.0.1:4096") as remote:
         assert_type(typed, weft.BlockingAgent[Data])

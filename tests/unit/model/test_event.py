@@ -78,6 +78,18 @@ OURS = {
         "offset": 52,
     },
     "session.warning": {"sessionID": SESSION, "message": "the next call brings today to about $9 of $10"},
+    "tool.requested": {
+        "id": "tool_1e10b972b001AbCdEfGhIjKlMn",
+        "sessionID": SESSION,
+        "messageID": MESSAGE,
+        "callID": "call_1",
+        "agent": "build",
+        "directory": "/work",
+        "worktree": "/work",
+        "client": "scales",
+        "tool": "weigh",
+        "input": {"item": "tea"},
+    },
 }
 PLAIN = [{"type": name, "properties": properties} for name, properties in {**PROPERTIES, **OURS}.items()]
 

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from weft.api import Api
 from weft.errors import InvalidInputError
+from weft.model.client_tool import ClientToolRequest
 from weft.model.ids import PermissionID, QuestionID
 from weft.model.permission import PermissionRequest, QuestionRequest, Reply
 from weft.model.wire import Wire
@@ -15,7 +16,7 @@ QUESTION = "/question/{requestID}"
 MAX_MESSAGE_LENGTH = 100_000
 MAX_ANSWERS = 1000
 
-ListOpen = Callable[[Api], Awaitable[Sequence[PermissionRequest | QuestionRequest]]]
+ListOpen = Callable[[Api], Awaitable[Sequence[PermissionRequest | QuestionRequest | ClientToolRequest]]]
 
 
 class PermissionReplyInput(Wire, frozen=True, kw_only=True):

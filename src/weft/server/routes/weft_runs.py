@@ -1,11 +1,12 @@
-"""weft's own HTTP routes for messages, runs and undo."""
+"""weft's own HTTP routes for messages, runs, tools of clients and undo."""
 
 from typing import Annotated
 
 from msgspec import Meta
 
 from weft.errors import InvalidInputError
-from weft.model.ids import MessageID, PartID
+from weft.model.client_tool import ClientTool, ClientToolRequest, ClientToolResult
+from weft.model.ids import MessageID, PartID, ToolRequestID
 from weft.model.input import PromptInput
 from weft.model.message import AnyMessage, MessageWithParts
 from weft.model.part import AnyPart, ModelRef
@@ -13,11 +14,14 @@ from weft.model.session import AnyStatus, RevertResult
 from weft.model.wire import Wire
 from weft.server.route import DirectoryCall, route
 from weft.server.routes.messages import make_idempotent, read_prompt
+from weft.server.routes.permissions import find_owner
 from weft.server.routes.sessions import read_session_id
 from weft.server.routes.weft_sessions import SESSION
 
 MESSAGE = f"{SESSION}/message/{{messageID}}"
 PART = f"{MESSAGE}/part/{{partID}}"
+CLIENT_TOOL = "/weft/client-tool"
+TOOL_REQUEST = f"{CLIENT_TOOL}/{{requestID}}"
 MAX_FILES = 10_000
 WRONG_IDS = "its ids are not those in the address"
 
@@ -52,6 +56,13 @@ class FileRevertInput(Wire, frozen=True, kw_only=True):
 class UnrevertInput(Wire, frozen=True, kw_only=True):
     files: Paths | None = None
     dry_run: bool = False
+
+
+class ClientToolsInput(Wire, frozen=True, kw_only=True):
+    """All tools that a client offers to a session; none withdraws what it offered before."""
+
+    client: str
+    tools: tuple[ClientTool, ...]
 
 
 async def put_message(call: DirectoryCall) -> AnyMessage:
@@ -109,6 +120,37 @@ async def get_status(call: DirectoryCall) -> AnyStatus:
     return await call.api.get_status(read_session_id(call))
 
 
+async def offer_tools(call: DirectoryCall) -> bool:
+    """Offer tools of the client to the model of a session."""
+    offer: ClientToolsInput = call.body
+    await call.api.offer_tools(read_session_id(call), offer.client, offer.tools)
+    return True
+
+
+async def list_tool_requests(call: DirectoryCall) -> list[ClientToolRequest]:
+    """List the calls that wait for the client that offered the tool."""
+    found = {each.id: each for each in await call.api.list_tool_requests()}
+    for session, api in call.server.list_relayed(call.directory).items():
+        found |= {each.id: each for each in await api.list_tool_requests() if each.session_id == session}
+    return list(found.values())
+
+
+async def accept_tool(call: DirectoryCall) -> bool:
+    """Say that the client runs a tool. Repeat it at least once a minute while the tool runs."""
+    id = ToolRequestID(call.path_params["requestID"])
+    api = await find_owner(call, lambda api: api.list_tool_requests(), id)
+    await api.accept_tool(id)
+    return True
+
+
+async def finish_tool(call: DirectoryCall) -> bool:
+    """End a call with the result of the tool, or with its error."""
+    id = ToolRequestID(call.path_params["requestID"])
+    api = await find_owner(call, lambda api: api.list_tool_requests(), id)
+    await api.finish_tool(id, call.body)
+    return True
+
+
 async def revert(call: DirectoryCall) -> RevertResult:
     """Take a session back to before a message and report each file; with `dryRun`, only report."""
     input: FileRevertInput = call.body
@@ -149,6 +191,17 @@ ROUTES = (
     ),
     route("POST", f"{SESSION}/abort", "weft.session.abort", abort),
     route("GET", f"{SESSION}/status", "weft.session.status", get_status),
+    route(
+        "PUT",
+        f"{SESSION}/client-tool",
+        "weft.clientTool.offer",
+        offer_tools,
+        takes=ClientToolsInput,
+        home="needs",
+    ),
+    route("GET", CLIENT_TOOL, "weft.clientTool.list", list_tool_requests),
+    route("POST", f"{TOOL_REQUEST}/accept", "weft.clientTool.accept", accept_tool),
+    route("POST", f"{TOOL_REQUEST}/finish", "weft.clientTool.finish", finish_tool, takes=ClientToolResult),
     route("POST", f"{SESSION}/revert", "weft.session.revert", revert, takes=FileRevertInput, home="needs"),
     route(
         "POST",

@@ -1,0 +1,25 @@
+"""What every `Api` must do with the tools that clients offer, in process and over HTTP."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from given.client_tools import open_local, open_served_engine
+from weft.api import Api
+from weft.client.api import connect
+from weft.testing.api_client_tools import CLIENT_TOOL_CHECKS, SCRIPT
+
+
+@pytest.fixture(params=["in process", "over HTTP"])
+async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
+    if request.param == "in process":
+        async with open_local(*SCRIPT) as local:
+            yield local
+    else:
+        async with open_served_engine(*SCRIPT) as (url, _), connect(url) as remote:
+            yield remote
+
+
+@pytest.mark.parametrize("check", CLIENT_TOOL_CHECKS, ids=lambda check: check.__name__)
+async def test_client_tools(check: Callable[[Api], Awaitable[None]], api: Api) -> None:
+    await check(api)
