@@ -27,6 +27,9 @@ from weft.agent.opening import Opening as Opening
 from weft.agent.options import ModelSource as ModelSource
 from weft.agent.options import Permissions as Permissions
 from weft.agent.schema import Json as Json
+from weft.agent.sessions import Session as Session
+from weft.agent.sessions import SessionStore as SessionStore
+from weft.agent.sessions import open_store as open_store
 from weft.api import Api as Api
 from weft.errors import ClosedError as ClosedError
 from weft.errors import ConfigError as ConfigError

@@ -1,4 +1,4 @@
-"""All exceptions of weft. The message is for a person; the facts are attributes; `hint` says what to do.
+"""All exceptions of weft but those of a question without an answer (`weft.agent.answer`). The message is for a person; the facts are attributes; `hint` says what to do.
 
 WeftError
 ├── NotFoundError            a session, message, agent … does not exist
@@ -28,7 +28,6 @@ WeftError
 ├── CursorLostError          the event to resume after is no longer held
 ├── CompactionIneffectiveError  a summary did not make the conversation fit
 ├── DeadlineError            a deadline passed
-├── RunFailedError           a question got no answer; defined with its subclasses in `weft.agent.answer`
 ├── ClosedError              the agent or store was closed
 ├── NoModelError             no model is configured
 ├── ModelNotFoundError       the model does not exist; names the nearest
@@ -78,8 +77,15 @@ class WeftError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
-        if hint:
-            self.add_note(f"Hint: {hint}")  # a traceback shows it
+
+    @property
+    def hint(self) -> str:
+        return self._hint
+
+    @hint.setter
+    def hint(self, hint: str) -> None:
+        self._hint = hint
+        self.__notes__ = [f"Hint: {hint}"] if hint else []  # a traceback shows it
 
 
 class NotFoundError(WeftError):

@@ -13,7 +13,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src" / "weft"
 
 MODULE_LINES, FUNCTION_LINES = 600, 60
-ROOT_LINES = 40
+ROOT_LINES = 100
 BANNED = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "service", "core", "base", "v2"}
 BANNED_ENDINGS = ("Manager", "Service", "Helper", "Handler", "Controller", "Factory", "Util", "Utils", "V2")
 # A late import is allowed if its line says why, after the code of the rule that it breaks.
@@ -34,6 +34,7 @@ SMALL_FOR_A_REASON = {
     "provider/demo.py": "loaded for the demo alone",
     "share/delivery.py": "loaded only if a session is shared",
     "testing/clock.py": "offered to users",
+    "testing/pytest_plugin.py": "found by pytest",
     "testing/replay.py": "offered to users",
     "tool/batch.py": "one module for each tool",
     "tool/glob.py": "one module for each tool",
@@ -43,11 +44,15 @@ SMALL_FOR_A_REASON = {
     "tool/task.py": "one module for each tool",
     "tool/todo.py": "one module for each tool",
 }
+# `weft.Agent` and `weft.Session` are what a program holds; the values that describe them have the field's word, too.
+HANDLES = {"Agent", "Session"}
+# The one other package whose names people import from its root.
+OFFERS_NAMES = '"""Test agents without a key'
 PARTICIPLE = re.compile(
     r"\w+ed|\w+ing|gone|said|told|kept|seen|spent|shown|given|taken|found|meant|held|made"
 )
 # Nouns that look like participles.
-NOUNS = {"feed", "string", "pricing", "scripted", "spending", "sharing", "blocking", "listing"}
+NOUNS = {"feed", "string", "pricing", "scripted", "spending", "sharing", "blocking", "listing", "opening"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -86,7 +91,7 @@ def faults(path: Path, source: Path = SOURCE) -> list[str]:
 def _faults_of_init(text: str, *, is_root: bool) -> Iterator[str]:
     if is_root and lines(text) > ROOT_LINES:
         yield f"the root has {lines(text)} lines, {ROOT_LINES} are allowed"
-    if not is_root and text:
+    if not is_root and text and not text.startswith(OFFERS_NAMES):
         yield "an __init__.py is empty: a name has one address"
 
 
@@ -133,7 +138,7 @@ def _repeated_classes(trees: Mapping[Path, ast.Module], source: Path) -> Iterato
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(name(path, source))
     for found, where in places.items():
-        if len(where) > 1:
+        if len(where) > 1 and found not in HANDLES:
             yield f"{found} means several classes: {', '.join(where)}"
 
 

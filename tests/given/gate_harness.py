@@ -81,7 +81,7 @@ def make_gate_harness(
         event_arrived.set()
 
     mint = Mint(clock.now, Random(f"{directory} {project} {seed}").randbytes)
-    context = GateContext(clock=clock, mint=mint, project=project, tell=tell)
+    context = GateContext(clock=clock, mint=mint, project=project, publish=tell)
     storage = open_permission_records(directory, context)
     said = replace(AskPolicy(answered=True, person="ada", owner="here"), **terms)
     return GateHarness(

@@ -192,7 +192,7 @@ class Host:
             await events.aclose()
 
 
-class Questions(ABC, Generic[T]):
+class Asker(ABC, Generic[T]):
     """Asks questions with the same options."""
 
     def __init__(self, host: Host, options: QuestionOptions) -> None:
@@ -328,7 +328,7 @@ class Questions(ABC, Generic[T]):
             host.offer_tools(session, options.tools or ()),
             apply_rules(host.api, session, own_rules),
         ):
-            question = Question(host.api, session, options)
+            question = QuestionRun(host.api, session, options)
             events = question.events(
                 PromptInput(
                     parts=parts,
@@ -348,7 +348,7 @@ class Questions(ABC, Generic[T]):
             raise answer.error
 
 
-class Agent(Questions[T]):
+class Agent(Asker[T]):
     """Answers questions in one directory. Every question has a session of its own; `converse` keeps one."""
 
     async def _find_session(self, rules: Ruleset | None) -> SessionID:
@@ -405,7 +405,7 @@ class Agent(Questions[T]):
         return Conversation(self._host, merged, info)
 
 
-class Conversation(Questions[T]):
+class Conversation(Asker[T]):
     """Questions in one session: each one knows what was said before."""
 
     def __init__(self, host: Host, options: QuestionOptions, session: Session) -> None:
@@ -425,7 +425,7 @@ class Conversation(Questions[T]):
         return await self.api.list_messages(self.session)
 
 
-class Question:
+class QuestionRun:
     """One prompt: its events, the requests it made, and what it cost."""
 
     def __init__(self, api: Api, session: SessionID, options: QuestionOptions) -> None:

@@ -175,7 +175,7 @@ class BlockingStream(Generic[T]):
         return self._loop.run(self._stream.answer())
 
 
-class BlockingQuestions(Generic[T]):
+class BlockingAsker(Generic[T]):
     """Asks questions with the same options. Every call blocks until it is done."""
 
     def __init__(self, questions: Agent[T] | Conversation[T], loop: LoopThread) -> None:
@@ -294,7 +294,7 @@ class BlockingQuestions(Generic[T]):
         return BlockingStream(self._loop.run(start()), self._loop)
 
 
-class BlockingAgent(BlockingQuestions[T]):
+class BlockingAgent(BlockingAsker[T]):
     """An `Agent` whose calls block. Close it, or use it in a `with`."""
 
     def __init__(self, agent: Agent[T], loop: LoopThread, opened: "OpenContext[Agent[T]]") -> None:
@@ -356,7 +356,7 @@ class BlockingAgent(BlockingQuestions[T]):
             self._loop.stop()
 
 
-class BlockingConversation(BlockingQuestions[T]):
+class BlockingConversation(BlockingAsker[T]):
     """A `Conversation` whose calls block."""
 
     def __init__(self, conversation: Conversation[T], loop: LoopThread) -> None:

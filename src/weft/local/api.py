@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from weft.bus import Bus
 from weft.errors import ConflictError, InvalidInputError, NotFoundError, SessionBusyError, UnreadableError
-from weft.local.client_tools import ClientToolCalls
 from weft.local.parts import LocalParts
 from weft.local.place import make_recorded_home
 from weft.model.agent import Command
@@ -133,7 +132,6 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     runner: Runner
     bus: Bus
     statuses: SessionStatuses
-    client_tools: ClientToolCalls
     parts: LocalParts
     sharing: Sharer
     library: SessionLibrary | None = None
@@ -240,7 +238,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         removed = await remove(self._remover(), SessionID(check_id("session", id)), trash=trash)
         await self.runtime.end_jobs(*(session.id for session in removed))
         await self.runtime.gate.forget(*(session.id for session in removed))
-        self.client_tools.forget(*(session.id for session in removed))
+        self.parts.client_tools.forget(*(session.id for session in removed))
         if not trash:
             await release_sessions(self.runtime.undoer, removed)
         return [hide_share_secret(session) for session in removed]
@@ -447,16 +445,16 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     # --- tools of clients ---
 
     async def offer_tools(self, session: SessionID, client: str, tools: Sequence[ClientTool]) -> None:
-        self.client_tools.offer((await self.get_session(session)).id, client, tools)
+        self.parts.client_tools.offer((await self.get_session(session)).id, client, tools)
 
     async def list_tool_requests(self) -> list[ClientToolRequest]:
-        return self.client_tools.list_open()
+        return self.parts.client_tools.list_open()
 
     async def accept_tool(self, id: ToolRequestID) -> None:
-        self.client_tools.accept(ToolRequestID(check_id("tool", id)))
+        self.parts.client_tools.accept(ToolRequestID(check_id("tool", id)))
 
     async def finish_tool(self, id: ToolRequestID, result: ClientToolResult) -> None:
-        self.client_tools.finish(ToolRequestID(check_id("tool", id)), result)
+        self.parts.client_tools.finish(ToolRequestID(check_id("tool", id)), result)
 
     # --- permissions ---
 

@@ -22,7 +22,6 @@ from weft.host.processes import describe_process
 from weft.host.tasks import OnDemand, open_tasks
 from weft.journal import Journal, open_journal
 from weft.local.api import LocalApi, SessionStatuses
-from weft.local.client_tools import ClientToolCalls
 from weft.local.mcp_settings import McpLaunch, McpSettings
 from weft.local.parts import LocalParts, find_servers, open_mcp, open_terminals
 from weft.local.permissions import PermissionSettings, open_gates, permission_project, to_consult
@@ -160,13 +159,7 @@ async def open_local_api(
         parts = LocalParts(runtime, settings.sources, helpers=helpers, mcp=mcp, terminals=terminals)
         async with _open_runner(runtime, spill, warn) as runner:
             yield LocalApi(
-                runtime=runtime,
-                bus=bus,
-                runner=runner,
-                statuses=statuses,
-                client_tools=ClientToolCalls(runtime),
-                parts=parts,
-                sharing=sharer,
+                runtime=runtime, bus=bus, runner=runner, statuses=statuses, parts=parts, sharing=sharer
             )
 
 

@@ -20,6 +20,7 @@ from weft.tool.mcp.contract import McpServers, NoMcpServers
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api.configuration import Configuration
     from weft.api.workspace import Files, Workspace, Worktrees
+    from weft.local.client_tools import ClientToolCalls
     from weft.local.mcp import LocalMcp
     from weft.local.terminals import LocalTerminals
 
@@ -88,6 +89,12 @@ class LocalParts:
     @property
     def terminals(self) -> LocalTerminals:
         return self._terminals.get()
+
+    @cached_property
+    def client_tools(self) -> ClientToolCalls:
+        from weft.local.client_tools import ClientToolCalls  # noqa: PLC0415  few clients offer tools
+
+        return ClientToolCalls(self._runtime)
 
     @cached_property
     def workspace(self) -> Workspace:

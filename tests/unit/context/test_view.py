@@ -139,7 +139,7 @@ def test_only_the_last_few_views_are_kept() -> None:
     views = Views()
     kept = []
     for number in range(MAX_CACHED_VIEWS + 1):
-        with views.of(SessionID(f"ses_{number}")) as view:
+        with views.lend(SessionID(f"ses_{number}")) as view:
             kept.append(view)
     with views.lend(SessionID("ses_1")) as second, views.lend(SessionID("ses_0")) as first:
         assert second is kept[1]

@@ -71,9 +71,9 @@ def word_of(text: str) -> Node:
         ("<(ls)", [("/dev/fd/63",)]),
     ],
 )
-def test_a_word_is_read_as_the_shell_reads_it(text: str, list_expansions: list[tuple[str, ...]]) -> None:
+def test_a_word_is_read_as_the_shell_reads_it(text: str, readings: list[tuple[str, ...]]) -> None:
     found = WORDS.list_expansions(word_of(text))
-    assert [tuple(field.text for field in reading) for reading in found] == list_expansions
+    assert [tuple(field.text for field in reading) for reading in found] == readings
 
 
 @pytest.mark.parametrize(
