@@ -80,6 +80,7 @@ class WeftError(Exception):
 
     @property
     def hint(self) -> str:
+        """What to do about it, or ""."""
         return self._hint
 
     @hint.setter
