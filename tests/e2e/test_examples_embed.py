@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,43 +16,82 @@ from weft.cli.demo import GREETING
 from weft.provider.scripted import Say, Wait
 
 EMBED = Path(__file__).parents[2] / "examples" / "embed"
-AGENT, DRIVING = EMBED / "agent.py", EMBED / "driving.py"
 ASKING = """
 import sys, weft
-with weft.connect_sync(sys.argv[1]) as api:
-    talk = api.converse()
+with weft.connect(sys.argv[1]) as agent:
     if sys.argv[2] == "ask":
         print("asking", flush=True)
-        talk.ask("hello")
-    for piece in talk.stream("hello"):
-        print(piece, flush=True)
+        agent.ask("hello")
+    for event in agent.stream("hello"):
+        print(event.text, flush=True)
 """
 LEAVING = """
-import contextlib, sys, weft
-stack = contextlib.ExitStack()
-api = stack.enter_context(weft.connect_sync(sys.argv[1]))
-words = api.converse().stream("hello")
-print(next(words))
+import sys, weft
+agent = weft.connect(sys.argv[1]).start()
+events = agent.stream("hello")
+print(next(events).text)
 """
 
 
-def test_an_agent_inside_a_program_works_in_a_directory(tmp_path: Path) -> None:
-    (tmp_path / "greet.py").write_text(GREETING)
-    (tmp_path / "opencode.json").write_text(
-        json.dumps({"model": "scripted/demo", "permission": {"bash": "ask"}})
-    )
+def run_example(name: str, *arguments: object, cwd: Path | None = None) -> str:
+    """Run an example and return what it prints. It must succeed and print no errors."""
     ran = subprocess.run(
-        [sys.executable, AGENT, tmp_path, "greet by name"],
+        [sys.executable, EMBED / name, *map(str, arguments)],
+        cwd=cwd,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert ran.returncode == 0, ran.stderr
-    assert "allowed once: bash" in ran.stdout
-    assert "[edit: completed]" in ran.stdout
-    assert "\nI'll look at the file first.\n" in ran.stdout
-    assert (tmp_path / "greet.py").read_text() != GREETING
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return ran.stdout
+
+
+@pytest.fixture
+def greeter(tmp_path: Path) -> Path:
+    """A project in which a scripted model changes a file and runs a command, for which it needs permission."""
+    (tmp_path / "greet.py").write_text(GREETING)
+    (tmp_path / "opencode.json").write_text(
+        json.dumps({"model": "scripted/demo", "permission": {"bash": "ask"}})
+    )
+    return tmp_path
+
+
+def test_an_agent_inside_a_program_works_in_a_directory(greeter: Path) -> None:
+    printed = run_example("agent.py", greeter, "greet by name")
+    assert "allowed once: bash" in printed
+    assert "\nchanged: greet.py +" in printed
+    assert "\ncost: " in printed
+    assert (greeter / "greet.py").read_text() != GREETING
+
+
+def test_an_answer_is_followed_while_it_is_written(greeter: Path) -> None:
+    (greeter / "opencode.json").write_text(json.dumps({"model": "scripted/demo"}))
+    printed = run_example("stream.py", greeter, "greet by name")
+    assert printed.startswith("I'll look at the file first.\n")
+    assert "[edit: completed]" in printed
+    assert " steps in ses_" in printed
+    assert (greeter / "greet.py").read_text() != GREETING
+
+
+def test_a_function_is_a_tool(tmp_path: Path) -> None:
+    assert run_example("tool.py", cwd=tmp_path) == '{"tea":12}\nThere are 12 packs of tea.\n'
+
+
+def test_an_answer_has_a_type(tmp_path: Path) -> None:
+    assert run_example("value.py", cwd=tmp_path) == "wait ['There is no test.']\n"
+
+
+@pytest.mark.parametrize("name", ["test_note.py", "test_greeting.py"])
+def test_the_example_of_a_test_passes(name: str, tmp_path: Path) -> None:
+    # A copy, outside of this repository and its configuration of pytest.
+    shutil.copytree(EMBED, tmp_path / "embed")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name]
+    ran = subprocess.run(
+        command, cwd=tmp_path / "embed", capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "1 passed" in ran.stdout
 
 
 def until_busy(server: ProjectServer) -> None:
@@ -64,14 +104,8 @@ def until_busy(server: ProjectServer) -> None:
 
 def test_a_server_is_driven_from_a_script(tmp_path: Path) -> None:
     with serve_project(tmp_path, [[Say(text="Here is a short answer.")], [Say(text="Yes.")]]) as server:
-        ran = subprocess.run(
-            [sys.executable, DRIVING, server.url, "hello"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "Here is a short answer.\nYes.\n", "")
+        printed = run_example("server.py", server.url, "hello")
+        assert printed == "Here is a short answer.\nYes.\n"
         assert [each["title"] for each in server.get("/session")] == ["From a script"]
 
 

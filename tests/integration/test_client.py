@@ -6,33 +6,28 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from weft.client.blocking import blocking
 
+import weft
 from given.canned_server import CannedServer, open_canned_server
 from given.cutting_proxy import open_cutting_proxy
 from given.engine import open_engine, text_prompt
 from given.served_engine import always_open, open_served_engine, open_server
+from weft.agent.agent import Agent, Host
+from weft.agent.options import QuestionOptions
 from weft.api import Api
 from weft.client.api import connect, open_remote
 from weft.client.http import ConnectionOptions
-from weft.client.prompt_run import converse
+from weft.client.prompt_run import PromptRun
 from weft.errors import (
     CursorLostError,
     NotFoundError,
     NotPermittedError,
-    RunFailedError,
     UnreachableError,
     UnsupportedError,
 )
 from weft.host.clock import SystemClock
 from weft.local.permissions import PermissionSettings
-from weft.model.event import (
-    PartGrew,
-    PartUpdated,
-    SessionCreated,
-    SessionRested,
-    SessionUpdated,
-)
+from weft.model.event import PartUpdated, SessionCreated, SessionRested, SessionUpdated
 from weft.model.event_wire import RESYNC, UnknownEvent
 from weft.model.failure import AbortedFailure
 from weft.model.ids import SessionID
@@ -46,6 +41,7 @@ from weft.model.workspace import PtyInput
 from weft.permission.policy import AskPolicy as GateTerms
 from weft.provider.scripted import Fail, Say, Think, UseTool, Wait
 from weft.server.access import AccessPolicy
+from weft.testing import Script
 
 ANSWER = [Say(text="Here is a short answer.")]
 ANSWERED = PermissionSettings(terms=GateTerms(answered=True))
@@ -67,16 +63,36 @@ async def over_http(*script: list[object]) -> AsyncIterator[Api]:
 KEEPERS = pytest.mark.parametrize("keeper", [in_process, over_http])
 
 
+def make_agent(api: Api) -> Agent[str]:
+    return Agent(Host(api, None), QuestionOptions())
+
+
 @KEEPERS
-async def test_a_conversation_gives_events_until_it_rests_and_then_the_answer(keeper: object) -> None:
-    async with keeper(ANSWER, [Say(text="And another.")]) as api:  # type: ignore[operator]
-        talk = await converse(api, title="Talk")
-        collected = [event async for event in talk.prompt("hello")]
-        assert isinstance(collected[-1], SessionRested)
-        assert await talk.ask("more?") == "And another."
-        assert talk.messages() == await api.list_messages(talk.id)
-        again = await converse(api, talk.id)
-        assert again.messages() == talk.messages()
+async def test_a_prompt_gives_events_until_the_session_rests_and_then_the_answer(keeper: object) -> None:
+    async with keeper(ANSWER) as api:  # type: ignore[operator]
+        session = await api.create_session(SessionInput())
+        run, heard = PromptRun(api, session.id, text_prompt("hello")), Transcript()
+        events = [event async for event in run.events()]
+        heard.feed(*events)
+        assert isinstance(events[-1], SessionRested)
+        assert heard.messages() == await api.list_messages(session.id)
+        assert await run.answer() == heard.messages()[-1]
+        assert not run.missed
+        await run.close()
+
+
+@KEEPERS
+async def test_a_conversation_is_continued_in_its_session(keeper: object) -> None:
+    async with keeper(ANSWER, [Say(text="And another.")], [Say(text="The last.")]) as api:  # type: ignore[operator]
+        agent = make_agent(api)
+        talk = await agent.converse(title="Talk")
+        assert (await talk.ask("hello")).text == "Here is a short answer."
+        assert (await talk.ask("more?")).text == "And another."
+        again = await agent.converse(talk.session)
+        assert (await again.ask("and more?")).session == talk.session
+        assert await again.messages() == await talk.messages() == await api.list_messages(talk.session)
+        assert len(await talk.messages()) == 6
+        assert [session.title for session in await api.list_sessions()] == ["Talk"]
 
 
 @KEEPERS
@@ -87,8 +103,7 @@ async def test_an_answer_comes_piece_by_piece_from_its_first_word_on_without_tho
         UseTool(tool="echo", input={"words": "hi"}),
     ]
     async with keeper(step, ANSWER) as api:  # type: ignore[operator]
-        talk = await converse(api)
-        pieces = [piece async for piece in talk.stream("one")]
+        pieces = [event.text async for event in make_agent(api).stream("one") if event.text]
         assert "".join(pieces) == "I look first.\nHere is a short answer."
         assert len(pieces) > 2
 
@@ -96,11 +111,11 @@ async def test_an_answer_comes_piece_by_piece_from_its_first_word_on_without_tho
 @KEEPERS
 async def test_cancelling_the_caller_aborts_the_run(keeper: object) -> None:
     async with keeper([Say(text="Wait"), Wait(seconds=600)]) as api:  # type: ignore[operator]
-        talk, begun = await converse(api), asyncio.Event()
+        talk, begun = await make_agent(api).converse(), asyncio.Event()
 
         async def read() -> None:
-            async for event in talk.prompt("hello"):
-                if isinstance(event, PartGrew | PartUpdated) and "Wait" in str(event):
+            async for event in talk.stream("hello"):
+                if "Wait" in event.text:
                     begun.set()
 
         reading = asyncio.ensure_future(read())
@@ -108,8 +123,8 @@ async def test_cancelling_the_caller_aborts_the_run(keeper: object) -> None:
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
-        assert await api.get_status(talk.id) == Idle()
-        last = (await api.list_messages(talk.id))[-1]
+        assert await api.get_status(talk.session) == Idle()
+        last = (await api.list_messages(talk.session))[-1]
         assert isinstance(last.info, AssistantMessage)
         assert isinstance(last.info.error, AbortedFailure)
 
@@ -117,7 +132,7 @@ async def test_cancelling_the_caller_aborts_the_run(keeper: object) -> None:
 @KEEPERS
 async def test_cancelled_before_it_has_begun_it_does_not_begin(keeper: object) -> None:
     async with keeper([Wait(seconds=600)]) as api:  # type: ignore[operator]
-        talk = await converse(api)
+        talk = await make_agent(api).converse()
         asking = asyncio.ensure_future(talk.ask("hello"))
         await asyncio.sleep(0)
         asking.cancel()
@@ -127,13 +142,26 @@ async def test_cancelled_before_it_has_begun_it_does_not_begin(keeper: object) -
 
 
 @KEEPERS
+async def test_a_prompt_that_is_closed_before_it_arrives_leaves_no_run(keeper: object) -> None:
+    async with keeper([Wait(seconds=600)]) as api:  # type: ignore[operator]
+        session = await api.create_session(SessionInput())
+        await PromptRun(api, session.id, text_prompt("hello")).close()
+        assert await api.list_status() == {}
+
+
+@KEEPERS
 async def test_what_fails_is_raised_by_ask_and_stands_in_the_session(keeper: object) -> None:
     async with keeper([Fail(message="no more")]) as api:  # type: ignore[operator]
-        talk = await converse(api)
-        with pytest.raises(RunFailedError, match="no more"):
+        agent = make_agent(api)
+        talk = await agent.converse()
+        with pytest.raises(weft.RunFailedError, match="no more") as raised:
             await talk.ask("hello")
+        last = (await talk.messages())[-1]
+        assert isinstance(last.info, AssistantMessage)
+        assert last.info.error is not None
+        assert last.info.error == raised.value.failure
         with pytest.raises(NotFoundError):
-            await converse(api, SessionID("ses_00000000000000000000000000"))
+            await agent.converse(SessionID("ses_00000000000000000000000000"))
 
 
 async def test_a_program_answers_what_an_agent_asks() -> None:
@@ -146,12 +174,22 @@ async def test_a_program_answers_what_an_agent_asks() -> None:
     async def think_it_over(request: PermissionRequest) -> Reply:
         return permit(request)
 
-    script = ([UseTool(tool="echo", input={"words": "hi"})], [Say(text="Done.")])
-    async with open_served_engine(*script, *script, rules=ASK, permissions=ANSWERED) as served:
+    def refuse(request: PermissionRequest) -> Reply:
+        asked.append(request)
+        return "reject"
+
+    use = [UseTool(tool="echo", input={"words": "hi"})]
+    script = use, [Say(text="Done.")]
+    async with open_served_engine(*script, *script, use, use, rules=ASK, permissions=ANSWERED) as served:
+        agent = make_agent(served.api)
         for each in (permit, think_it_over):
-            talk = await converse(served.api, permit=each)
-            assert await talk.ask("go") == "Done."
-        assert [request.permission for request in asked] == ["echo", "echo"]
+            assert (await agent.ask("go", permissions=each)).text == "Done."
+        with pytest.raises(weft.RunRefusedError):
+            await agent.ask("go", permissions=refuse)
+        with pytest.raises(weft.RunRefusedError, match="it asked for echo"):
+            await agent.ask("go")  # without a function, every request is rejected
+        assert [request.permission for request in asked] == ["echo", "echo", "echo"]
+        assert await served.api.list_permissions() == []
 
 
 async def test_a_client_reconnects_to_a_restarted_server_and_misses_nothing() -> None:
@@ -334,31 +372,31 @@ async def test_a_run_joined_by_two_is_heard_by_both() -> None:
             assert heard.messages() == await other.list_messages(session.id)
 
 
-def test_without_waiting_it_is_the_same() -> None:
-    with blocking(in_process(ANSWER, [Say(text="Two.")], [Wait(seconds=600)])) as api:
-        talk = api.converse(title="Talk")
-        kinds = [type(event) for event in talk.prompt("one")]
-        assert kinds[-1] is SessionRested
-        assert talk.ask("two") == "Two."
-        assert api.list_messages(talk.id) == talk.messages()
-        assert api.workspace.list_agents()[0].name == "build"
-        events = api.events()
-        made = api.create_session()
+def test_blocking_calls_do_the_same(tmp_path: Path) -> None:
+    script = Script("one").says("One.").asked("two").says("Two.").asked("three").says("Wait").hangs()
+    with weft.open(tmp_path, model=script, store="memory:") as agent:
+        talk, api = agent.converse(title="Talk"), agent.api
+        *_, last = talk.stream("one")
+        assert isinstance(last, weft.AnswerEvent)
+        assert talk.ask("two").text == "Two."
+        assert agent.wait(api.list_messages(talk.session)) == talk.messages()
+        assert agent.wait(api.workspace.list_agents())[0].name == "build"
+        events = agent.iterate(api.events)
+        made = agent.wait(api.create_session(SessionInput()))
         assert next(events).event == SessionCreated(info=made)
         with pytest.raises(NotFoundError):
-            api.get_session(SessionID("ses_00000000000000000000000000"))
-        assert "list_agents" in dir(api.workspace)
-        for _ in talk.prompt("three"):
-            break  # whoever stops reading ends the run
-        assert api.list_status() == {}
-    with pytest.raises(UnreachableError, match="connection is closed"):
+            agent.wait(api.get_session(SessionID("ses_00000000000000000000000000")))
+        for _ in talk.stream("three"):
+            break  # a caller that stops reading ends the run
+        assert agent.wait(api.list_status()) == {}
+    with pytest.raises(weft.ClosedError):
         talk.ask("four")
 
 
-def test_what_is_still_being_read_when_it_is_left_ends_with_it() -> None:
-    with blocking(in_process(ANSWER)) as api:
-        events = api.events()
-        api.create_session()
-        next(events)
-    events.close()  # type: ignore[attr-defined]
-    assert list(events) == []
+def test_events_that_are_being_read_end_with_the_agent(tmp_path: Path) -> None:
+    with weft.open(tmp_path, store="memory:") as agent:
+        closed, read = agent.iterate(agent.api.events), agent.iterate(agent.api.events)
+        agent.wait(agent.api.create_session(SessionInput()))
+        assert next(closed) == next(read)
+    closed.close()  # type: ignore[attr-defined]
+    assert list(read) == []

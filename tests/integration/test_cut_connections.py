@@ -5,13 +5,16 @@ import asyncio
 from given.cutting_proxy import open_cutting_proxy
 from given.engine import open_engine
 from given.served_engine import always_open, open_server
+from weft.agent.agent import Agent, Host
+from weft.agent.answer import Answer, list_steps
+from weft.agent.events import AnswerEvent
+from weft.agent.options import QuestionOptions
 from weft.client.api import open_remote
 from weft.client.http import ConnectionOptions
-from weft.client.prompt_run import converse
 from weft.host.clock import SystemClock
 from weft.model.event_wire import RESYNC, UnknownEvent
 from weft.model.input import SessionInput
-from weft.model.message import AssistantMessage, UserMessage
+from weft.model.message import UserMessage
 from weft.model.transcript import Transcript
 from weft.provider.scripted import Say, ScriptedProvider, Think, UseTool
 
@@ -33,28 +36,34 @@ async def test_after_a_hundred_cuts_a_client_holds_what_the_server_holds() -> No
         open_cutting_proxy(url, cuts=CUTS) as proxy,
         open_remote(proxy.url, ConnectionOptions(patience=30), env={}) as api,
     ):
-        # Made at the server: a session is not asked for twice, and whoever asks is told that it is not known to be there.
-        talk = await converse(api, (await engine.api.create_session(SessionInput())).id)
+        # The session is created at the server: a client does not repeat this request if its connection is cut.
+        session = (await engine.api.create_session(SessionInput())).id
+        agent: Agent[str] = Agent(Host(api, None), QuestionOptions())
+        talk = await agent.converse(session)
         heard, listening = Transcript(), api.events()
-        runs = resyncs = 0
+        answers: list[Answer[str]] = []
+        resyncs = 0
         while proxy.cuts_left:
-            runs += 1
-            assert runs < MOST_RUNS
-            async for _ in talk.prompt(f"prompt {runs}"):
-                pass
-            assert talk.answer is not None
-            assert isinstance(talk.answer.info, AssistantMessage)
-            assert talk.answer.info.error is None
-        there = await engine.api.list_messages(talk.id)
-        assert talk.messages() == there
+            assert len(answers) < MOST_RUNS
+            text = ""
+            async for event in talk.stream(f"prompt {len(answers)}"):
+                text += event.text
+            assert text == f"{WORDS}\n{WORDS[::-1]}"
+            assert isinstance(event, AnswerEvent)
+            answers.append(event.answer)
+        there = await engine.api.list_messages(session)
+        assert await talk.messages() == there
+        # An answer has the steps that the client put together from events.
+        prompts = [message.info for message in there if isinstance(message.info, UserMessage)]
+        assert [answer.steps for answer in answers] == [list_steps(there, prompt.id) for prompt in prompts]
         async with asyncio.timeout(60):
             while heard.messages() != there:
-                event = (await anext(listening)).event
-                heard.feed(event)
-                resyncs += isinstance(event, UnknownEvent) and event.named == RESYNC
-        # Each prompt arrived once, and was answered once, however often it had to be sent.
-        assert sum(isinstance(message.info, UserMessage) for message in there) == runs
-        assert len(provider.requests) == len(STEP) * runs
+                published = (await anext(listening)).event
+                heard.feed(published)
+                resyncs += isinstance(published, UnknownEvent) and published.named == RESYNC
+        # Each prompt arrived once and was answered once, however often the client had to send it.
+        assert len(prompts) == len(answers)
+        assert len(provider.requests) == len(STEP) * len(answers)
         assert resyncs == 0
         assert (proxy.cut_streams + proxy.cut_answers, proxy.cuts_left) == (CUTS, 0)
         assert proxy.cut_streams > CUTS // 2

@@ -11,9 +11,11 @@ import pytest
 from opencode.client_differences import A_MATTER_OF_TIME, NOT_KEPT
 from opencode.fake_model import FakeModel
 from opencode.sandbox import Sandbox
+from weft.agent.agent import Agent, Host
+from weft.agent.options import QuestionOptions
 from weft.api import Api
 from weft.client.api import connect
-from weft.client.prompt_run import converse
+from weft.client.prompt_run import PromptRun
 from weft.model.event import PartUpdated, SessionRested
 from weft.model.input import SessionInput, prompt
 from weft.model.transcript import Transcript
@@ -76,15 +78,26 @@ async def test_a_prompt_is_changed_some_time_after_it_was_taken(api: Api) -> Non
             await asyncio.sleep(0.1)
 
 
-async def test_a_conversation_is_held_and_heard(api: Api, model: FakeModel) -> None:
+async def test_a_prompt_is_followed_until_the_session_rests(api: Api, model: FakeModel) -> None:
     model.plays()
-    talk, heard = await converse(api), Transcript()
-    events = [event async for event in talk.prompt("hello")]
+    session = await api.create_session(SessionInput())
+    run, heard = PromptRun(api, session.id, prompt("hello")), Transcript()
+    events = [event async for event in run.events()]
     heard.feed(*events)
     assert isinstance(events[-1], SessionRested)
     assert any(isinstance(event, PartUpdated) for event in events)
-    assert talk.messages() == heard.messages() == await api.list_messages(talk.id)
-    assert await talk.ask("and again?") != ""
+    assert heard.messages() == await api.list_messages(session.id)
+    await run.close()
+
+
+async def test_a_conversation_is_continued(api: Api, model: FakeModel) -> None:
+    model.plays()
+    agent: Agent[str] = Agent(Host(api, None), QuestionOptions())
+    talk = await agent.converse()
+    answers = [await talk.ask("hello"), await talk.ask("and again?")]
+    assert [answer.text for answer in answers if not answer.text] == []
+    assert [answer.session for answer in answers] == [talk.session, talk.session]
+    assert len(await talk.messages()) == 4
 
 
 def test_a_prompt_from_the_shell_is_run_by_opencode(sandbox: Sandbox, url: str, model: FakeModel) -> None:

@@ -82,8 +82,10 @@ class LoopThread:
             self._waiting.discard(going)
 
     def iterate(self, make: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
-        """Iterate over an async iterator that is made inside the loop. Close it when the caller stops."""
-        items = self.run(_make(make))
+        """Make an async iterator inside the loop, at once, and iterate over it. Close it when the caller stops."""
+        return self._read(self.run(_make(make)))  # a listener misses no event before the first `next`
+
+    def _read(self, items: AsyncIterator[T]) -> Iterator[T]:
         self._reading.add(items)
         try:
             while not self.stopped:
