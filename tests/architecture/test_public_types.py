@@ -21,6 +21,9 @@ CALLED = {
     for name in ("init", "call", "enter", "exit", "aenter", "aexit", "iter", "next", "aiter", "anext")
 }
 
+# Fields with JSON that another program wrote.
+FOREIGN_JSON = {"extra_", "metadata"}
+
 
 def contains_any(hint: object) -> bool:
     """Return True if a type is `Any`, or has it as an argument or in the fields of a `TypedDict`."""
@@ -52,7 +55,7 @@ def list_hints(name: str, value: object, within: tuple[object, ...] = ()) -> Ite
         yield from list_hints(name, value.fget, within)
     elif isinstance(value, type):
         for field, hint in get_type_hints(value).items():
-            if not field.startswith("_"):
+            if not field.startswith("_") and field not in FOREIGN_JSON:
                 yield from follow(f"{name}.{field}", hint, within)
         for member, each in list_members(value):
             if (member in CALLED or not member.startswith("_")) and isinstance(each, property | Callable):

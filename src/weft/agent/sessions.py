@@ -154,6 +154,7 @@ class Session:
 
     @property
     def id(self) -> SessionID:
+        """The id of the session."""
         return self._id
 
     async def info(self) -> SessionInfo:
@@ -225,12 +226,15 @@ class Session:
                         return
 
     async def rename(self, title: str) -> SessionInfo:
+        """Give the session another title."""
         return await self._change(SessionChange(title=title))
 
     async def tag(self, *tags: str) -> SessionInfo:
+        """Add tags."""
         return await self._change(SessionChange(tag=tags))
 
     async def untag(self, *tags: str) -> SessionInfo:
+        """Remove tags."""
         return await self._change(SessionChange(untag=tags))
 
     async def archive(self, *, archived: bool = True) -> SessionInfo:

@@ -1,6 +1,6 @@
 """Permission rules, requests to a person, replies and grants, and questions."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from weft.model.ids import GrantID, MessageID, PermissionID, ProjectID, QuestionID, SessionID
 from weft.model.wire import Wire
@@ -50,7 +50,7 @@ class PermissionRequest(Wire, frozen=True, kw_only=True):
     session_id: SessionID
     permission: str
     patterns: tuple[str, ...]
-    metadata: dict[str, object]
+    metadata: dict[str, Any]
     always: tuple[str, ...]
     tool: CallRef | None = None
 

@@ -37,7 +37,7 @@ class Wire(
 ):
     """A value that is stored and sent. Subclasses repeat `frozen` and `kw_only`, because type checkers require it."""
 
-    extra_: dict[str, object] | UnsetType = UNSET
+    extra_: dict[str, Any] | UnsetType = UNSET
 
     def __repr__(self) -> str:
         """Show the fields that are set."""
