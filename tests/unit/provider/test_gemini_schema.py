@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fake.gemini_rules import check_request
@@ -142,6 +142,9 @@ ANYTHING = st.recursive(
 
 @given(schema=st.dictionaries(KEYWORDS, ANYTHING, max_size=6))
 @settings(deadline=None, max_examples=200)
+@example(
+    schema={"properties": None, "required": None, "allOf": [{"properties": {"a": {}}, "required": ["a"]}]}
+)
 def test_whatever_a_plugin_declares_gemini_takes(schema: dict[str, Any]) -> None:
     made = to_parameters({"type": "object", "properties": {"x": schema}, "$defs": {"A": schema}})
     check_request("gemini-3-pro", wrapped(made))

@@ -108,9 +108,11 @@ def _flatten(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Json:
             continue
         for name, value in current.items():
             if name == "properties" and isinstance(value, Mapping):
-                flat[name] = {**value, **flat.get(name, {})}
+                known = flat.get(name)
+                flat[name] = {**value, **(known if isinstance(known, Mapping) else {})}
             elif name == "required" and isinstance(value, list):
-                flat[name] = [*flat.get(name, []), *value]
+                known = flat.get(name)
+                flat[name] = [*(known if isinstance(known, list) else []), *value]
             else:
                 flat.setdefault(name, value)
         reference = current.get("$ref")

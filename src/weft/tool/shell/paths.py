@@ -133,7 +133,8 @@ def expand_glob(pattern: str, cwd: str) -> list[str] | None:
 def list_deep_glob(pattern: str, cwd: str) -> FileListing:
     """Return the files that `**` matches in shells where it means every directory below."""
     parts = _BRACKET_EXPRESSION.sub(_replace_bracket, pattern).split("/")
-    first = next(index for index, part in enumerate(parts) if "**" in part)
+    # A `**` within brackets stands for one character: then everything beside the last name is listed.
+    first = next((index for index, part in enumerate(parts) if "**" in part), len(parts) - 1)
     name = _to_literal(parts[-1]) if "**" not in parts[-1] else None
     root = os.path.join(cwd, "/".join(parts[:first]) or ("/" if pattern.startswith("/") else ""))
     return FileListing(roots=(root,), name=name, hidden=name is not None and name.startswith("."))
