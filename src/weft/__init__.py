@@ -70,9 +70,19 @@ _DEFINITIONS = {
 __all__ = sorted(("__version__", *_DEFINITIONS))  # noqa: PLE0605
 
 
+# Names that were public once, and what to write instead.
+_REPLACED = {
+    "blocking": "with weft.open(…) as agent",
+    "connect_sync": "with weft.connect(…) as agent",
+    "converse": "agent.converse(…)",
+    "prompt": "agent.ask(…)",
+}
+
+
 def __getattr__(name: str) -> object:
     if name not in _DEFINITIONS:
-        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+        instead = f"; write `{_REPLACED[name]}`" if name in _REPLACED else ""
+        raise AttributeError(f"module 'weft' has no attribute {name!r}{instead}")
     module, _, attribute = _DEFINITIONS[name].partition(":")
     found: object = getattr(import_module(module), attribute)
     return found
