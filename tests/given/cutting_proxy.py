@@ -12,10 +12,11 @@ STREAM = b"GET /event"
 
 class CuttingProxy:
     """Cuts a number of connections: each event stream after some hundred bytes, and every other response, if it is long
-    enough, before it is complete."""
+    enough, before it is complete. At least `answer_cuts` of the cuts are for responses that are no event stream."""
 
-    def __init__(self, url: str, *, cuts: int, seed: int = 1) -> None:
+    def __init__(self, url: str, *, cuts: int, answer_cuts: int = 0, seed: int = 1) -> None:
         self.cuts_left = cuts
+        self._answer_cuts = answer_cuts
         self.cut_streams = 0
         self.cut_answers = 0
         self.url = ""
@@ -60,7 +61,8 @@ class CuttingProxy:
 
     def cut(self, *, stream: bool) -> bool:
         """Count a cut. Return False if none is left."""
-        if not self.cuts_left:
+        reserved = max(0, self._answer_cuts - self.cut_answers) if stream else 0
+        if self.cuts_left <= reserved:
             return False
         self.cuts_left -= 1
         self.cut_streams += stream
@@ -99,8 +101,10 @@ class ProxyConnection:
 
 
 @asynccontextmanager
-async def open_cutting_proxy(url: str, *, cuts: int, seed: int = 1) -> AsyncIterator[CuttingProxy]:
-    proxy = CuttingProxy(url, cuts=cuts, seed=seed)
+async def open_cutting_proxy(
+    url: str, *, cuts: int, answer_cuts: int = 0, seed: int = 1
+) -> AsyncIterator[CuttingProxy]:
+    proxy = CuttingProxy(url, cuts=cuts, answer_cuts=answer_cuts, seed=seed)
     server = await asyncio.start_server(proxy.begin, "127.0.0.1", 0)
     proxy.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
