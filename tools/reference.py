@@ -403,7 +403,7 @@ def python_lines() -> Iterator[str]:
     yield ""
     yield "## Operations of weft.Api"
     yield ""
-    yield "The same in this process (`weft.open`), over HTTP (`weft.connect`) and without `async` (`weft.connect_sync`)."
+    yield "The same in this process (`weft.open`), over HTTP (`weft.connect`) and without `async` (`agent.wait`)."
     yield from protocol_lines(Api, "api")
     yield ""
     yield "## Errors"

@@ -52,5 +52,5 @@ def test_what_type_checkers_are_told_is_what_there_is(module: ModuleType) -> Non
 def test_a_name_that_was_public_says_what_to_write_instead() -> None:
     with pytest.raises(AttributeError, match=r"write `agent\.converse"):
         weft.converse  # noqa: B018
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'$"):
+    with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
         weft.nonsense  # noqa: B018

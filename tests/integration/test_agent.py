@@ -228,12 +228,6 @@ def test_rules_allow_and_deny(project: Path) -> None:
 def test_a_function_answers_permission_requests(project: Path) -> None:
     asked: list[weft.PermissionRequest] = []
 
-    async def permit(request: weft.PermissionRequest) -> str:
-        asked.append(request)
-        return "once" if "x" in request.patterns[0] else "reject"
-
-    rules = {"experimental": {}}
-    del rules
     script = (
         Script("a").calls("read", filePath="/etc/hosts").says("read")
         .asked("b").calls("read", filePath="/etc/hostname").says("never")
