@@ -451,6 +451,7 @@ def signature(function: Any) -> str:
         if name != "self"
     ]
     text = str(found.replace(parameters=[each.replace(default=default_of(each)) for each in kept]))
+    text = re.sub(r"\*<class '(?:\w+\.)*(\w+)'>", r"Unpack[\1]", text)
     return re.sub(r"\b(?:weft|collections|typing|contextlib)(?:\.\w+)*\.(?=[A-Z])", "", text)
 
 

@@ -22,7 +22,7 @@ def find(words: str) -> str:
 
 
 @server.tool()
-def put_value(name: str, text: str) -> str:
+def keep(name: str, text: str) -> str:
     """Keep a note under a name."""
     SHELF.write_text(json.dumps({**read(), name: text}, indent=2))
     return f"Kept {name}."

@@ -205,13 +205,12 @@ class UnsupportedError(WeftError):
 
 
 class MissingPackageError(WeftError, ImportError):
-    def __init__(self, module: str, extra: str) -> None:
+    def __init__(self, module: str, requirement: str) -> None:
         super().__init__(
-            f"the package of the module {module!r} is not installed: pip install 'weft[{extra}]'",
-            hint=f"install the extra {extra!r} of weft",
+            f"the package of the module {module!r} is not installed", hint=f"pip install '{requirement}'"
         )
         self.module = module
-        self.extra = extra
+        self.requirement = requirement
 
 
 class ServerError(WeftError):

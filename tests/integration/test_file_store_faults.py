@@ -169,7 +169,7 @@ async def main():
         said["sessions"] = len(await store.list_sessions())
         said["texts"] = [part.text for part in (await store.list_messages(SESSION))[0].parts]
         said["damage"] = [each.reason for each in await store.damage()]
-        for work in (store.apply(SessionUpdated(info=session())), store.keep(("a", "b"), 1)):
+        for work in (store.apply(SessionUpdated(info=session())), store.put_value(("a", "b"), 1)):
             try:
                 await work
             except StoreError as error:

@@ -44,7 +44,7 @@ async def pooled(home: Path, *entries: LocalEntry, **more: Any) -> AsyncIterator
     configured = tuple(ConfiguredServer(entry=entry) for entry in entries)
     dial = SdkConnector(McpLoginStore(str(home / "mcp-auth.json")), "http://127.0.0.1:1/callback")
     async with open_tasks() as tasks:
-        pool = McpPool(McpServerContext(connector=dial, changed=changed, tasks=tasks), **more)
+        pool = McpPool(McpServerContext(connector=dial, on_change=changed, tasks=tasks), **more)
         for each in configured:
             pool.put(each)
         try:

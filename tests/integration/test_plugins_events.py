@@ -75,7 +75,7 @@ async def test_an_event_hook_that_raises_is_disabled_and_the_turn_continues(proj
 
 
 async def test_a_slow_event_hook_misses_events_and_a_warning_says_so() -> None:
-    bus, said, heard = Bus(held=4), [], []
+    bus, said, heard = Bus(size=4), [], []
     go, begun, outside = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
 
     def slow(told: Happened, now: object) -> None:

@@ -54,7 +54,9 @@ async def test_a_command_is_told_in_json_and_changes_what_it_names(
     assert project.warnings == []
 
 
-@pytest.mark.parametrize("script", ["exit 0", "echo '{}'", "echo '{\"now\": null}'", "exec cat >/dev/null"])
+@pytest.mark.parametrize(
+    "script", ["exit 0", "echo '{}'", "echo '{\"output\": null}'", "exec cat >/dev/null"]
+)
 async def test_a_shell_hook_without_output_changes_nothing(project: Project, script: str) -> None:
     hooked(project, script)
     assert await asked(project) is NOW

@@ -14,7 +14,7 @@ from weft.agent.sessions import SessionStore
 from weft.errors import InvalidInputError, UnsupportedError
 from weft.integrations.packages import require_package
 
-require_package("langgraph", "langgraph")
+require_package("langgraph", "weft[langgraph]")
 
 from langgraph.checkpoint.base import (  # noqa: E402
     WRITES_IDX_MAP,

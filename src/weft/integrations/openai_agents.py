@@ -21,7 +21,7 @@ from weft.model.part import CompletedState, ErrorState, FilePart, TextPart, Tool
 from weft.model.wire import encode
 from weft.session.append import NewContent, NewReasoning, NewText, NewToolCall, Role
 
-require_package("agents", "openai-agents")
+require_package("agents", "weft[openai-agents]")
 
 from agents import SessionSettings  # noqa: E402
 

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from weft.errors import MissingPackageError
 
 
-def require_package(module: str, extra: str) -> None:
-    """Raise `MissingPackageError` if a module is not installed. `extra` is the extra of weft that brings it."""
+def require_package(module: str, requirement: str) -> None:
+    """Raise `MissingPackageError` if a module is not installed. `requirement` is what to install."""
     if find_spec(module) is None:
-        raise MissingPackageError(module, extra)
+        raise MissingPackageError(module, requirement)

@@ -29,7 +29,7 @@ from weft.model.part import (
 from weft.model.wire import encode, parse
 from weft.session.append import NewContent, NewReasoning, NewText, NewToolCall, NewToolResult, Role
 
-require_package("pydantic_ai", "pydantic-ai")
+require_package("pydantic_ai", "weft[pydantic-ai]")
 
 from pydantic_ai.messages import ModelMessagesTypeAdapter  # noqa: E402
 
