@@ -207,7 +207,8 @@ class UnsupportedError(WeftError):
 class MissingPackageError(WeftError, ImportError):
     def __init__(self, module: str, requirement: str) -> None:
         super().__init__(
-            f"the package of the module {module!r} is not installed", hint=f"pip install '{requirement}'"
+            f"the package of the module {module!r} is not installed: pip install '{requirement}'",
+            hint=f"install {requirement}",
         )
         self.module = module
         self.requirement = requirement

@@ -43,5 +43,5 @@ def test_an_integration_without_its_package_names_the_extra(module: str, package
 def test_a_missing_package_is_an_error_of_weft_with_a_hint() -> None:
     require_package("json", "nothing")
     with pytest.raises(MissingPackageError) as caught:
-        require_package("no_such_package", "some-extra")
-    assert caught.value.hint == "install the extra 'some-extra' of weft"
+        require_package("no_such_package", "weft[some-extra]")
+    assert caught.value.hint == "install weft[some-extra]"

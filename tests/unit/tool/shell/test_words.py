@@ -77,7 +77,7 @@ def test_a_word_is_read_as_the_shell_reads_it(text: str, readings: list[tuple[st
 
 
 @pytest.mark.parametrize(
-    ("text", "wild"),
+    ("text", "glob_pattern"),
     [
         ("*.py", "*.py"),
         ("'*'.py", ""),
