@@ -59,7 +59,7 @@ def test_weft_imports_what_opencode_exported(
     assert ours == theirs
     # The real one reads it there, too.
     assert strict(elsewhere.opencode("export", session)) == strict(again)
-    assert elsewhere.weft("import", str(exported)).splitlines()[1].startswith("it was here already")
+    assert elsewhere.weft("import", str(exported)).splitlines()[1].startswith("already stored")
 
 
 def test_opencode_imports_what_weft_exported(
