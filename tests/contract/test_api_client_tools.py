@@ -7,16 +7,20 @@ import pytest
 from given.client_tools import open_local, open_served_engine
 from weft.api import Api
 from weft.client.api import connect
+from weft.local.permissions import PermissionSettings
+from weft.permission.policy import AskPolicy
 from weft.testing.api_client_tools import CLIENT_TOOL_CHECKS, SCRIPT
+
+ANSWERED = PermissionSettings(policy=AskPolicy(answered=True))
 
 
 @pytest.fixture(params=["in process", "over HTTP"])
 async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
     if request.param == "in process":
-        async with open_local(*SCRIPT) as local:
+        async with open_local(*SCRIPT, permissions=ANSWERED) as local:
             yield local
     else:
-        async with open_served_engine(*SCRIPT) as (url, _), connect(url) as remote:
+        async with open_served_engine(*SCRIPT, permissions=ANSWERED) as (url, _), connect(url) as remote:
             yield remote
 
 

@@ -10,34 +10,34 @@ from fake.responses import ResponsesDialect
 from given.model_requests import GEMINI_2, GEMINI_3, GPT_4O, GPT_5
 from weft.provider.gemini.adapter import Gemini
 from weft.provider.openai_responses.adapter import OpenAIResponses
-from weft.testing.provider_bad_servers import IN_LINES
+from weft.testing.provider_bad_servers import SSE_CHECKS
 from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerCheck
-from weft.testing.provider_stand import ServerStand, open_stand
+from weft.testing.provider_harness import ServerProviderHarness, open_provider_harness
 
 
-def at_server(name: str) -> AbstractAsyncContextManager[ServerStand]:
+def at_server(name: str) -> AbstractAsyncContextManager[ServerProviderHarness]:
     match name:
         case "responses":
-            return open_stand(ResponsesDialect(), OpenAIResponses, GPT_5)
+            return open_provider_harness(ResponsesDialect(), OpenAIResponses, GPT_5)
         case "responses-without-reasoning":
-            return open_stand(ResponsesDialect(), OpenAIResponses, GPT_4O)
+            return open_provider_harness(ResponsesDialect(), OpenAIResponses, GPT_4O)
         case "gemini-2":
-            return open_stand(GeminiDialect(), Gemini, GEMINI_2)
+            return open_provider_harness(GeminiDialect(), Gemini, GEMINI_2)
         case _:
-            return open_stand(GeminiDialect(ids=True), Gemini, GEMINI_3)
+            return open_provider_harness(GeminiDialect(ids=True), Gemini, GEMINI_3)
 
 
 @pytest.fixture(params=["responses", "responses-without-reasoning", "gemini-2", "gemini-3"])
-async def stand(request: pytest.FixtureRequest) -> AsyncIterator[ServerStand]:
-    async with at_server(request.param) as stand:
-        yield stand
+async def harness(request: pytest.FixtureRequest) -> AsyncIterator[ServerProviderHarness]:
+    async with at_server(request.param) as harness:
+        yield harness
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_a_provider_keeps_its_promise(check: Check, stand: ServerStand) -> None:
-    await check(stand)
+async def test_a_provider_keeps_its_promise(check: Check, harness: ServerProviderHarness) -> None:
+    await check(harness)
 
 
-@pytest.mark.parametrize("check", [*SERVER_CHECKS, *IN_LINES], ids=lambda check: check.__name__)
-async def test_a_provider_stands_any_server(check: ServerCheck, stand: ServerStand) -> None:
-    await check(stand)
+@pytest.mark.parametrize("check", [*SERVER_CHECKS, *SSE_CHECKS], ids=lambda check: check.__name__)
+async def test_a_provider_stands_any_server(check: ServerCheck, harness: ServerProviderHarness) -> None:
+    await check(harness)

@@ -12,15 +12,15 @@ from weft.provider.contract import Provider
 from weft.provider.endpoint import ModelEndpoint
 from weft.provider.pydantic_ai.adapter import PydanticAiProvider
 from weft.testing.provider_bad_servers import (
-    a_refusal_with_a_good_status_is_one,
+    a_refusal_with_status_200_is_a_refusal,
     a_web_page_is_not_an_answer,
     expect_failure,
 )
 from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerCheck
-from weft.testing.provider_stand import ServerStand, open_stand
+from weft.testing.provider_harness import ServerProviderHarness, open_provider_harness
 
 # It does not see answers that are not a stream.
-NOT_OURS = (a_web_page_is_not_an_answer, a_refusal_with_a_good_status_is_one)
+NOT_OURS = (a_web_page_is_not_an_answer, a_refusal_with_status_200_is_a_refusal)
 # It sends reasoning back to the model that it came from.
 MANNERS = Manners(message_fields=frozenset({"reasoning_content"}))
 
@@ -34,21 +34,21 @@ def make(client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> Provider:
 
 
 @pytest.fixture
-async def stand() -> AsyncIterator[ServerStand]:
-    async with open_stand(OpenAIChatDialect(MANNERS), make, GPT) as stand:
-        yield stand
+async def harness() -> AsyncIterator[ServerProviderHarness]:
+    async with open_provider_harness(OpenAIChatDialect(MANNERS), make, GPT) as harness:
+        yield harness
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_a_provider_keeps_its_promise(check: Check, stand: ServerStand) -> None:
-    await check(stand)
+async def test_a_provider_keeps_its_promise(check: Check, harness: ServerProviderHarness) -> None:
+    await check(harness)
 
 
 @pytest.mark.parametrize(
     "check", [check for check in SERVER_CHECKS if check not in NOT_OURS], ids=lambda check: check.__name__
 )
-async def test_a_provider_stands_any_server(check: ServerCheck, stand: ServerStand) -> None:
-    await check(stand)
+async def test_a_provider_stands_any_server(check: ServerCheck, harness: ServerProviderHarness) -> None:
+    await check(harness)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ async def test_a_provider_stands_any_server(check: ServerCheck, stand: ServerSta
     ],
 )
 async def test_an_answer_that_is_not_a_stream_is_a_failure(
-    said: bytes, kind: str, stand: ServerStand
+    said: bytes, kind: str, harness: ServerProviderHarness
 ) -> None:
-    stand.server.send(said, kind=kind)
-    assert (await expect_failure(stand)).kind == "protocol"
+    harness.server.send(said, kind=kind)
+    assert (await expect_failure(harness)).kind == "protocol"

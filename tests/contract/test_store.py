@@ -5,18 +5,39 @@ from pathlib import Path
 
 import pytest
 
+from given.postgres import make_url
 from weft.store.contract import Store
 from weft.store.url import open_store
 from weft.testing.store_contract import CHECKS
+from weft.testing.store_search import SEARCH
 
 
-@pytest.fixture(params=["memory", "file"])
+def make_store_url(kind: str, tmp_path: Path) -> str:
+    match kind:
+        case "memory":
+            return "memory:"
+        case "file":
+            return f"file:{tmp_path}/storage"
+        case "sqlite":
+            return f"sqlite:{tmp_path}/sessions.db"
+        case _:
+            return make_url(pgbouncer=kind == "pgbouncer")
+
+
+@pytest.fixture(params=["memory", "file", "sqlite", "postgres", "pgbouncer"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    url = {"memory": "memory:", "file": f"file:{tmp_path}/storage"}[request.param]
-    async with open_store(url) as opened:
+    async with open_store(make_store_url(request.param, tmp_path), cache=str(tmp_path / "cache")) as opened:
         yield opened
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_a_store_keeps_its_promise(check: Callable[[Store], Awaitable[None]], store: Store) -> None:
     await check(store)
+
+
+@pytest.mark.parametrize("check", SEARCH, ids=lambda check: check.__name__)
+async def test_a_store_of_files_is_searched_without_a_cache(
+    check: Callable[[Store], Awaitable[None]], tmp_path: Path
+) -> None:
+    async with open_store(f"file:{tmp_path}/storage") as store:
+        await check(store)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from given.web import Answer, Web, open_web
 from weft.model.agent import Skill
-from weft.testing.tool_contract import TOOL_CHECKS, Bench, Check, Trial
+from weft.testing.tool_contract import TOOL_CHECKS, Check, ToolCase, ToolHarness
 from weft.tool.contract import AnyTool
 from weft.tool.diagnostic import NoLanguageServers
 from weft.tool.registry import (
@@ -20,6 +20,7 @@ from weft.tool.registry import (
     EDIT,
     GLOB,
     GREP,
+    HISTORY,
     INVALID,
     JOBS,
     LIST,
@@ -39,81 +40,84 @@ from weft.tool.skill import SkillSource, make_skill_tool
 from weft.tool.websearch import CODESEARCH, WEBSEARCH, make_search_tools
 
 WEAVING = Skill(name="weaving", description="For cloth.", location="/skills/weaving/SKILL.md")
-TRIALS = (
-    Trial(tool=INVALID, given={"tool": "x", "error": "y"}, misfit={"tool": 1}),
-    Trial(
+TOOL_CASES = (
+    ToolCase(tool=INVALID, valid={"tool": "x", "error": "y"}, invalid={"tool": 1}),
+    ToolCase(
         tool=QUESTION,
-        given={"questions": [{"question": "Which?", "header": "Which", "options": []}]},
-        misfit={"questions": [{"question": "Which?"}]},
+        valid={"questions": [{"question": "Which?", "header": "Which", "options": []}]},
+        invalid={"questions": [{"question": "Which?"}]},
     ),
-    Trial(
+    ToolCase(
         tool=BASH,
-        given={"command": "yes | head -c 200000; sleep 0.05", "description": "Say yes"},
-        misfit={"command": "true"},
+        valid={"command": "yes | head -c 200000; sleep 0.05", "description": "Say yes"},
+        invalid={"command": "true"},
     ),
-    Trial(tool=READ, given={"filePath": "long.txt"}, misfit={"filePath": 3}),
-    Trial(tool=GLOB, given={"pattern": "*.txt"}, misfit={}),
-    Trial(tool=GREP, given={"pattern": "word"}, misfit={"pattern": None}),
-    Trial(
+    ToolCase(tool=READ, valid={"filePath": "long.txt"}, invalid={"filePath": 3}),
+    ToolCase(tool=GLOB, valid={"pattern": "*.txt"}, invalid={}),
+    ToolCase(tool=GREP, valid={"pattern": "word"}, invalid={"pattern": None}),
+    ToolCase(
         tool=EDIT,
-        given={"filePath": "new.txt", "oldString": "", "newString": "b"},
-        misfit={"filePath": "a", "oldString": "b"},
+        valid={"filePath": "new.txt", "oldString": "", "newString": "b"},
+        invalid={"filePath": "a", "oldString": "b"},
     ),
-    Trial(tool=WRITE, given={"filePath": "new/deep.txt", "content": "x" * 90_000}, misfit={"filePath": "a"}),
-    Trial(
+    ToolCase(
+        tool=WRITE, valid={"filePath": "new/deep.txt", "content": "x" * 90_000}, invalid={"filePath": "a"}
+    ),
+    ToolCase(
         tool=TASK,
-        given={"description": "Look", "prompt": "Find it.", "subagent_type": "explore"},
-        misfit={"description": "Look", "prompt": "Find it."},
+        valid={"description": "Look", "prompt": "Find it.", "subagent_type": "explore"},
+        invalid={"description": "Look", "prompt": "Find it."},
     ),
-    Trial(tool=WEBFETCH, given={"url": "{web}/long"}, misfit={"url": "{web}", "format": "pdf"}),
-    Trial(
+    ToolCase(tool=WEBFETCH, valid={"url": "{web}/long"}, invalid={"url": "{web}", "format": "pdf"}),
+    ToolCase(
         tool=TODOWRITE,
-        given={"todos": [{"content": "c", "status": "pending", "priority": "low", "id": "1"}] * 3000},
-        misfit={"todos": [{"content": "c"}]},
+        valid={"todos": [{"content": "c", "status": "pending", "priority": "low", "id": "1"}] * 3000},
+        invalid={"todos": [{"content": "c"}]},
     ),
-    Trial(tool=TODOREAD, given={}, misfit=None),
-    Trial(tool=WEBSEARCH, given={"query": "weft"}, misfit={"query": "weft", "numResults": 0}),
-    Trial(tool=CODESEARCH, given={"query": "weft"}, misfit={"query": "weft", "tokensNum": 10}),
-    Trial(
+    ToolCase(tool=TODOREAD, valid={}, invalid=None),
+    ToolCase(tool=WEBSEARCH, valid={"query": "weft"}, invalid={"query": "weft", "numResults": 0}),
+    ToolCase(tool=CODESEARCH, valid={"query": "weft"}, invalid={"query": "weft", "tokensNum": 10}),
+    ToolCase(
         tool=make_skill_tool(SkillSource(find=lambda: (WEAVING,), read=lambda _: "Over, under.\n" * 9000)),
-        given={"name": "weaving"},
-        misfit={},
+        valid={"name": "weaving"},
+        invalid={},
     ),
-    Trial(
+    ToolCase(
         tool=APPLY_PATCH,
-        given={"patchText": "*** Begin Patch\n*** Add File: new/deep.txt\n+x\n*** End Patch"},
-        misfit={"patch": "x"},
+        valid={"patchText": "*** Begin Patch\n*** Add File: new/deep.txt\n+x\n*** End Patch"},
+        invalid={"patch": "x"},
     ),
-    Trial(
+    ToolCase(
         tool=LSP,
-        given={"operation": "documentSymbol", "filePath": "long.txt", "line": 1, "character": 1},
-        misfit={"operation": "documentSymbol", "filePath": "long.txt", "line": 0, "character": 1},
+        valid={"operation": "documentSymbol", "filePath": "long.txt", "line": 1, "character": 1},
+        invalid={"operation": "documentSymbol", "filePath": "long.txt", "line": 0, "character": 1},
     ),
-    Trial(
+    ToolCase(
         tool=BATCH,
-        given={"tool_calls": [{"tool": "read", "parameters": {"filePath": "long.txt"}}] * 30},
-        misfit={"tool_calls": []},
+        valid={"tool_calls": [{"tool": "read", "parameters": {"filePath": "long.txt"}}] * 30},
+        invalid={"tool_calls": []},
     ),
-    Trial(tool=LIST, given={"path": "."}, misfit={"ignore": "all"}),
-    Trial(
+    ToolCase(tool=LIST, valid={"path": "."}, invalid={"ignore": "all"}),
+    ToolCase(
         tool=MULTIEDIT,
-        given={"filePath": "new.txt", "edits": [{"oldString": "", "newString": "b"}]},
-        misfit={"filePath": "new.txt", "edits": [{"oldString": ""}]},
+        valid={"filePath": "new.txt", "edits": [{"oldString": "", "newString": "b"}]},
+        invalid={"filePath": "new.txt", "edits": [{"oldString": ""}]},
     ),
-    Trial(tool=RECALL, given={"query": "word"}, misfit={"query": "word", "limit": 0}),
-    Trial(tool=JOBS, given={}, misfit={"stop": 1}),
+    ToolCase(tool=RECALL, valid={"query": "word"}, invalid={"query": "word", "limit": 0}),
+    ToolCase(tool=HISTORY, valid={"query": "word"}, invalid={"query": "word", "limit": 0}),
+    ToolCase(tool=JOBS, valid={}, invalid={"stop": 1}),
 )
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def harness(tmp_path: Path) -> ToolHarness:
     directory = tmp_path / "project"
     directory.mkdir()
     (directory / "long.txt").write_text("word " * 500 + "\n" + "a word\n" * 5000)
     for number in range(150):
         (directory / f"{number}.txt").write_text("one word\n")
-    made = Bench(directory, outside=tmp_path, environment=os.environ)
-    made.desk = replace(made.desk, language_servers=Talkative())
+    made = ToolHarness(directory, outside=tmp_path, environment=os.environ)
+    made.resources = replace(made.resources, language_servers=Talkative())
     return made
 
 
@@ -132,24 +136,26 @@ def web() -> Iterator[Web]:
         yield opened
 
 
-def at(trial: Trial, web: Web) -> Trial:
-    """Return the same trial with a web server on this machine."""
+def at(tool_case: ToolCase, web: Web) -> ToolCase:
+    """Return the same case with a web server on this machine."""
     searching = {tool.name: tool for tool in make_search_tools(f"{web.url}/mcp")}
-    given = {
+    valid = {
         name: value.replace("{web}", web.url) if isinstance(value, str) else value
-        for name, value in trial.given.items()
+        for name, value in tool_case.valid.items()
     }
-    return replace(trial, tool=searching.get(trial.tool.name, trial.tool), given=given)
+    return replace(tool_case, tool=searching.get(tool_case.tool.name, tool_case.tool), valid=valid)
 
 
-def test_there_is_a_trial_for_every_tool() -> None:
+def test_there_is_a_case_for_every_tool() -> None:
     def names(tools: tuple[AnyTool, ...]) -> list[str]:
         return [tool.name for tool in tools]
 
-    assert names(tuple(trial.tool for trial in TRIALS)) == names(TOOLS)
+    assert names(tuple(tool_case.tool for tool_case in TOOL_CASES)) == names(TOOLS)
 
 
 @pytest.mark.parametrize("check", TOOL_CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.tool.name)
-async def test_the_tool_contract_holds(check: Check, trial: Trial, bench: Bench, web: Web) -> None:
-    await check(at(trial, web), bench)
+@pytest.mark.parametrize("tool_case", TOOL_CASES, ids=lambda tool_case: tool_case.tool.name)
+async def test_the_tool_contract_holds(
+    check: Check, tool_case: ToolCase, harness: ToolHarness, web: Web
+) -> None:
+    await check(at(tool_case, web), harness)

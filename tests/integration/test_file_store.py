@@ -31,6 +31,7 @@ from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.message import AssistantTime
 from weft.model.project import Project, ProjectTime
 from weft.model.session import Todo
+from weft.store.files.layout import VALUE_LOCKS
 from weft.store.files.store import FileStore
 from weft.store.files.tree import Tree
 from weft.testing.store_values import (
@@ -121,6 +122,13 @@ async def test_a_deleted_session_leaves_no_file(root: Path, store: FileStore) ->
     await store.apply(SessionDeleted(info=session()))
     assert files(root) == {"migration", ".weft/lock/upgrade"}
     assert [path for path in (root / "part", root / "message", root / "session/p1") if path.exists()] == []
+
+
+async def test_values_leave_a_few_lock_files_however_many_there_were(root: Path, store: FileStore) -> None:
+    for number in range(100):
+        await store.put_value(("share", f"s{number}"), number)
+        assert await store.update_value(("a", f"{number}"), lambda _: 1) == 1
+    assert len([name for name in files(root) if name.startswith(".weft/lock/value.")]) <= VALUE_LOCKS
 
 
 async def test_parts_that_opencode_left_behind_go_with_their_session(root: Path, store: FileStore) -> None:

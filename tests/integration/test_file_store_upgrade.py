@@ -18,7 +18,7 @@ from weft.model.ids import MessageID, PartID, ProjectID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts
 from weft.model.part import TextPart
 from weft.model.project import Project, ProjectTime
-from weft.model.session import Session, SessionSummary, SessionTime
+from weft.model.session import SessionInfo, SessionSummary, SessionTime
 from weft.store.files.store import FileStore
 from weft.store.url import find_root_commit, open_store
 
@@ -74,8 +74,8 @@ def put_old(place: Path, session: str, worktree: str, created: int = 5) -> None:
     )
 
 
-def carried(id: str, project: str, directory: str = "", created: int = 5) -> Session:
-    return Session(
+def carried(id: str, project: str, directory: str = "", created: int = 5) -> SessionInfo:
+    return SessionInfo(
         id=SessionID(id),
         title=id,
         version="0.1",
@@ -262,8 +262,8 @@ def put_session(root: Path, id: str, summary: Any, **more: Any) -> bytes:
     return put(root / f"session/p1/{id}.json", document)
 
 
-def lifted(id: str, *, files: int) -> Session:
-    return Session(
+def lifted(id: str, *, files: int) -> SessionInfo:
+    return SessionInfo(
         id=SessionID(id),
         project_id=ProjectID("p1"),
         time=SessionTime(created=1, updated=2),

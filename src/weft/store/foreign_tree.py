@@ -10,7 +10,7 @@ from weft.errors import DocumentError
 from weft.model.damage import Damage
 from weft.model.ids import SessionID
 from weft.model.project import Project
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.transfer import SessionExport
 from weft.store.contract import RootCommit
 from weft.store.files.layout import SUFFIX
@@ -29,11 +29,11 @@ class ForeignTree:
     def list_projects(self) -> list[Project]:
         return self._reader.list_projects()
 
-    def list_sessions(self) -> list[Session]:
+    def list_sessions(self) -> list[SessionInfo]:
         """Return all sessions, parents before children."""
         return sorted(self._reader.list_sessions(), key=lambda session: session.parent_id is not None)
 
-    def read(self, session: Session) -> SessionExport:
+    def read(self, session: SessionInfo) -> SessionExport:
         return SessionExport(
             info=session,
             messages=tuple(self._reader.list_messages(session.id)),

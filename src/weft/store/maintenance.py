@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from weft.errors import InvalidInputError
+from weft.model.damage import Damage
 from weft.model.ids import SessionID
-from weft.model.session import Session
+from weft.model.session import SessionInfo
+from weft.model.url import redact_url
 from weft.store.contract import SessionEditor
 from weft.store.findings import AbandonedLease, Fault, LargeDocument, Leftover, RemovedLeftovers, SetAside
 from weft.store.reader import StoreReader
@@ -52,7 +54,7 @@ class StoreMaintenance(Protocol):
         ...
 
     def measure(self, counter: SizeCounter) -> None:
-        """Add the size of everything in the store to `counter`."""
+        """Add the size of everything in the store to `counter`, and of its search index."""
         ...
 
     def find_damage(self) -> list[Fault]:
@@ -86,6 +88,14 @@ class StoreMaintenance(Protocol):
 
     def list_broken_bundles(self) -> list[str]:
         """Return the places of the bundles in the trash that cannot be restored, because their label is lost."""
+        ...
+
+    def check_index(self) -> Damage | None:
+        """Return where the search index is and why it cannot be used; None if it can, or does not exist yet."""
+        ...
+
+    def find_better_store(self) -> str:
+        """Return the address of another kind of store that suits this many sessions better, "" if none does."""
         ...
 
     def make_repairer(self, label: str, *, now: int) -> StoreRepairer:
@@ -131,8 +141,12 @@ class StoreRepairer(Protocol):
         """Create a lost session from its messages, and return their number. Return None if the session exists."""
         ...
 
-    def edit_session(self, id: SessionID, editor: SessionEditor) -> Session | None:
+    def edit_session(self, id: SessionID, editor: SessionEditor) -> SessionInfo | None:
         """Replace a session by the result of `editor`, and remove its duplicates. Return None if there is no session."""
+        ...
+
+    def drop_index(self) -> None:
+        """Remove the search index. The next search rebuilds it."""
         ...
 
     def drop_lease(self, session: SessionID) -> bool:
@@ -140,13 +154,27 @@ class StoreRepairer(Protocol):
         ...
 
 
-def open_maintenance(url: str) -> StoreMaintenance:
-    """Open the store at `file:<path>` to inspect it. Raise `InvalidInputError` for any other store."""
+def open_maintenance(url: str, *, cache: str | None = None) -> StoreMaintenance:
+    """Open the store at `file:<path>`, `sqlite:<path>` or `postgres://…` to inspect it. The search index of files is below `cache`.
+
+    Raise `InvalidInputError` for any other store.
+    """
+    if url.startswith(("postgres:", "postgresql:")):
+        from weft.store.postgres.maintenance import PostgresMaintenance  # noqa: PLC0415  only the kind of store that is asked for
+
+        return PostgresMaintenance(url)
+    if url.startswith("sqlite:"):
+        from weft.store.address import parse_path  # noqa: PLC0415  rarely needed
+        from weft.store.sqlite.maintenance import SqliteMaintenance  # noqa: PLC0415  only the kind of store that is asked for
+
+        return SqliteMaintenance(parse_path(url.removeprefix("sqlite:"), "sqlite"))
     if not url.startswith("file:"):
         raise InvalidInputError(
-            "--store", f"{url!r} is not a file store", hint="use a directory or file:<path>"
+            "--store",
+            f"{redact_url(url)!r} cannot be inspected",
+            hint="use a directory, file:<path>, sqlite:<path> or postgres://…",
         )
     from weft.store.files.maintenance import FileMaintenance  # noqa: PLC0415  only the kind of store that is asked for
     from weft.store.url import find_root_commit  # noqa: PLC0415  rarely needed
 
-    return FileMaintenance(url.removeprefix("file:"), find_root_commit)
+    return FileMaintenance(url.removeprefix("file:"), find_root_commit, cache=cache)

@@ -15,6 +15,8 @@ from weft.host.files import stamp_of
 
 NAME = "opencode.db"
 ATTEMPTS = 5
+# Older versions of SQLite can corrupt a database that several processes use.
+MIN_SAFE_VERSION = (3, 51, 3)
 REQUIRED_TABLES = {"project", "session", "message", "part"}
 Row = dict[str, Any]
 
@@ -203,4 +205,19 @@ def _stamps(path: str) -> list[Any]:
 
 
 def sqlite_version() -> str:
-    return sqlite3.sqlite_version
+    """Return the version of SQLite that the stores use: that of apsw if it is installed, else Python's own."""
+    try:
+        import apsw  # noqa: PLC0415  an optional package
+    except ImportError:
+        return sqlite3.sqlite_version
+    return apsw.sqlite_lib_version()
+
+
+def find_sqlite_fault() -> str:
+    """Return why the SQLite in use is not safe, or "" if it is."""
+    try:
+        import apsw  # noqa: F401, PLC0415  an optional package
+    except ImportError:
+        if sqlite3.sqlite_version_info < MIN_SAFE_VERSION:
+            return f"SQLite {sqlite3.sqlite_version} is old; install apsw, which includes a current one"
+    return ""

@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from weft.errors import InvalidInputError
+from weft.model.url import redact_url
 
 if TYPE_CHECKING:  # listing sessions must not load types that it does not use
-    from weft.host.files import Stamp
     from weft.model.damage import Damage
     from weft.model.diff import FileDiff
     from weft.model.ids import MessageID, ProjectID, SessionID
     from weft.model.message import MessageWithParts
     from weft.model.project import Project
-    from weft.model.session import Session, Todo, TrashBundle
+    from weft.model.search import Figures, Hit
+    from weft.model.session import SessionInfo, Todo, TrashBundle
+    from weft.model.session_query import SessionQuery
+    from weft.store.search import IndexProgress, IndexWarning
+    from weft.store.statistics import StatisticsQuery
 
 
 class StoreReader(Protocol):
@@ -32,13 +36,13 @@ class StoreReader(Protocol):
 
     def find_project(self, id: ProjectID) -> Project | None: ...
 
-    def list_sessions(self, project: ProjectID | None = None) -> list[Session]: ...
+    def list_sessions(self, project: ProjectID | None = None) -> list[SessionInfo]: ...
 
-    def find_session(self, id: SessionID) -> Session | None: ...
-
-    def find_session_in(self, project: ProjectID, id: SessionID) -> Session | None:
-        """Return the session as this project records it. An interrupted move leaves a session in two projects."""
+    def query_sessions(self, query: SessionQuery) -> list[SessionInfo]:
+        """Return the sessions that match a query, newest first."""
         ...
+
+    def find_session(self, id: SessionID) -> SessionInfo | None: ...
 
     def list_messages(
         self, session: SessionID, *, last: int | None = None, before: MessageID | None = None
@@ -54,6 +58,21 @@ class StoreReader(Protocol):
 
     def list_todos(self, session: SessionID) -> list[Todo]: ...
 
+    def search(
+        self,
+        words: str,
+        *,
+        limit: int,
+        project: ProjectID | None = None,
+        progress: IndexProgress = lambda _done, _total: None,
+    ) -> list[Hit]:
+        """Return the best match of each session, as `Store.search` does. `progress` is told how much is indexed first."""
+        ...
+
+    def figures(
+        self, query: StatisticsQuery, *, progress: IndexProgress = lambda _done, _total: None
+    ) -> Figures: ...
+
     def list_trash(self) -> list[TrashBundle]: ...
 
     def list_running(self) -> set[SessionID]:
@@ -61,16 +80,18 @@ class StoreReader(Protocol):
         ...
 
     def find_value(self, key: tuple[str, ...]) -> Any:
-        """Return the value that is kept under a key, None if there is none."""
+        """Return the value that is stored under a key, None if there is none."""
         ...
 
-    def list_stamps(self, project: ProjectID | None = None) -> dict[tuple[ProjectID, SessionID], Stamp]:
-        """Return a stamp of every session. It changes whenever the session changes."""
+    def list_keys(self, prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+        """Return the keys of values that begin with a prefix, sorted."""
         ...
 
-    def find_sure_stamp(self, project: ProjectID, id: SessionID) -> Stamp | None:
-        """Return the stamp of a session; None if the session could change again without a new stamp."""
+    def read_log(self, log: tuple[str, ...]) -> list[bytes]:
+        """Return the lines of a log, oldest first."""
         ...
+
+    def list_logs(self, prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]: ...
 
     def find_newer_home(self) -> str | None:
         """Return the path of a later OpenCode's database, if this store has no sessions and that is where they are."""
@@ -81,21 +102,40 @@ class StoreReader(Protocol):
         ...
 
 
-def open_reader(url: str) -> StoreReader:
-    """Open the store at `file:<path>` for reading. Finish first what an older version or a crash left undone there.
+def open_reader(url: str, *, cache: str | None = None, warn: IndexWarning = lambda _: None) -> StoreReader:
+    """Open the store at a URL for reading. Finish first what an older version or a crash left undone there.
 
-    Raise `InvalidInputError` if the address is not one of a store of files.
+    A store whose search index is not part of it has the index below the directory `cache`, or in memory without one. `warn` is
+    told if the index cannot be used.
+
+    Raise `InvalidInputError` if there can be no such store.
     """
+    if url.startswith(("postgres:", "postgresql:")):
+        from weft.store.postgres.reader import PostgresReader  # noqa: PLC0415  only the kind of store that is asked for
+
+        return PostgresReader(url)
+    if url.startswith("sqlite:"):
+        from weft.store.address import parse_path  # noqa: PLC0415  only the kind of store that is asked for
+        from weft.store.sqlite.reader import open_sqlite_reader  # noqa: PLC0415  only the kind of store that is asked for
+
+        return open_sqlite_reader(parse_path(url.removeprefix("sqlite:"), "sqlite"))
     if not url.startswith("file:"):
         raise InvalidInputError(
-            "--store", f"{url!r} is not a store of files", hint="use a directory or file:<path>"
+            "--store",
+            f"{redact_url(url)!r} is not a store that can be read",
+            hint="use a directory, file:<path>, sqlite:<path> or postgres://…",
         )
     from weft.store.files.reader import FileReader  # noqa: PLC0415  only the kind of store that is asked for
 
-    reader = FileReader(url.removeprefix("file:"))
+    reader = FileReader(url.removeprefix("file:"), cache=cache, warn=warn, writes=True)
     if not reader.is_settled():
         from weft.store.files.upgrade import upgrade_tree  # noqa: PLC0415  rarely needed
         from weft.store.url import find_root_commit  # noqa: PLC0415  rarely needed
 
         upgrade_tree(reader, find_root_commit)
     return reader
+
+
+def find_newer_home(url: str) -> str | None:
+    """Return what `StoreReader.find_newer_home` does. Only a store of files can have such a neighbour."""
+    return open_reader(url).find_newer_home() if url.startswith("file:") else None

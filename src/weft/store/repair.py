@@ -9,7 +9,7 @@ from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
 from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import TextPart
 from weft.model.project import Project
-from weft.model.session import Session, SessionTime
+from weft.model.session import SessionInfo, SessionTime
 from weft.version import VERSION
 
 TITLE_LENGTH = 60
@@ -21,7 +21,7 @@ def rebuild_session(
     projects: Iterable[Project],
     *,
     project: ProjectID | None = None,
-) -> Session | None:
+) -> SessionInfo | None:
     """Rebuild a lost session document from its messages. Return None if there are none.
 
     `project` is the project that held the document, if it is known. The default is the project in which the agent worked.
@@ -34,7 +34,7 @@ def rebuild_session(
     ]
     directory, root = _find_place(messages)
     found = [each.id for each in projects if root and root in (each.worktree, *each.sandboxes)]
-    return Session(
+    return SessionInfo(
         id=id,
         slug=f"recovered-{id[-6:].lower()}",
         version=VERSION,

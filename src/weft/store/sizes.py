@@ -37,13 +37,13 @@ class SizeCounter:
         self._bytes: dict[str, Counter[str]] = {key: Counter() for key in ("kind", "project", "session")}
         self._files: dict[str, Counter[str]] = {key: Counter() for key in ("kind", "project", "session")}
 
-    def add(self, bytes: int, *, kind: str, project: str = "", session: str = "") -> None:
-        """Count one file."""
+    def add(self, bytes: int, *, kind: str, project: str = "", session: str = "", files: int = 1) -> None:
+        """Count one file, or several with this size in total."""
         for key, name in (("kind", kind), ("project", project), ("session", session)):
             self._bytes[key][name] += bytes
-            self._files[key][name] += 1
-        self._seen += 1
-        if self._seen % REPORT_EVERY == 0:
+            self._files[key][name] += files
+        seen, self._seen = self._seen, self._seen + files
+        if self._seen // REPORT_EVERY > seen // REPORT_EVERY:
             self._on_progress(self._seen)
 
     def sizes(self) -> StoreSizes:

@@ -1,25 +1,39 @@
 """Open a store by its URL. Imports are late, so that only the requested kind of store is loaded."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from urllib.parse import unquote
+from typing import TYPE_CHECKING
 
 from weft.errors import GitError, InvalidInputError
-from weft.model.damage import Damage
-from weft.store.contract import RootCommit, Store
+from weft.model.url import redact_url
+from weft.store.address import parse_path
 
-URL_FORMS = "file:<path> or memory:"
+if TYPE_CHECKING:  # a command that only reads must not load these
+    from weft.model.damage import Damage
+    from weft.model.principal import Principal
+    from weft.store.contract import RootCommit, Store
+
+URL_FORMS = "file:<path>, sqlite:<path>, postgres://<user>@<host>/<database> or memory:"
 
 
 @asynccontextmanager
 async def open_store(
-    url: str, *, root_commit: RootCommit | None = None, damaged: Callable[[Damage], None] | None = None
+    url: str,
+    *,
+    root_commit: RootCommit | None = None,
+    damaged: Callable[[Damage], None] | None = None,
+    cache: str | None = None,
+    principal: str | None = None,
 ) -> AsyncIterator[Store]:
-    """Open the store at `file:<path>`, or an empty one at `memory:`.
+    """Open the store at `file:<path>`, `sqlite:<path>` or `postgres://<host>/<database>`, or an empty one at `memory:`.
 
     `root_commit` returns the first commit of a checkout; only sessions of the oldest versions need it.
-    `damaged` is called once for each document that turns out to be unreadable.
+    `damaged` is called once for each document that turns out to be unreadable. A store whose search index is not part of it has
+    the index below the directory `cache`, or in memory without one. With a `principal`, a database that can restricts what it
+    shows; `open_owned_store` is the store of a principal in any kind of store.
     """
     scheme, colon, rest = url.partition(":")
     if scheme == "memory" and colon and not rest.strip("/"):
@@ -29,24 +43,67 @@ async def open_store(
     elif scheme == "file" and colon:
         from weft.store.files.store import open_file_store  # noqa: PLC0415  only the chosen store is imported
 
-        async with open_file_store(_parse_path(rest), root_commit or find_root_commit, damaged) as store:
+        async with open_file_store(
+            parse_path(rest), root_commit or find_root_commit, damaged=damaged, cache=cache
+        ) as store:
             yield store
+    elif scheme == "sqlite" and colon:
+        from weft.store.sqlite.store import open_sqlite_store  # noqa: PLC0415  only the chosen store is imported
+
+        async with open_sqlite_store(parse_path(rest, scheme), damaged=damaged) as database:
+            yield database
+    elif scheme in ("postgres", "postgresql") and colon:
+        from weft.store.postgres.store import open_postgres_store  # noqa: PLC0415  only the chosen store is imported
+
+        async with open_postgres_store(url, damaged=damaged, principal=principal) as postgres:
+            yield postgres
     else:
-        raise InvalidInputError("store", f"{url!r} is not the URL of a store", hint=f"use {URL_FORMS}")
+        raise InvalidInputError(
+            "store", f"{redact_url(url)!r} is not the URL of a store", hint=f"use {URL_FORMS}"
+        )
+
+
+@asynccontextmanager
+async def open_owned_store(
+    url: str,
+    principal: Principal,
+    *,
+    damaged: Callable[[Damage], None] | None = None,
+    cache: str | None = None,
+) -> AsyncIterator[Store]:
+    """Open what belongs to a principal in the store at a URL, as a store of its own."""
+    from weft.store.ownership import OwnedStore  # noqa: PLC0415  few servers have principals
+
+    async with open_store(url, damaged=damaged, cache=cache, principal=principal.name) as store:
+        yield OwnedStore(store, principal.name, max_running=principal.limits.sessions)
+
+
+def is_persistent(url: str) -> bool:
+    """Return False if the store at a URL ends with the process that opens it."""
+    return not url.startswith("memory:")
 
 
 def store_exists(url: str) -> bool:
     """Return False if opening the store at a URL would create it."""
+    if url.startswith(("postgres:", "postgresql:")):
+        from weft.store.postgres.reader import has_store  # noqa: PLC0415  only the chosen store is imported
+
+        return has_store(url)
+    path = find_store_path(url)
+    return path is None or os.path.exists(path)
+
+
+def check_store_exists(url: str) -> None:
+    """Raise `InvalidInputError` if there is no store at a path. Whether a server has one is found out when it is read."""
+    path = find_store_path(url)
+    if path is not None and not os.path.exists(path):
+        raise InvalidInputError("store", f"there is no store at {path}", hint="check the path for a mistake")
+
+
+def find_store_path(url: str) -> str | None:
+    """Return where a store is on the disk of this machine, None if it is not."""
     scheme, _, rest = url.partition(":")
-    return scheme != "file" or os.path.isdir(_parse_path(rest))
-
-
-def _parse_path(rest: str) -> str:
-    """Return the path in `file:/a/b`, `file:///a/b` (percent-encoded, as in a URL) or `file:~/a`."""
-    path = unquote(rest.removeprefix("//")) if rest.startswith("//") else rest
-    if not path:
-        raise InvalidInputError("store", "'file:' needs a path", hint="use file:<path>")
-    return os.path.expanduser(path)
+    return parse_path(rest, scheme) if scheme in ("file", "sqlite") else None
 
 
 def find_root_commit(worktree: str) -> str | None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from weft.host.files import Disk, read_file
 from weft.model.event import Durable
 from weft.store.files.batch import Batch, WritePlan
+from weft.store.files.creation_order import note_changes
 from weft.store.files.documents import LIMIT
 from weft.store.files.layout import Layout
 from weft.store.files.lock import SessionLocks
@@ -54,6 +55,7 @@ class BackupWriter:
             self.disk.move(path, target)
         except FileNotFoundError:
             return False
+        note_changes(self.layout, [self.layout.relative(path)])
         self.disk.prune(os.path.dirname(path))
         return True
 

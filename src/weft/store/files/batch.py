@@ -23,7 +23,7 @@ from weft.model.event import (
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage
 from weft.model.part import AnyPart
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.transcript import grow_part
 from weft.model.wire import encode_pretty
 from weft.store.files.documents import LIMIT
@@ -178,7 +178,7 @@ class Batch:
 
     # --- sessions ---
 
-    def _put_session(self, session: Session) -> None:
+    def _put_session(self, session: SessionInfo) -> None:
         # A session may move to another project. Its document then belongs into that project's directory only.
         path = self._layout.session(session.project_id, session.id)
         self._drop_session(session.id)
@@ -187,7 +187,7 @@ class Batch:
     def _drop_session(self, id: SessionID) -> None:
         name = f"/{id}{SUFFIX}"
         for path in [
-            path for path in self._puts if path.endswith(name) and isinstance(self._puts[path], Session)
+            path for path in self._puts if path.endswith(name) and isinstance(self._puts[path], SessionInfo)
         ]:
             self._drop(path)
         for project in self._tree.projects_of(id):

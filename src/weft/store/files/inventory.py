@@ -15,7 +15,7 @@ from weft.model.ids import MessageID, ProjectID, SessionID, check_file_name
 from weft.model.message import AnyMessage
 from weft.model.part import AnyPart
 from weft.model.project import Project
-from weft.model.session import Session, Todo
+from weft.model.session import SessionInfo, Todo
 from weft.store.files.documents import Documents
 from weft.store.files.layout import KEPT_WITH_OPENCODE, SUFFIX, Layout
 from weft.store.files.tree import Tree
@@ -144,7 +144,7 @@ def _check_session(tree: Tree, inventory: Inventory, id: SessionID) -> Iterator[
     projects = inventory.sessions.get(id, ())
     for project in projects:
         path = tree.layout.session(ProjectID(project), id)
-        session = tree.documents.find(path, Session)
+        session = tree.documents.find(path, SessionInfo)
         if session is not None and session.id != id:
             yield _to_misplaced(id, path, f"it says it is session {session.id}")
         # Early versions did not write the project into the session, so a missing one is fine.
@@ -203,7 +203,7 @@ FLAT_KINDS: dict[str, Any] = {
     "todo": tuple[Todo, ...],
     **dict.fromkeys(KEPT_WITH_OPENCODE, Any),
 }
-NESTED_KINDS: dict[str, Any] = {"session": Session, "message": AnyMessage, "part": AnyPart}
+NESTED_KINDS: dict[str, Any] = {"session": SessionInfo, "message": AnyMessage, "part": AnyPart}
 
 
 def find_damage(tree: Tree) -> list[Damage]:
@@ -216,7 +216,7 @@ def find_damage(tree: Tree) -> list[Damage]:
         for name in tree.documents.list_directories(directory):
             _read_all(tree, f"{directory}/{name}", kind)
     for place, _, _ in os.walk(f"{tree.layout.own}/kept"):
-        _read_kept(tree, place)
+        _read_values(tree, place)
     return tree.problems()
 
 
@@ -225,7 +225,7 @@ def _read_all(tree: Tree, directory: str, kind: Any) -> None:
         tree.documents.find(f"{directory}/{name}{SUFFIX}", kind)
 
 
-def _read_kept(tree: Tree, directory: str) -> None:
+def _read_values(tree: Tree, directory: str) -> None:
     for name in sorted(os.listdir(directory)):
         if name.endswith(SUFFIX):
             tree.documents.find(f"{directory}/{name}", Any)

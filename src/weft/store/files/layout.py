@@ -1,11 +1,13 @@
 """Paths in the JSON tree: OpenCode's own layout, and `.weft` for files that only weft writes."""
 
 import os
+from zlib import crc32
 
 from weft.errors import InvalidInputError
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID, check_file_name
 
 SUFFIX = ".json"
+LOG_SUFFIX = ".log"
 COLLECTIONS = (
     "project",
     "session",
@@ -19,6 +21,7 @@ COLLECTIONS = (
 )
 KEPT_WITH_OPENCODE = ("session_share", "share", "permission")
 TEMP_MARK = "~"
+VALUE_LOCKS = 16
 
 
 class Layout:
@@ -31,15 +34,20 @@ class Layout:
         self.oldest = f"{os.path.dirname(self.root)}/project"
         # OpenCode 1.2 and later keep sessions in this database, but still write their diffs into this tree.
         self.database = f"{os.path.dirname(self.root)}/opencode.db"
+        # Earlier versions kept requests, grants and the log of decisions here. Only the default store has such a neighbour.
+        parent, name = os.path.split(self.root)
+        self.permission_files = f"{parent}/permission" if name == "storage" else ""
         self.migration = f"{self.root}/migration"
         self.temps = f"{self.own}/temp"
         self.locks = f"{self.own}/lock"
-        self.redos = f"{self.own}/redo"
+        self.notes = f"{self.own}/redo"  # write-ahead notes
         self.growths = f"{self.own}/growth"
         self.runs = f"{self.own}/run"
         self.backups = f"{self.own}/backup"
         self.upgrades = f"{self.own}/upgrade"
         self.trash = f"{self.own}/trash"
+        self.logs = f"{self.own}/log"
+        self.orders = f"{self.own}/index"
 
     def collection(self, name: str) -> str:
         return f"{self.root}/{name}"
@@ -55,6 +63,10 @@ class Layout:
 
     def session(self, project: ProjectID, id: SessionID) -> str:
         return f"{self.sessions(project)}/{check_file_name('session', id)}{SUFFIX}"
+
+    def order(self, project: ProjectID) -> str:
+        """Return the directory for the order in which the sessions of a project were created."""
+        return f"{self.orders}/{check_file_name('project', project)}"
 
     def messages(self, session: SessionID) -> str:
         return f"{self.root}/message/{check_file_name('session', session)}"
@@ -81,6 +93,16 @@ class Layout:
         is_opencode_key = len(key) > 1 and key[0] in KEPT_WITH_OPENCODE
         return f"{self.root}/{path}" if is_opencode_key else f"{self.own}/kept/{path}"
 
+    def value_directories(self) -> dict[str, tuple[str, ...]]:
+        """Return the directories of values, and the beginning of the keys that each one holds."""
+        opencode = {f"{self.root}/{name}": (name,) for name in KEPT_WITH_OPENCODE}
+        return {f"{self.own}/kept": (), **opencode}
+
+    def log(self, key: tuple[str, ...]) -> str:
+        if not key:
+            raise InvalidInputError("log", "it is empty")
+        return f"{self.logs}/{'/'.join(check_file_name('log', word) for word in key)}{LOG_SUFFIX}"
+
     def growth_directory(self, message: MessageID) -> str:
         return f"{self.growths}/{check_file_name('message', message)}"
 
@@ -100,8 +122,8 @@ class Layout:
     def lock(self, name: str) -> str:
         return f"{self.locks}/{name}"
 
-    def redo(self, lock: str) -> str:
-        return f"{self.redos}/{lock}"
+    def note(self, lock: str) -> str:
+        return f"{self.notes}/{lock}"
 
     def temp(self, lock: str, token: str) -> str:
         """Return a path for a file that the holder of a lock is writing. The name contains the name of the lock."""
@@ -122,5 +144,6 @@ def project_lock(id: ProjectID) -> str:
     return f"project.{check_file_name('project', id)}"
 
 
-def kept_lock(key: tuple[str, ...]) -> str:
-    return ".".join(("kept", *key))
+def value_lock(key: tuple[str, ...]) -> str:
+    """Return the lock of a value. Values share a few locks, because a lock file cannot be removed with its value."""
+    return f"value.{crc32('/'.join(key).encode()) % VALUE_LOCKS}"

@@ -21,6 +21,7 @@ from weft.store.findings import GC_LABEL, Leftover, LeftoverFailure, LeftoverKin
 from weft.store.opencode_database import list_session_ids
 
 SESSION_LOCK_PREFIX = "session."
+OLD_VALUE_LOCK_PREFIX = "kept."
 BACKUP_RETENTION_MS: Final = 30 * 24 * 60 * 60 * 1000
 
 
@@ -41,7 +42,7 @@ class LeftoverFinder:
             *self._find_lost_records("todo", self._inventory.todos),
             *self._find_growths(),
             *self._find_unfinished("temp", self._layout.temps),
-            *self._find_unfinished("redo", self._layout.redos),
+            *self._find_unfinished("redo", self._layout.notes),
             *self._find_locks(),
             *self._find_leases(),
             *self._find_backups(),
@@ -168,6 +169,13 @@ class LeftoverFinder:
                     kind="lock",
                     where=self._layout.lock(name),
                     reason=f"its session {session} is gone",
+                    bytes=usage.bytes,
+                )
+            elif name.startswith(OLD_VALUE_LOCK_PREFIX) and usage is not None:
+                yield Leftover(
+                    kind="lock",
+                    where=self._layout.lock(name),
+                    reason="earlier versions locked each value on its own",
                     bytes=usage.bytes,
                 )
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from weft.errors import DocumentError, InvalidIdError, SessionBusyError
+from weft.errors import DocumentError, InvalidIdError, LeaseLostError, SessionBusyError
 from weft.host.files import (
     Disk,
     hold_lock,
@@ -25,11 +25,13 @@ from weft.host.files import (
 )
 from weft.model.ids import SessionID, check_file_name
 from weft.model.wire import decode, encode
+from weft.store.files.creation_order import note_changes
 from weft.store.files.documents import LIMIT
 from weft.store.files.layout import TEMP_MARK, Layout
+from weft.store.lease import LeaseToken
 
 
-class RedoStep(msgspec.Struct, frozen=True, array_like=True):
+class RenameStep(msgspec.Struct, frozen=True, array_like=True):
     """A rename: a new file `in`to place, a removed file `out` to a temporary name, or a moved file that is to `stay`."""
 
     way: Literal["in", "out", "stay"]
@@ -37,25 +39,25 @@ class RedoStep(msgspec.Struct, frozen=True, array_like=True):
     target: str
 
 
-class RedoNote(msgspec.Struct, frozen=True):
+class WriteAheadNote(msgspec.Struct, frozen=True):
     """The renames of one batch (paths relative to the root), and the locks that must be held to carry them out."""
 
     locks: tuple[str, ...]
-    steps: tuple[RedoStep, ...]
+    steps: tuple[RenameStep, ...]
 
 
-class RedoPointer(msgspec.Struct, frozen=True):
+class NotePointer(msgspec.Struct, frozen=True):
     """Says that the note of a batch that needs this lock is stored under another lock."""
 
     see: str
 
 
-def encode_note(note: RedoNote | RedoPointer) -> bytes:
+def encode_note(note: WriteAheadNote | NotePointer) -> bytes:
     raw = encode(note)
     return b"%08x " % zlib.crc32(raw) + raw
 
 
-def find_note(path: str) -> RedoNote | RedoPointer | None:
+def find_note(path: str) -> WriteAheadNote | NotePointer | None:
     """Return the note at a path, None if there is none or it is incomplete."""
     try:
         raw, _ = read_file(path, limit=LIMIT)
@@ -65,12 +67,12 @@ def find_note(path: str) -> RedoNote | RedoPointer | None:
     if check != b"%08x" % zlib.crc32(body):
         return None
     try:
-        return decode(body, RedoPointer) if body.startswith(b'{"see"') else decode(body, RedoNote)
+        return decode(body, NotePointer) if body.startswith(b'{"see"') else decode(body, WriteAheadNote)
     except DocumentError:
         return None
 
 
-def take_step(step: RedoStep, disk: Disk, root: str) -> list[str]:
+def apply_rename(step: RenameStep, disk: Disk, root: str) -> list[str]:
     """Carry out a rename unless it was done before. Return the directories that were created."""
     source, target = f"{root}/{step.source}", f"{root}/{step.target}"
     taken = step.way != "in" and os.path.lexists(target)
@@ -141,7 +143,7 @@ class SessionLocks:
         One failure does not stop the rest. The first `OSError` is raised at the end.
         """
         errors: list[OSError] = []
-        for name in _list_names(self._layout.redos):
+        for name in _list_names(self._layout.notes):
             with _collect(errors):
                 self._try_finish(name)
         for name in _list_names(self._layout.temps):
@@ -158,7 +160,7 @@ class SessionLocks:
                     self._disk.remove(f"{self._layout.temps}/{temp}")
 
     def has_unfinished(self) -> bool:
-        return bool(_list_names(self._layout.redos))
+        return bool(_list_names(self._layout.notes))
 
     def _try_finish(self, lock: str) -> bool:
         with try_lock(self._layout.lock(lock)) as mine:
@@ -168,7 +170,7 @@ class SessionLocks:
             return True
 
     def _is_noted(self, lock: str) -> bool:
-        return os.path.exists(self._layout.redo(lock))
+        return os.path.exists(self._layout.note(lock))
 
     def _finish(self, held: tuple[str, ...]) -> set[str]:
         """Carry out the notes under the held locks. Return further locks that are needed first."""
@@ -177,33 +179,34 @@ class SessionLocks:
             if self._is_noted(name):
                 note = self._find_note(name)
                 if note is None:
-                    self._disk.remove(self._layout.redo(name))
+                    self._disk.remove(self._layout.note(name))
                 elif set(note.locks) <= set(held):
-                    self._redo(note)
+                    self._carry_out(note)
                 else:
                     missing.update(note.locks)
         return missing
 
-    def _find_note(self, lock: str) -> RedoNote | None:
-        found = find_note(self._layout.redo(lock))
-        if isinstance(found, RedoPointer):
-            found = find_note(self._layout.redo(found.see))
-        return found if isinstance(found, RedoNote) and lock in found.locks else None
+    def _find_note(self, lock: str) -> WriteAheadNote | None:
+        found = find_note(self._layout.note(lock))
+        if isinstance(found, NotePointer):
+            found = find_note(self._layout.note(found.see))
+        return found if isinstance(found, WriteAheadNote) and lock in found.locks else None
 
-    def _redo(self, note: RedoNote) -> None:
+    def _carry_out(self, note: WriteAheadNote) -> None:
         for lock in note.locks:
             self._on_mark(lock, b"", b"")  # cached data is stale, whoever began this batch
         for step in note.steps:
-            take_step(step, self._disk, self._layout.root)
+            apply_rename(step, self._disk, self._layout.root)
         self.forget(note)
+        note_changes(self._layout, (step.target if step.way == "in" else step.source for step in note.steps))
         for step in note.steps:
             if step.way == "out":
                 self._disk.remove(self._layout.absolute(step.target))
 
-    def forget(self, note: RedoNote) -> None:
+    def forget(self, note: WriteAheadNote) -> None:
         """Delete a note before the pointers to it: a pointer without a note has no effect."""
         for lock in note.locks:
-            self._disk.remove(self._layout.redo(lock))
+            self._disk.remove(self._layout.note(lock))
 
 
 @contextmanager
@@ -222,6 +225,7 @@ def _list_names(directory: str) -> list[str]:
 
 OWNER = ".owner"
 OWNER_LIMIT = 4096
+GENERATION_BYTES = 7
 
 
 class Lease:
@@ -234,7 +238,10 @@ class Lease:
         make_directory(layout.runs)
         if not self._take():
             raise SessionBusyError(session, find_owner(self._path))
+        self.token = LeaseToken(session, int.from_bytes(os.urandom(GENERATION_BYTES)))
         try:
+            with open(self._path, "wb") as file:
+                file.write(_encode_generation(self.token))
             write_atomic(self._owner, owner.encode(), temp=f"{self._owner}~")
         except OSError:
             self._held.close()
@@ -249,11 +256,30 @@ class Lease:
         return False
 
     def leave(self) -> None:
-        """Release the lease. Remove the files first, so that nobody takes the session for abandoned."""
+        """Release the lease. Remove the files first, so that nobody takes the session for abandoned.
+
+        If somebody took over the lease meanwhile, the files are theirs, and stay.
+        """
         with suppress(OSError):
-            Disk().remove(self._owner)
-            Disk().remove(self._path)
+            if read_bytes(self._path, limit=OWNER_LIMIT) == _encode_generation(self.token):
+                Disk().remove(self._owner)
+                Disk().remove(self._path)
         self._held.close()
+
+
+def check_lease(layout: Layout, token: LeaseToken) -> None:
+    """Raise `LeaseLostError` if the lease was given back, or somebody removed its file and took it."""
+    path = layout.run(token.session)
+    try:
+        found = read_bytes(path, limit=OWNER_LIMIT)
+    except FileNotFoundError:
+        found = b""
+    if found != _encode_generation(token):
+        raise LeaseLostError(token.session, find_owner(path))
+
+
+def _encode_generation(token: LeaseToken) -> bytes:
+    return b"%d" % token.generation
 
 
 def find_holder(layout: Layout, session: SessionID) -> str | None:

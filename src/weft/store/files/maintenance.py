@@ -7,14 +7,16 @@ import re
 from collections.abc import Iterable
 from functools import cached_property
 
-from weft.errors import StoreError
+from weft.errors import IndexFailedError, StoreError
 from weft.host.files import read_file
+from weft.model.damage import Damage
 from weft.model.event import SessionCreated, SessionUpdated
 from weft.model.ids import MessageID, ProjectID, SessionID
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.store.contract import RootCommit, SessionEditor
 from weft.store.files.backup import MAINTENANCE_LOCK, BackupWriter
 from weft.store.files.documents import LIMIT, NOT_A_DIRECTORY, NOT_A_DOCUMENT, NOT_AN_ID
+from weft.store.files.index_database import discard_index, index_path, open_for_reading
 from weft.store.files.inventory import (
     Inventory,
     find_damage,
@@ -33,18 +35,21 @@ from weft.store.files.tree import FORMAT, Tree
 from weft.store.files.upgrade import upgrade_tree
 from weft.store.findings import AbandonedLease, Fault, LargeDocument, Leftover, RemovedLeftovers, SetAside
 from weft.store.repair import rebuild_session
-from weft.store.sizes import REPORT_EVERY, ProgressCallback, SizeCounter
+from weft.store.sizes import REPORT_EVERY, ProgressCallback, SizeCounter, walk_files
 
 CACHE_BYTES = 64 << 20
+# From here on, lists and searches in a database are several times faster than in a tree.
+MANY_SESSIONS = 3_000
 FOREIGN_REASONS = (NOT_A_DOCUMENT, NOT_A_DIRECTORY, NOT_AN_ID)
 
 
 class FileMaintenance:
     """Inspects one tree."""
 
-    def __init__(self, root: str, root_commit: RootCommit) -> None:
-        self.reader = FileReader(root, cache_bytes=CACHE_BYTES)
+    def __init__(self, root: str, root_commit: RootCommit, *, cache: str | None = None) -> None:
+        self.reader = FileReader(root, cache_bytes=CACHE_BYTES, cache=cache)
         self._layout = self.reader.layout
+        self._index = None if cache is None else index_path(cache, self._layout.root)
         self.url = f"file:{self._layout.root}"
         self._root_commit = root_commit
 
@@ -70,6 +75,9 @@ class FileMaintenance:
 
     def measure(self, counter: SizeCounter) -> None:
         measure_tree(self._layout, self._inventory, counter)
+        if self._index is not None:
+            for file in walk_files(self._index):
+                counter.add(file.size, kind="index")
 
     def find_damage(self) -> list[Fault]:
         return [
@@ -122,15 +130,30 @@ class FileMaintenance:
         names = [name for name in list_names(self._layout.trash) if name not in known]
         return [f"{self._layout.trash}/{name}" for name in names]
 
+    def check_index(self) -> Damage | None:
+        if self._index is None or not os.path.exists(self._index):
+            return None
+        try:
+            with open_for_reading(self._index, self._layout.root):
+                return None
+        except IndexFailedError as error:
+            return Damage(where=self._index, reason=str(error))
+
+    def find_better_store(self) -> str:
+        if len(self.list_session_ids()) < MANY_SESSIONS:
+            return ""
+        return f"sqlite:{os.path.dirname(self._layout.root)}/sessions.db"
+
     def make_repairer(self, label: str, *, now: int) -> FileRepairer:
-        return FileRepairer(Tree(self._layout.root), label, now)
+        return FileRepairer(Tree(self._layout.root), label, now, index=self._index)
 
 
 class FileRepairer:
     """Repairs one tree. Originals go below `.weft/backup` first."""
 
-    def __init__(self, tree: Tree, label: str, now: int) -> None:
+    def __init__(self, tree: Tree, label: str, now: int, *, index: str | None) -> None:
         self._tree = tree
+        self._index = index
         self._layout = tree.layout
         self._backup = BackupWriter(tree, label, now)
 
@@ -181,7 +204,7 @@ class FileRepairer:
             self._backup.write(held, SessionCreated(info=session))
         return len(messages)
 
-    def edit_session(self, id: SessionID, editor: SessionEditor) -> Session | None:
+    def edit_session(self, id: SessionID, editor: SessionEditor) -> SessionInfo | None:
         with self._backup.holding(session_lock(id)) as held:
             session = self._tree.find_session(id)
             if session is None:
@@ -189,6 +212,10 @@ class FileRepairer:
             edited = editor(session)
             self._backup.write(held, SessionUpdated(info=edited))
             return edited
+
+    def drop_index(self) -> None:
+        if self._index is not None:
+            discard_index(self._index)
 
     def drop_lease(self, session: SessionID) -> bool:
         return drop_abandoned(self._layout, session)

@@ -47,7 +47,7 @@ class CachedMessage(NamedTuple):
 
 
 class MessageReader:
-    """Reads without locks. A caller that must not see half a batch holds one."""
+    """Reads without locks. A caller that must not see half a batch holds the lock of the session."""
 
     def __init__(self, tree: Tree) -> None:
         self._layout = tree.layout

@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
-import os
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from weft.host.files import Stamp, is_settled, stamp_of
 from weft.model.ids import MessageID, ProjectID, SessionID
-from weft.model.session import Session
-from weft.store.files.layout import SUFFIX
+from weft.model.session import SessionInfo
+from weft.model.session_query import SessionQuery, select_sessions
+from weft.store.files.list_cache import list_cached_sessions
 from weft.store.files.tree import Tree
 
 if TYPE_CHECKING:  # a list of sessions reads no message
     from weft.model.message import MessageWithParts
+    from weft.model.search import Figures, Hit
     from weft.model.session import TrashBundle
+    from weft.store.files.creation_order import CreationOrder
+    from weft.store.files.log import LogFiles
+    from weft.store.files.search import SessionIndex
+    from weft.store.search import IndexProgress, IndexWarning
+    from weft.store.statistics import StatisticsQuery
 
 
 class FileReader(Tree):
-    """The tree with its messages, its trash and its leases. Their modules are loaded when they are first needed."""
+    """The tree with its messages, its trash, its leases and its index. Their modules are loaded when they are first needed.
+
+    The index and other caches are below the directory `cache`. `warn` is told if the index cannot be used. With `writes`, the order
+    of sessions is written into the tree.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        cache_bytes: int = 0,
+        cache: str | None = None,
+        warn: IndexWarning = lambda _: None,
+        writes: bool = False,
+    ) -> None:
+        super().__init__(root, cache_bytes=cache_bytes)
+        self._writes = writes
+        self._cache = cache
+        self._warn = warn
 
     @property
     def address(self) -> str:
         return self.layout.root
 
-    def find_session_in(self, project: ProjectID, id: SessionID) -> Session | None:
-        session = self.documents.find(self.layout.session(project, id), Session)
-        return None if session is None else replace(session, id=id, project_id=project)
+    def list_sessions(self, project: ProjectID | None = None, *, prefix: str = "") -> list[SessionInfo]:
+        cached = None
+        if project is not None and self._cache is not None and not prefix:
+            cached = list_cached_sessions(self, self._cache, project)
+        return super().list_sessions(project, prefix=prefix) if cached is None else cached
 
     def list_messages(
         self, session: SessionID, *, last: int | None = None, before: MessageID | None = None
@@ -35,9 +59,6 @@ class FileReader(Tree):
         from weft.store.files.messages import MessageReader  # noqa: PLC0415  a list of sessions reads none
 
         return MessageReader(self).list_messages(session, last=last, before=before)
-
-    def list_message_ids(self, session: SessionID) -> list[MessageID]:
-        return [MessageID(name) for name in self.documents.list_names(self.layout.messages(session))]
 
     def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None:
         from weft.store.files.messages import MessageReader  # noqa: PLC0415  a list of sessions reads none
@@ -54,38 +75,49 @@ class FileReader(Tree):
 
         return list_leased(self.layout) - set(list_abandoned(self.layout))
 
-    def list_stamps(self, project: ProjectID | None = None) -> dict[tuple[ProjectID, SessionID], Stamp]:
-        names = self.documents.list_directories(self.layout.collection("session"))
-        projects = [ProjectID(name) for name in names] if project is None else [project]
-        return {
-            (each, SessionID(name)): stamp
-            for each in projects
-            for name, stamp in _list_stamps(self.layout.sessions(each)).items()
-        }
+    def query_sessions(self, query: SessionQuery) -> list[SessionInfo]:
+        page = None
+        if query.order == "created" or query.parent_id is not None:
+            page = self._order.query(query)
+        if page is not None:
+            return page
+        return select_sessions(self.list_sessions(query.project_id, prefix=query.id_prefix or ""), query)
 
-    def find_sure_stamp(self, project: ProjectID, id: SessionID) -> Stamp | None:
-        try:
-            found = os.stat(self.layout.session(project, id))
-        except OSError:
-            return None
-        return stamp_of(found) if is_settled(found) else None
+    @cached_property
+    def _order(self) -> CreationOrder:
+        from weft.store.files.creation_order import CreationOrder  # noqa: PLC0415  few commands need it
 
+        return CreationOrder(self, writes=self._writes)
 
-def _list_stamps(directory: str) -> dict[str, Stamp]:
-    """Return the stamps of all documents in a directory by name."""
-    found: dict[str, Stamp] = {}
-    try:
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return found
-    try:
-        for name in os.listdir(fd):
-            if name.endswith(SUFFIX) and name[0] != ".":
-                try:
-                    at = os.stat(name, dir_fd=fd)
-                except OSError:
-                    continue  # removed meanwhile
-                found[name[: -len(SUFFIX)]] = (at.st_mtime_ns, at.st_size, at.st_ino)
-    finally:
-        os.close(fd)
-    return found
+    def read_log(self, log: tuple[str, ...]) -> list[bytes]:
+        return self._logs().read(log)
+
+    def list_logs(self, prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+        return self._logs().list_keys(prefix)
+
+    def _logs(self) -> LogFiles:
+        from weft.host.files import Disk  # noqa: PLC0415  few commands need it
+        from weft.store.files.log import LogFiles  # noqa: PLC0415  few commands need it
+
+        return LogFiles(self.layout, Disk())
+
+    @cached_property
+    def _index(self) -> SessionIndex:
+        from weft.store.files.search import SessionIndex  # noqa: PLC0415  few commands need it
+
+        return SessionIndex(self, self._cache, warn=self._warn)
+
+    def search(
+        self,
+        words: str,
+        *,
+        limit: int,
+        project: ProjectID | None = None,
+        progress: IndexProgress = lambda _done, _total: None,
+    ) -> list[Hit]:
+        return self._index.search(words, limit=limit, project=project, progress=progress)
+
+    def figures(
+        self, query: StatisticsQuery, *, progress: IndexProgress = lambda _done, _total: None
+    ) -> Figures:
+        return self._index.figures(query, progress=progress)

@@ -22,6 +22,7 @@ OWN_KINDS = {
     "backup": "backups",
     "kept": "kept",
     "index": "index",
+    "log": "kept",
     "lock": "housekeeping",
     "temp": "housekeeping",
     "redo": "housekeeping",

@@ -1,11 +1,15 @@
 """The file store: OpenCode's JSON tree as a `Store` that is safe across processes and crashes."""
 
+from __future__ import annotations
+
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.errors import NotFoundError, StoreError, UnreadableError
 from weft.host.files import Disk
@@ -16,25 +20,43 @@ from weft.model.event import Durable, SessionDeleted, SessionUpdated
 from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.message import MessageWithParts, find_end
 from weft.model.project import Project
-from weft.model.session import Session, Todo, TrashBundle, make_bundle_name
-from weft.model.wire import encode_pretty
-from weft.store.contract import Key, RootCommit, SessionEditor
+from weft.model.search import Figures, Hit
+from weft.model.session import SessionInfo, Todo, TrashBundle, make_bundle_name
+from weft.model.session_query import SessionQuery, select_sessions
+from weft.model.transfer import SessionExport
+from weft.model.wire import encode, encode_pretty
+from weft.store.contract import NO_LEASES, Key, LogExtender, RootCommit, SessionEditor
 from weft.store.files.batch import Batch, WritePlan, lock_of, must_flush
 from weft.store.files.cache import MessageCache
+from weft.store.files.creation_order import CreationOrder
 from weft.store.files.inventory import find_damage
-from weft.store.files.layout import kept_lock, session_lock
-from weft.store.files.lock import Lease, SessionLocks, drop_abandoned, find_holder, list_abandoned
+from weft.store.files.layout import session_lock, value_lock
+from weft.store.files.lock import (
+    Lease,
+    SessionLocks,
+    check_lease,
+    drop_abandoned,
+    find_holder,
+    list_abandoned,
+)
+from weft.store.files.log import LogFiles
 from weft.store.files.messages import MessageReader
 from weft.store.files.trash import Trash
 from weft.store.files.tree import Tree, list_owners
 from weft.store.files.upgrade import upgrade_tree
 from weft.store.files.writer import BatchWriter
+from weft.store.lease import LeaseToken
+
+if TYPE_CHECKING:  # for types alone: few runs count anything
+    from weft.store.files.search import SessionIndex
+    from weft.store.statistics import StatisticsQuery
 
 T = TypeVar("T")
 
 CACHE_BYTES = 32 << 20
 THREADS = 64
 
+OTHER_PLACE_HINT = "point --store at a directory that you may write to"
 ERROR_HINTS = {
     errno.ENOSPC: "free some space and try again; nothing needs a restart",
     errno.EDQUOT: "free some space and try again; nothing needs a restart",
@@ -47,10 +69,17 @@ ERROR_HINTS = {
 class FileStore:
     """Runs blocking file operations in threads. Create one with `open_file_store`, which also recovers from crashes."""
 
+    event_log = None
+
     def __init__(
-        self, root: str, *, disk: Disk | None = None, damaged: Callable[[Damage], None] | None = None
+        self,
+        root: str,
+        *,
+        disk: Disk | None = None,
+        damaged: Callable[[Damage], None] | None = None,
+        cache: str | None = None,
     ) -> None:
-        """`damaged` is called once for each document that turns out to be unreadable."""
+        """`damaged` is called once for each document that turns out to be unreadable. `cache` is where the search index is."""
         self._damaged = damaged
         self._disk = disk or Disk()
         self._tree = Tree(root, cache_bytes=CACHE_BYTES)
@@ -58,7 +87,10 @@ class FileStore:
         self._cache = MessageCache(self._messages, limit=CACHE_BYTES)
         self._locks = SessionLocks(self._tree.layout, self._disk, self._cache.note_mark)
         self._writer = BatchWriter(self._tree.layout, self._disk, self._locks)
+        self._order = CreationOrder(self._tree, writes=True)
         self._trash = Trash(self._tree)
+        self._index_cache = cache
+        self._logs = LogFiles(self._tree.layout, self._disk)
         self._not_upgraded: list[Damage] = []
         # The store has its own threads: waiting for another process's lock must not block name lookups or file reads in the
         # default pool. Threads start on demand and end with the store.
@@ -72,11 +104,13 @@ class FileStore:
         """Accept no more work. Work that is already running completes."""
         self._threads.shutdown(wait=False)
 
-    async def apply(self, *events: Durable) -> None:
-        await self._in_thread(lambda: self._apply(events))
+    async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
+        await self._in_thread(lambda: self._apply(events, leases))
 
-    async def edit(self, session: SessionID, editor: SessionEditor) -> Session:
-        return await self._in_thread(lambda: self._edit(session, editor))
+    async def edit(
+        self, session: SessionID, editor: SessionEditor, *, leases: Sequence[LeaseToken] = NO_LEASES
+    ) -> SessionInfo:
+        return await self._in_thread(lambda: self._edit(session, editor, leases))
 
     async def list_projects(self) -> list[Project]:
         return await self._in_thread(self._tree.list_projects)
@@ -84,10 +118,13 @@ class FileStore:
     async def find_project(self, id: ProjectID) -> Project | None:
         return await self._in_thread(lambda: self._tree.find_project(id))
 
-    async def list_sessions(self, project: ProjectID | None = None) -> list[Session]:
+    async def list_sessions(self, project: ProjectID | None = None) -> list[SessionInfo]:
         return await self._in_thread(lambda: self._list_sessions(project))
 
-    async def get_session(self, id: SessionID) -> Session:
+    async def query_sessions(self, query: SessionQuery) -> list[SessionInfo]:
+        return await self._in_thread(lambda: self._query_sessions(query))
+
+    async def get_session(self, id: SessionID) -> SessionInfo:
         return await self._in_thread(lambda: self._get_session(id))
 
     async def list_messages(
@@ -108,6 +145,15 @@ class FileStore:
     async def list_todos(self, session: SessionID) -> list[Todo]:
         return await self._in_thread(lambda: self._tree.list_todos(session))
 
+    async def search(self, words: str, *, limit: int, project: ProjectID | None = None) -> list[Hit]:
+        return await self._in_thread(lambda: self._index.search(words, limit=limit, project=project))
+
+    async def figures(self, query: StatisticsQuery) -> Figures:
+        return await self._in_thread(lambda: self._index.figures(query))
+
+    async def update_index(self, changed: Mapping[SessionID, Collection[MessageID]]) -> None:
+        await self._in_thread(lambda: self._index.update(changed))
+
     async def discard(self, sessions: Sequence[SessionID], *, at: int) -> TrashBundle:
         return await self._in_thread(lambda: self._discard(sessions, at))
 
@@ -118,27 +164,47 @@ class FileStore:
         trashed = await self._in_thread(lambda: self._take_out(bundle, self._trash.plan_purge))
         await self._in_thread(lambda: self._drop_locks(session.id for session in trashed.sessions))
 
+    async def read_bundle(self, bundle: str) -> list[SessionExport]:
+        return await self._in_thread(lambda: self._trash.read(bundle))
+
     async def list_trash(self) -> list[TrashBundle]:
         return await self._in_thread(self._trash.list_bundles)
 
     async def put_value(self, key: Key, value: Any) -> None:
-        await self._in_thread(lambda: self._keep(key, value))
+        await self._in_thread(lambda: self._put_value(key, value))
 
     async def find_value(self, key: Key) -> Any:
         return await self._in_thread(lambda: self._tree.find_value(key))
 
-    async def update_value(self, key: Key, change: Callable[[Any], Any]) -> Any:
-        return await self._in_thread(lambda: self._rework(key, change))
+    async def update_value(
+        self, key: Key, change: Callable[[Any], Any], *, leases: Sequence[LeaseToken] = NO_LEASES
+    ) -> Any:
+        return await self._in_thread(lambda: self._update_value(key, change, leases))
+
+    async def list_keys(self, prefix: Key = ()) -> list[Key]:
+        return await self._in_thread(lambda: self._tree.list_keys(prefix))
+
+    async def append_log(self, log: Key, extend: LogExtender) -> None:
+        await self._in_thread(lambda: self._logs.append(log, extend))
+
+    async def read_log(self, log: Key) -> list[bytes]:
+        return await self._in_thread(lambda: self._logs.read(log))
+
+    async def list_logs(self, prefix: Key = ()) -> list[Key]:
+        return await self._in_thread(lambda: self._logs.list_keys(prefix))
+
+    async def trim_log(self, log: Key, *, keep: int) -> int:
+        return await self._in_thread(lambda: self._logs.trim(log, keep))
 
     @asynccontextmanager
-    async def lease(self, session: SessionID, owner: str) -> AsyncIterator[None]:
+    async def lease(self, session: SessionID, owner: str) -> AsyncIterator[LeaseToken]:
         held: list[Lease] = []
         try:
             # Append inside the thread: if we are cancelled meanwhile, we still know which lease to release.
             await run_to_completion(
                 self._in_thread(lambda: held.append(Lease(self._tree.layout, session, owner)))
             )
-            yield
+            yield held[0].token
         finally:
             for each in held:
                 await run_to_completion(self._in_thread(each.leave))
@@ -156,8 +222,15 @@ class FileStore:
 
     # --- blocking parts, which run in a thread ---
 
-    def _apply(self, events: tuple[Durable, ...]) -> None:
+    @cached_property
+    def _index(self) -> SessionIndex:
+        from weft.store.files.search import SessionIndex  # noqa: PLC0415  opening a store does not need it
+
+        return SessionIndex(Tree(self._tree.layout.root), self._index_cache)
+
+    def _apply(self, events: tuple[Durable, ...], leases: Sequence[LeaseToken]) -> None:
         with self._locks.writing(lock_of(event) for event in events) as held:
+            self._check_leases(leases)
             with self._cache.writing(events):
                 self._write(events, held, flush=any(must_flush(event) for event in events))
             self._drop_locks(event.info.id for event in events if isinstance(event, SessionDeleted))
@@ -188,8 +261,13 @@ class FileStore:
             with suppress(OSError):
                 self._disk.remove(self._tree.layout.lock(session_lock(id)))
 
-    def _edit(self, id: SessionID, editor: SessionEditor) -> Session:
+    def _check_leases(self, leases: Sequence[LeaseToken]) -> None:
+        for token in leases:
+            check_lease(self._tree.layout, token)
+
+    def _edit(self, id: SessionID, editor: SessionEditor, leases: Sequence[LeaseToken]) -> SessionInfo:
         with self._locks.writing([session_lock(id)]) as held:
+            self._check_leases(leases)
             edited = editor(self._get_session(id))
             self._write([SessionUpdated(info=edited)], held, flush=True)
         return edited
@@ -202,22 +280,28 @@ class FileStore:
             batch.feed(event)
         self._writer.write(batch.plan(), held, flush=flush)
 
-    def _keep(self, key: Key, value: Any) -> None:
+    def _put_value(self, key: Key, value: Any) -> None:
         path = self._tree.layout.value_path(key)  # checks the key before a lock file is created for it
-        with self._locks.writing([kept_lock(key)]) as held:
-            self._put_kept(path, value, held)
+        with self._locks.writing([value_lock(key)]) as held:
+            self._write_value(path, value, held)
 
-    def _rework(self, key: Key, change: Callable[[Any], Any]) -> Any:
+    def _update_value(self, key: Key, change: Callable[[Any], Any], leases: Sequence[LeaseToken]) -> Any:
         path = self._tree.layout.value_path(key)
-        with self._locks.writing([kept_lock(key)]) as held:
-            new_value = change(self._tree.find_value(key))
-            self._put_kept(path, new_value, held)
+        with self._locks.writing([value_lock(key)]) as held:
+            self._check_leases(leases)
+            value = self._tree.find_value(key)
+            is_damaged, before = value is None and os.path.lexists(path), encode(value)
+            new_value = change(value)
+            if encode(new_value) != before:
+                self._write_value(path, new_value, held, is_damaged=is_damaged)
         return new_value
 
-    def _put_kept(self, path: str, value: Any, held: tuple[str, ...]) -> None:
+    def _write_value(self, path: str, value: Any, held: tuple[str, ...], *, is_damaged: bool = False) -> None:
+        """Replace or delete a value. A document that could not be read is moved aside, because somebody may miss it."""
         puts = {} if value is None else {path: encode_pretty(value)}
-        drops = [path] if value is None else []
-        plan = WritePlan(clears=[], puts=puts, drops=drops, extension=None, tidy=[])
+        moves = {path: f"{path}.{os.urandom(4).hex()}.damaged"} if is_damaged else {}
+        drops = [path] if value is None and not is_damaged else []
+        plan = WritePlan(clears=[], puts=puts, drops=drops, extension=None, tidy=[], moves=moves)
         self._writer.write(plan, held, flush=True)
 
     def _list_messages(
@@ -230,11 +314,20 @@ class FileStore:
         found = found[: find_end(before, (message.info.id for message in found))]
         return found if last is None else found[max(0, len(found) - last) :]
 
-    def _list_sessions(self, project: ProjectID | None) -> list[Session]:
+    def _query_sessions(self, query: SessionQuery) -> list[SessionInfo]:
+        self._finish_unfinished()
+        page = self._order.query(query)
+        if page is not None:
+            return page
+        return select_sessions(
+            self._tree.collect_sessions(query.project_id, prefix=query.id_prefix or ""), query
+        )
+
+    def _list_sessions(self, project: ProjectID | None) -> list[SessionInfo]:
         self._finish_unfinished()
         return self._tree.list_sessions(project)
 
-    def _get_session(self, id: SessionID) -> Session:
+    def _get_session(self, id: SessionID) -> SessionInfo:
         found = self._tree.find_session(id)
         if found is None:
             raise (UnreadableError if self._tree.projects_of(id) else NotFoundError)("session", id)
@@ -267,7 +360,8 @@ class FileStore:
             reason = error.strerror or str(error)
             place = error.filename or self._tree.layout.root
             raise StoreError(
-                f"the store cannot use {place}: {reason}", hint=ERROR_HINTS.get(error.errno or 0, "")
+                f"the store cannot use {place}: {reason}",
+                hint=ERROR_HINTS.get(error.errno or 0, OTHER_PLACE_HINT),
             ) from error
         finally:
             if self._damaged is not None:
@@ -277,9 +371,13 @@ class FileStore:
 
 @asynccontextmanager
 async def open_file_store(
-    root: str, root_commit: RootCommit, damaged: Callable[[Damage], None] | None = None
+    root: str,
+    root_commit: RootCommit,
+    *,
+    damaged: Callable[[Damage], None] | None = None,
+    cache: str | None = None,
 ) -> AsyncIterator[FileStore]:
-    store = FileStore(root, damaged=damaged)
+    store = FileStore(root, damaged=damaged, cache=cache)
     try:
         await store.prepare(root_commit)
         yield store

@@ -7,8 +7,10 @@ from contextlib import suppress
 from weft.errors import ConflictError, NotFoundError, StoreError
 from weft.model.ids import SessionID
 from weft.model.session import TrashBundle
+from weft.model.transfer import SessionExport
 from weft.model.wire import encode_pretty
 from weft.store.files.batch import WritePlan
+from weft.store.files.messages import MessageReader
 from weft.store.files.tree import Tree, list_part_owners
 
 # The collections a bundle can contain, and the depth at which files or whole directories are moved.
@@ -33,6 +35,20 @@ class Trash:
         if trashed is None:
             raise NotFoundError("bundle in the trash", id)
         return trashed
+
+    def read(self, id: str) -> list[SessionExport]:
+        """Return the sessions of a bundle with all that belongs to them."""
+        tree = Tree(self._layout.trashed_tree(id))
+        messages = MessageReader(tree)
+        return [
+            SessionExport(
+                info=session,
+                messages=tuple(messages.list_messages(session.id)),
+                diff=tuple(tree.list_diff(session.id)),
+                todos=tuple(tree.list_todos(session.id)),
+            )
+            for session in self.get(id).sessions
+        ]
 
     def plan_discard(self, trashed: TrashBundle) -> WritePlan:
         below = self._layout.trashed_tree(trashed.id)

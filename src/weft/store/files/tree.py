@@ -1,22 +1,25 @@
 """Read projects, sessions, diffs and todos from the JSON tree without an event loop."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
 
 from weft.errors import NewerFormatError, StoreError
+from weft.host.files import Stamp, is_settled, stamp_of
 from weft.model.damage import Damage
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, ProjectID, SessionID, check_file_name
 from weft.model.part import AnyPart
 from weft.model.project import Project
-from weft.model.session import Session, Todo, newest_sort_key
+from weft.model.session import SessionInfo, Todo, newest_sort_key
 from weft.store.files.documents import Documents
 from weft.store.files.layout import SUFFIX, Layout
 
 FORMAT = 2
+PERMISSION_FILES = ("asked.json", "grants.json", "log")
 
 
 class Tree:
@@ -47,9 +50,18 @@ class Tree:
 
     def is_settled(self) -> bool:
         """Return True if the tree needs neither an upgrade nor recovery from a crash before it is read."""
+        if self.has_permission_files():
+            return False
         if self.format() == FORMAT:
-            return not self._has_entries(self.layout.redos)
+            return not self._has_entries(self.layout.notes)
         return not (os.path.isdir(self.layout.root) or os.path.isdir(self.layout.oldest))
+
+    def has_permission_files(self) -> bool:
+        """Return True if an earlier version left records of permissions next to the tree."""
+        directory = self.layout.permission_files
+        if not directory or not os.path.isdir(directory):
+            return False
+        return any(os.path.exists(f"{directory}/{name}") for name in PERMISSION_FILES)
 
     def _has_entries(self, directory: str) -> bool:
         try:
@@ -63,7 +75,9 @@ class Tree:
         database = self.layout.database
         if not os.path.isfile(database):
             return None
-        return None if any(self._sessions_of(project) for project in self._projects()) else database
+        return (
+            None if any(self._sessions_of(project) for project in self.list_session_projects()) else database
+        )
 
     def list_projects(self) -> list[Project]:
         names = self.documents.list_names(self.layout.collection("project"))
@@ -74,18 +88,24 @@ class Tree:
         project = self.documents.find(self.layout.project(id), Project)
         return project if project is None or project.id == id else replace(project, id=id)
 
-    def list_sessions(self, project: ProjectID | None = None) -> list[Session]:
-        """Return the sessions of a project, or of all projects, oldest first."""
-        projects = self._projects() if project is None else [project]
-        newest: dict[str, Session] = {}
+    def list_sessions(self, project: ProjectID | None = None, *, prefix: str = "") -> list[SessionInfo]:
+        """Return the sessions of a project, or of all projects, oldest first. Only those whose id has the prefix are read."""
+        return sorted(self.collect_sessions(project, prefix=prefix), key=newest_sort_key, reverse=True)
+
+    def collect_sessions(
+        self, project: ProjectID | None = None, *, prefix: str = ""
+    ) -> Collection[SessionInfo]:
+        """Like `list_sessions`, in no particular order."""
+        projects = self.list_session_projects() if project is None else [project]
+        newest: dict[str, SessionInfo] = {}
         for each in projects:
-            for session in self._sessions_of(each):
+            for session in self._sessions_of(each, prefix):
                 known = newest.get(session.id)
                 newest[session.id] = session if known is None else _choose_later(known, session)
-        return sorted(newest.values(), key=newest_sort_key, reverse=True)
+        return newest.values()
 
-    def find_session(self, id: SessionID) -> Session | None:
-        found: Session | None = None
+    def find_session(self, id: SessionID) -> SessionInfo | None:
+        found: SessionInfo | None = None
         for project in self.projects_of(id):
             session = self._session(self.layout.sessions(project), project, id)
             if session is not None:
@@ -95,11 +115,16 @@ class Tree:
     def projects_of(self, id: SessionID) -> list[ProjectID]:
         """Return the projects that have a document of this session: several if OpenCode was interrupted moving it."""
         check_file_name("session", id)
-        return [each for each in self._projects() if os.path.lexists(self.layout.session(each, id))]
+        return [
+            each for each in self.list_session_projects() if os.path.lexists(self.layout.session(each, id))
+        ]
 
     def is_gone(self, id: SessionID) -> bool:
         """Return True if the session has no document, not even an unreadable one, and no messages."""
         return not self.projects_of(id) and not self.documents.list_names(self.layout.messages(id))
+
+    def list_message_ids(self, session: SessionID) -> list[MessageID]:
+        return [MessageID(name) for name in self.documents.list_names(self.layout.messages(session))]
 
     def list_diff(self, session: SessionID) -> list[FileDiff]:
         return list(self.documents.find(self.layout.diff(session), tuple[FileDiff, ...]) or ())
@@ -110,28 +135,101 @@ class Tree:
     def find_value(self, key: tuple[str, ...]) -> Any:
         return self.documents.find(self.layout.value_path(key), Any)
 
+    def list_keys(self, prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+        """Return the keys of all values that begin with a prefix, sorted."""
+        return sorted(
+            key
+            for directory, begin in self.layout.value_directories().items()
+            for key in list_key_files(directory, begin, SUFFIX)
+            if key[: len(prefix)] == prefix
+        )
+
+    def find_session_in(self, project: ProjectID, id: SessionID) -> SessionInfo | None:
+        """Return the session as this project records it. An interrupted move leaves a session in two projects."""
+        return self._session(self.layout.sessions(project), project, id)
+
+    def list_stamps(self, project: ProjectID | None = None) -> dict[tuple[ProjectID, SessionID], Stamp]:
+        """Return a stamp of every session document. It changes whenever the document changes."""
+        names = self.documents.list_directories(self.layout.collection("session"))
+        projects = [ProjectID(name) for name in names] if project is None else [project]
+        return {
+            (each, SessionID(name)): stamp
+            for each in projects
+            for name, stamp in _list_stamps(self.layout.sessions(each)).items()
+        }
+
+    def count_sessions(self, project: ProjectID) -> int:
+        """Return about how many sessions a project has, without a look at them."""
+        with suppress(OSError):
+            return len(os.listdir(self.layout.sessions(project)))
+        return 0
+
+    def find_sure_stamp(self, project: ProjectID, id: SessionID) -> Stamp | None:
+        """Return the stamp of a session document; None if the document could change again without a new stamp."""
+        try:
+            found = os.stat(self.layout.session(project, id))
+        except OSError:
+            return None
+        return stamp_of(found) if is_settled(found) else None
+
     def problems(self) -> list[Damage]:
         """Return the documents that could not be read so far."""
         return self.documents.problems()
 
-    def _projects(self) -> list[ProjectID]:
+    def list_session_projects(self) -> list[ProjectID]:
+        """Return the projects that have documents of sessions."""
         return [
             ProjectID(name) for name in self.documents.list_directories(self.layout.collection("session"))
         ]
 
-    def _sessions_of(self, project: ProjectID) -> list[Session]:
+    def _sessions_of(self, project: ProjectID, prefix: str = "") -> list[SessionInfo]:
         directory = self.layout.sessions(project)
-        names = self.documents.list_names(directory)
-        return [found for name in names if (found := self._session(directory, project, SessionID(name)))]
+        names = [name for name in self.documents.list_names(directory) if name.startswith(prefix)]
+        found = self.documents.find_all(directory, names, SessionInfo)
+        return [_place(session, project, SessionID(name)) for name, session in found]
 
-    def _session(self, directory: str, project: ProjectID, id: SessionID) -> Session | None:
-        session = self.documents.find(f"{directory}/{id}{SUFFIX}", Session)
-        if session is None or (session.id == id and session.project_id == project):
-            return session
-        return replace(session, id=id, project_id=project)
+    def _session(self, directory: str, project: ProjectID, id: SessionID) -> SessionInfo | None:
+        session = self.documents.find(f"{directory}/{id}{SUFFIX}", SessionInfo)
+        return None if session is None else _place(session, project, id)
 
 
-def _choose_later(one: Session, other: Session) -> Session:
+def _place(session: SessionInfo, project: ProjectID, id: SessionID) -> SessionInfo:
+    """Return a session with the id and the project that the place of its document says."""
+    if session.id == id and session.project_id == project:
+        return session
+    return replace(session, id=id, project_id=project)
+
+
+def _list_stamps(directory: str) -> dict[str, Stamp]:
+    """Return the stamps of all documents in a directory by name."""
+    found: dict[str, Stamp] = {}
+    try:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return found
+    try:
+        for name in os.listdir(fd):
+            if name.endswith(SUFFIX) and name[0] != ".":
+                try:
+                    at = os.stat(name, dir_fd=fd)
+                except OSError:
+                    continue  # removed meanwhile
+                found[name[: -len(SUFFIX)]] = (at.st_mtime_ns, at.st_size, at.st_ino)
+    finally:
+        os.close(fd)
+    return found
+
+
+def list_key_files(directory: str, begin: tuple[str, ...], suffix: str) -> Generator[tuple[str, ...]]:
+    """Yield the keys of the files below a directory: `begin`, the names of directories, and the name without its suffix."""
+    for path, _, names in os.walk(directory):
+        between = tuple(path[len(directory) + 1 :].split("/")) if len(path) > len(directory) else ()
+        for name in names:
+            if name.endswith(suffix) and not name.startswith("."):
+                yield (*begin, *between, name.removesuffix(suffix))
+
+
+def _choose_later(one: SessionInfo, other: SessionInfo) -> SessionInfo:
     return other if other.time.updated > one.time.updated else one
 
 

@@ -264,4 +264,13 @@ def upgrade_tree(tree: Tree, root_commit: RootCommit, disk: Disk | None = None) 
     locks = SessionLocks(tree.layout, disk)
     with suppress(OSError):  # on a read-only disk nothing can be finished
         locks.recover()
-    return TreeUpgrade(tree, locks, disk, root_commit).run()
+    failed = TreeUpgrade(tree, locks, disk, root_commit).run()
+    if tree.has_permission_files():
+        from weft.store.files.permission_import import PermissionImport  # noqa: PLC0415  needed once
+
+        try:
+            PermissionImport(tree, locks, disk).run()
+        except OSError as error:  # on a read-only disk, sessions can still be read
+            reason = f"not moved into the store: {error.strerror or error}"
+            failed.append(Damage(where=tree.layout.permission_files, reason=reason))
+    return failed

@@ -6,16 +6,24 @@ from contextlib import suppress
 
 from weft.host.files import Disk, read_file
 from weft.store.files.batch import GrowthAppend, WritePlan
+from weft.store.files.creation_order import is_reordered, note_changes
 from weft.store.files.documents import LIMIT
 from weft.store.files.layout import Layout
-from weft.store.files.lock import RedoNote, RedoPointer, RedoStep, SessionLocks, encode_note, take_step
+from weft.store.files.lock import (
+    NotePointer,
+    RenameStep,
+    SessionLocks,
+    WriteAheadNote,
+    apply_rename,
+    encode_note,
+)
 
 # From this many documents on, one sync of the whole file system is cheaper than one for each file.
 FLUSH_ALL_FROM = 100
 
 
-class UndoFailedError(OSError):
-    """A batch could neither be finished nor rolled back. Its redo note stays, so that the next writer finishes it."""
+class RollbackFailedError(OSError):
+    """A batch could neither be finished nor rolled back. Its write-ahead note stays, so that the next writer finishes it."""
 
 
 class BatchWriter:
@@ -45,18 +53,19 @@ class BatchWriter:
         return [extension.path, os.path.dirname(extension.path)]
 
     def _replace(self, plan: WritePlan, locks: tuple[str, ...], *, flush: bool) -> list[str]:
-        """Write temporary files, save a redo note, rename, delete the note. Return the paths that still need a flush."""
+        """Write temporary files, save a write-ahead note, rename, delete the note. Return the paths that still need a flush."""
         steps, contents = self._to_steps(plan, locks)
+        reordered = self._list_reordered(plan)
         asides = [self._layout.absolute(step.source) for step in steps if step.way == "in"]
-        note: RedoNote | None = None
+        note: WriteAheadNote | None = None
         try:
             self._prepare(contents, flush=flush)
             before: dict[str, bytes | None] = {}
             if len(steps) > 1:  # a single rename is atomic and needs no note
                 before = {path: _find(path) for path in plan.puts if os.path.dirname(path) not in plan.fresh}
                 note = self._write_note(steps, locks, flush=flush)
-            touched = self._take_all(steps, before, flush=flush)
-        except UndoFailedError:
+            touched = self._apply_all(steps, before, flush=flush)
+        except RollbackFailedError:
             raise  # keep the note and the files it needs
         except OSError:
             if note is not None:
@@ -65,8 +74,19 @@ class BatchWriter:
             raise
         if note is not None:
             self._locks.forget(note)
+        note_changes(self._layout, reordered)
         self._remove(self._layout.absolute(step.target) for step in steps if step.way == "out")
         return touched
+
+    def _list_reordered(self, plan: WritePlan) -> list[str]:
+        """Return the documents that the order of sessions is wrong about afterwards."""
+        relative, sessions = self._layout.relative, f"{self._layout.collection('session')}/"
+        replaced = [
+            path
+            for path, raw in plan.puts.items()
+            if path.startswith(sessions) and is_reordered(self._layout, path, raw)
+        ]
+        return [relative(path) for path in (*plan.drops, *plan.moves, *replaced) if path.startswith(sessions)]
 
     def _prepare(self, contents: dict[str, bytes], *, flush: bool) -> None:
         if len(contents) > FLUSH_ALL_FROM:
@@ -81,7 +101,7 @@ class BatchWriter:
                 os.path.dirname(temp) for temp in contents if "/" in temp[len(self._layout.temps) + 1 :]
             )
 
-    def _to_steps(self, plan: WritePlan, locks: tuple[str, ...]) -> tuple[list[RedoStep], dict[str, bytes]]:
+    def _to_steps(self, plan: WritePlan, locks: tuple[str, ...]) -> tuple[list[RenameStep], dict[str, bytes]]:
         """Return the renames that make up the plan, and the contents of the temporary files they need."""
         token, relative = os.urandom(6).hex(), self._layout.relative
         asides: dict[str, str] = {}
@@ -99,50 +119,52 @@ class BatchWriter:
             else:
                 whole[path] = None
                 contents[aside(path)] = raw
-        steps = [RedoStep("out", relative(path), relative(aside(path))) for path in plan.clears]
-        steps += [RedoStep("stay", relative(path), relative(target)) for path, target in plan.moves.items()]
-        steps += [RedoStep("in", relative(aside(path)), relative(path)) for path in whole]
-        steps += [RedoStep("out", relative(path), relative(aside(path))) for path in plan.drops]
+        steps = [RenameStep("out", relative(path), relative(aside(path))) for path in plan.clears]
+        steps += [RenameStep("stay", relative(path), relative(target)) for path, target in plan.moves.items()]
+        steps += [RenameStep("in", relative(aside(path)), relative(path)) for path in whole]
+        steps += [RenameStep("out", relative(path), relative(aside(path))) for path in plan.drops]
         return steps, contents
 
-    def _write_note(self, steps: list[RedoStep], locks: tuple[str, ...], *, flush: bool) -> RedoNote:
-        note = RedoNote(locks=locks, steps=tuple(steps))
-        first, *others = (self._layout.redo(lock) for lock in locks)
+    def _write_note(self, steps: list[RenameStep], locks: tuple[str, ...], *, flush: bool) -> WriteAheadNote:
+        note = WriteAheadNote(locks=locks, steps=tuple(steps))
+        first, *others = (self._layout.note(lock) for lock in locks)
         try:
             # The pointers come first: whoever takes any of the locks must find the note.
             for path in others:
-                self._disk.prepare(path, encode_note(RedoPointer(see=locks[0])), flush=flush)
+                self._disk.prepare(path, encode_note(NotePointer(see=locks[0])), flush=flush)
             self._disk.prepare(first, encode_note(note), flush=flush)
             if flush:
                 self._disk.flush(self._layout.temps)
-                self._disk.flush(self._layout.redos)
+                self._disk.flush(self._layout.notes)
         except OSError:
             self._remove((first, *others))
             raise
         return note
 
-    def _take_all(self, steps: list[RedoStep], before: dict[str, bytes | None], *, flush: bool) -> list[str]:
+    def _apply_all(
+        self, steps: list[RenameStep], before: dict[str, bytes | None], *, flush: bool
+    ) -> list[str]:
         touched: list[str] = []
-        taken: list[RedoStep] = []
+        taken: list[RenameStep] = []
         try:
             for step in steps:
-                made = take_step(step, self._disk, self._layout.root)
+                made = apply_rename(step, self._disk, self._layout.root)
                 taken.append(step)
                 touched += _list_touched(step, self._layout.root, made, flushed=flush)
         except OSError:
-            self._undo(taken, before)
+            self._roll_back(taken, before)
             raise
         return touched
 
-    def _undo(self, taken: list[RedoStep], before: dict[str, bytes | None]) -> None:
+    def _roll_back(self, taken: list[RenameStep], before: dict[str, bytes | None]) -> None:
         """Rename everything back. If that fails, the note stays and the next writer finishes the batch."""
         try:
             for step in reversed(taken):
-                self._undo_step(step, before)
+                self._roll_back_step(step, before)
         except OSError as error:
-            raise UndoFailedError(*error.args) from error
+            raise RollbackFailedError(*error.args) from error
 
-    def _undo_step(self, step: RedoStep, before: dict[str, bytes | None]) -> None:
+    def _roll_back_step(self, step: RenameStep, before: dict[str, bytes | None]) -> None:
         source, target = self._layout.absolute(step.source), self._layout.absolute(step.target)
         if step.way != "in":
             self._disk.prune(source)
@@ -169,7 +191,7 @@ class BatchWriter:
                 self._disk.remove(path)
 
 
-def _list_touched(step: RedoStep, root: str, made: list[str], *, flushed: bool) -> list[str]:
+def _list_touched(step: RenameStep, root: str, made: list[str], *, flushed: bool) -> list[str]:
     """Return the directories whose entries changed, and the file itself if it was not flushed when it was written."""
     directories = [os.path.dirname(path) for path in made]
     source, target = f"{root}/{step.source}", f"{root}/{step.target}"

@@ -1,0 +1,118 @@
+"""The event log of a store that several nodes share: what a store with one offers besides the contract of every store.
+
+Memory, files and SQLite have no event log: all who listen are in one process, whose bus is the log, and a restart loses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from weft.errors import LeaseLostError
+from weft.model.event import Durable
+from weft.model.ids import SessionID
+from weft.model.session import SessionInfo, TrashBundle
+from weft.store.lease import LeaseToken
+
+if TYPE_CHECKING:  # for types alone: few stores have a cluster
+    from weft.store.cluster import ClusterStore
+
+
+class LogEntry(NamedTuple):
+    """An event that is to be written to the log: its session, if it has one, and the encoded event."""
+
+    session: str | None
+    body: bytes
+
+
+class LogBatch(NamedTuple):
+    """Events of one directory, in their order."""
+
+    directory: str
+    entries: Sequence[LogEntry]
+
+
+class LoggedEvent(NamedTuple):
+    """An event in the log.
+
+    `writer` is the process that wrote it, and `seconds` is how long ago that was when it was read. A message between nodes has
+    no directory.
+    """
+
+    position: int
+    writer: str
+    directory: str
+    session: str | None
+    body: bytes
+    seconds: float
+
+
+class LogHead(NamedTuple):
+    """The name of a log, its last position, and the last position that was trimmed. Positions have no gaps."""
+
+    name: str
+    last: int
+    trimmed: int
+
+
+class EventLog(Protocol):
+    """The log of a store, and the writing methods that write to both.
+
+    * What a method changes and what it logs is stored by one transaction: both or neither.
+    * Every logged event gets a position. Positions mean the same to every reader, and an event never gets a position before
+      one that a reader has seen. Events of one session have the order in which they were logged.
+    * `place` gives positions to all events that have none yet, and returns the last one. It happens by itself soon after
+      something was logged; a node also does so every second, for others that died before.
+    * `read` returns events after a position, at most `limit`, and raises `CursorLostError` if the log no longer has them all.
+    * `trim` removes what was logged more than `seconds` ago, and all but the last `most` events.
+    * `listen` calls a function each time that events got positions, and once when the connection was made. Calls can be lost
+      with the connection: listeners also look every `poll_seconds`.
+    * `watch_leases` calls a function for each lease that this process held and lost, as soon as that is noticed: at a
+      heartbeat. Writes are refused at once. `unwatch_leases` ends that.
+    """
+
+    @property
+    def cluster(self) -> ClusterStore: ...
+
+    def watch_leases(self, lost: Callable[[LeaseLostError], None]) -> None: ...
+
+    def unwatch_leases(self, lost: Callable[[LeaseLostError], None]) -> None: ...
+
+    @property
+    def poll_seconds(self) -> float: ...
+
+    async def apply(
+        self, *events: Durable, leases: Sequence[LeaseToken] = (), log: LogBatch | None = None
+    ) -> None: ...
+
+    async def edit(
+        self,
+        session: SessionID,
+        editor: Callable[[SessionInfo], SessionInfo],
+        *,
+        leases: Sequence[LeaseToken] = (),
+        log: Callable[[SessionInfo], LogBatch] | None = None,
+    ) -> SessionInfo: ...
+
+    async def discard(
+        self,
+        sessions: Sequence[SessionID],
+        *,
+        at: int,
+        log: Callable[[TrashBundle], LogBatch] | None = None,
+    ) -> TrashBundle: ...
+
+    async def restore(
+        self, bundle: str, *, log: Callable[[TrashBundle], LogBatch] | None = None
+    ) -> TrashBundle: ...
+
+    async def place(self) -> int: ...
+
+    async def read(self, after: int, *, limit: int) -> list[LoggedEvent]: ...
+
+    async def find_head(self) -> LogHead: ...
+
+    async def trim(self, *, seconds: float, most: int) -> int: ...
+
+    def listen(self, wake: Callable[[], None]) -> AbstractAsyncContextManager[None]: ...

@@ -1,0 +1,358 @@
+"""The store of one principal, inside a store that several share. Here, and only here, is decided what belongs to whom.
+
+Whatever belongs to somebody else does not exist: lists leave it out, and naming it gets the same answer as naming nothing.
+Sessions carry their owner, which is hidden from whoever reads through this store. Values, logs and projects have keys that begin
+with the name of the principal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+from msgspec.structs import replace
+
+from weft.errors import (
+    ConflictError,
+    InvalidInputError,
+    LimitReachedError,
+    NotFoundError,
+    UnreadableError,
+)
+from weft.model.damage import Damage
+from weft.model.diff import FileDiff
+from weft.model.event import (
+    Durable,
+    MessageUpdated,
+    PartUpdated,
+    ProjectUpdated,
+    SessionCreated,
+    SessionDeleted,
+    SessionUpdated,
+    session_of,
+)
+from weft.model.ids import MessageID, ProjectID, SessionID
+from weft.model.message import MessageWithParts, find_end
+from weft.model.principal import check_principal_name
+from weft.model.project import Project
+from weft.model.search import Figures, Hit
+from weft.model.session import SessionInfo, Todo, TrashBundle, get_owner, with_owner
+from weft.model.session_query import SessionQuery, to_cursor
+from weft.model.transfer import SessionExport
+from weft.model.wire import from_plain, to_plain
+from weft.store.contract import NO_LEASES, Key, LogExtender, SessionEditor, Store
+from weft.store.lease import LeaseToken
+
+if TYPE_CHECKING:  # for types alone: few runs count anything
+    from weft.store.statistics import StatisticsQuery
+
+# The first word of every key of a principal. Nobody else has such keys.
+PRINCIPAL_KEY: Final = "principal"
+PROJECT_KEY: Final = "project"
+RUNNING_KEY: Final = ("running",)
+MIN_PAGE: Final = 50
+SEARCH_GROWTH: Final = 4
+
+
+@runtime_checkable
+class _PartsByMessage(Protocol):
+    """A store that keeps parts by the id of their message alone, so that two messages of one id would share them."""
+
+    async def owners(self, messages: Sequence[MessageID]) -> dict[MessageID, SessionID]: ...
+
+
+class OwnedStore:
+    """A `Store` that contains what belongs to one principal. At most `max_running` of its sessions run at the same time.
+
+    It has no event log: what a principal does is seen on the node where it does it.
+    """
+
+    event_log = None
+
+    def __init__(self, store: Store, owner: str, *, max_running: int | None = None) -> None:
+        self.owner = check_principal_name("principal", owner)
+        self._store = store
+        self._max_running = max_running
+        self._prefix: Key = (PRINCIPAL_KEY, owner)
+
+    # --- sessions: writing ---
+
+    async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
+        # Whoever holds the lease of a session was found to own it when the lease was taken.
+        known = {token.session for token in leases}
+        stamped: list[Durable] = []
+        for event in events:
+            if isinstance(event, ProjectUpdated):
+                continue
+            if isinstance(event, SessionCreated | SessionUpdated):
+                if event.info.id not in known:
+                    await self._check_free(event.info.id)
+                known.add(event.info.id)
+                event = replace(event, info=with_owner(event.info, self.owner))  # noqa: PLW2901
+            elif (session := session_of(event)) not in known:
+                assert session is not None, "every other durable event is about a session"
+                if isinstance(event, SessionDeleted) and not await self._owns(session):
+                    continue  # deleting what is not there does nothing
+                await self._check_own(session)
+                known.add(session)
+            stamped.append(event)
+        await self._check_parts(stamped)
+        if stamped or leases:
+            await self._store.apply(*stamped, leases=leases)
+        for event in events:
+            if isinstance(event, ProjectUpdated):
+                await self.put_value((PROJECT_KEY, event.info.id), to_plain(event.info))
+
+    async def _check_own(self, session: SessionID) -> None:
+        """Raise `NotFoundError` if a session is not one of this principal."""
+        await self.get_session(session)
+
+    async def _check_free(self, session: SessionID) -> None:
+        """Raise `ConflictError` if somebody else has a session of this id. Nobody can choose an id, so that nobody learns this."""
+        try:
+            taken = get_owner(await self._store.get_session(session)) != self.owner
+        except UnreadableError:
+            taken = True
+        except NotFoundError:
+            taken = False
+        if taken:
+            raise ConflictError("session", session, "cannot be created", hint="create one with another id")
+
+    async def _check_parts(self, events: Iterable[Durable]) -> None:
+        """Raise `ConflictError` if a message would share its parts with one of somebody else."""
+        if not isinstance(self._store, _PartsByMessage):
+            return
+        sessions: dict[MessageID, SessionID] = {}
+        for event in events:
+            if isinstance(event, MessageUpdated):
+                sessions[event.info.id] = event.info.session_id
+            elif isinstance(event, PartUpdated):
+                sessions[event.part.message_id] = event.part.session_id
+        for message, session in (await self._store.owners(list(sessions))).items() if sessions else ():
+            if session != sessions[message] and not await self._owns(session):
+                raise ConflictError("message", message, "cannot be stored", hint="send it with another id")
+
+    async def edit(
+        self, session: SessionID, editor: SessionEditor, *, leases: Sequence[LeaseToken] = NO_LEASES
+    ) -> SessionInfo:
+        def edit_own(stored: SessionInfo) -> SessionInfo:
+            return with_owner(editor(self._show(stored)), self.owner)
+
+        try:
+            return self._show(await self._store.edit(session, edit_own, leases=leases))
+        except UnreadableError as error:
+            raise NotFoundError("session", session) from error
+
+    def _show(self, session: SessionInfo) -> SessionInfo:
+        """Return a session as its principal sees it. Raise `NotFoundError` if it is somebody else's."""
+        if get_owner(session) != self.owner:
+            raise NotFoundError("session", session.id)
+        return with_owner(session, "")
+
+    def _select(self, sessions: Iterable[SessionInfo]) -> list[SessionInfo]:
+        return [with_owner(session, "") for session in sessions if get_owner(session) == self.owner]
+
+    # --- sessions: reading ---
+
+    async def list_sessions(self, project: ProjectID | None = None) -> list[SessionInfo]:
+        return self._select(await self._store.list_sessions(project))
+
+    async def query_sessions(self, query: SessionQuery) -> list[SessionInfo]:
+        if query.limit is None:
+            return self._select(await self._store.query_sessions(query))
+        found: list[SessionInfo] = []
+        page = replace(query, limit=max(query.limit, MIN_PAGE))
+        while True:
+            sessions = await self._store.query_sessions(page)
+            found += self._select(sessions)
+            if len(found) >= query.limit or len(sessions) < (page.limit or 0):
+                return found[: query.limit]
+            page = replace(page, after=to_cursor(sessions[-1], page.order))
+
+    async def get_session(self, id: SessionID) -> SessionInfo:
+        try:
+            return self._show(await self._store.get_session(id))
+        except UnreadableError as error:  # nobody knows whose it is
+            raise NotFoundError("session", id) from error
+
+    async def _owns(self, session: SessionID) -> bool:
+        try:
+            await self.get_session(session)
+        except NotFoundError:
+            return False
+        return True
+
+    async def list_messages(
+        self, session: SessionID, *, last: int | None = None, before: MessageID | None = None
+    ) -> list[MessageWithParts]:
+        if await self._owns(session):
+            return await self._store.list_messages(session, last=last, before=before)
+        find_end(before, ())  # raises as for a session without messages
+        return []
+
+    async def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None:
+        return await self._store.find_message(session, id) if await self._owns(session) else None
+
+    async def list_diff(self, session: SessionID) -> list[FileDiff]:
+        return await self._store.list_diff(session) if await self._owns(session) else []
+
+    async def list_todos(self, session: SessionID) -> list[Todo]:
+        return await self._store.list_todos(session) if await self._owns(session) else []
+
+    # --- projects ---
+
+    async def list_projects(self) -> list[Project]:
+        found = [await self._read_project(key) for key in await self.list_keys((PROJECT_KEY,))]
+        projects = [project for project in found if project is not None]
+        return sorted(projects, key=lambda project: (project.time.created, project.id))
+
+    async def find_project(self, id: ProjectID) -> Project | None:
+        return await self._read_project((PROJECT_KEY, id))
+
+    async def _read_project(self, key: Key) -> Project | None:
+        stored = await self.find_value(key)
+        return None if stored is None else from_plain(stored, Project, where="/".join(key))
+
+    # --- search ---
+
+    async def search(self, words: str, *, limit: int, project: ProjectID | None = None) -> list[Hit]:
+        own, asked = await self._list_own_ids(), limit
+        while True:
+            hits = await self._store.search(words, limit=asked, project=project)
+            found = [hit for hit in hits if hit.session_id in own]
+            if len(found) >= limit or len(hits) < asked:
+                return found[: max(0, limit)]
+            asked *= SEARCH_GROWTH
+
+    async def figures(self, query: StatisticsQuery) -> Figures:
+        return await self._store.figures(query._replace(sessions=await self._list_own_ids()))
+
+    async def _list_own_ids(self) -> frozenset[SessionID]:
+        return frozenset(session.id for session in await self.list_sessions())
+
+    async def update_index(self, changed: Mapping[SessionID, Collection[MessageID]]) -> None:
+        await self._store.update_index(changed)
+
+    # --- trash ---
+
+    async def discard(self, sessions: Sequence[SessionID], *, at: int) -> TrashBundle:
+        for session in sessions:
+            await self._check_own(session)
+        return self._show_bundle(await self._store.discard(sessions, at=at))
+
+    async def restore(self, bundle: str) -> TrashBundle:
+        await self._check_bundle(bundle)
+        return self._show_bundle(await self._store.restore(bundle))
+
+    async def purge(self, bundle: str) -> None:
+        await self._check_bundle(bundle)
+        await self._store.purge(bundle)
+
+    async def read_bundle(self, bundle: str) -> list[SessionExport]:
+        await self._check_bundle(bundle)
+        return [
+            replace(export, info=self._show(export.info)) for export in await self._store.read_bundle(bundle)
+        ]
+
+    async def list_trash(self) -> list[TrashBundle]:
+        return [
+            self._show_bundle(bundle)
+            for bundle in await self._store.list_trash()
+            if all(get_owner(session) == self.owner for session in bundle.sessions)
+        ]
+
+    async def _check_bundle(self, id: str) -> None:
+        if all(bundle.id != id for bundle in await self.list_trash()):
+            raise NotFoundError("bundle in the trash", id)
+
+    def _show_bundle(self, bundle: TrashBundle) -> TrashBundle:
+        return replace(bundle, sessions=tuple(self._show(session) for session in bundle.sessions))
+
+    # --- values and logs ---
+
+    async def put_value(self, key: Key, value: Any) -> None:
+        await self._store.put_value(self._to_own("key", key), value)
+
+    async def find_value(self, key: Key) -> Any:
+        return await self._store.find_value(self._to_own("key", key))
+
+    async def update_value(
+        self, key: Key, change: Callable[[Any], Any], *, leases: Sequence[LeaseToken] = NO_LEASES
+    ) -> Any:
+        return await self._store.update_value(self._to_own("key", key), change, leases=leases)
+
+    async def list_keys(self, prefix: Key = ()) -> list[Key]:
+        keys = await self._store.list_keys((*self._prefix, *prefix))
+        return [key[len(self._prefix) :] for key in keys]
+
+    async def append_log(self, log: Key, extend: LogExtender) -> None:
+        await self._store.append_log(self._to_own("log", log), extend)
+
+    async def read_log(self, log: Key) -> list[bytes]:
+        return await self._store.read_log(self._to_own("log", log))
+
+    async def list_logs(self, prefix: Key = ()) -> list[Key]:
+        logs = await self._store.list_logs((*self._prefix, *prefix))
+        return [log[len(self._prefix) :] for log in logs]
+
+    async def trim_log(self, log: Key, *, keep: int) -> int:
+        return await self._store.trim_log(self._to_own("log", log), keep=keep)
+
+    def _to_own(self, kind: str, key: Key) -> Key:
+        if not key:
+            raise InvalidInputError(kind, "it is empty")
+        return (*self._prefix, *key)
+
+    # --- running ---
+
+    @asynccontextmanager
+    async def lease(self, session: SessionID, owner: str) -> AsyncIterator[LeaseToken]:
+        info = await self.get_session(session)
+        async with self._store.lease(session, owner) as token:
+            # A child runs inside of its parent, which was counted.
+            if self._max_running is None or info.parent_id is not None:
+                yield token
+                return
+            await self._count_in(session, self._max_running)
+            try:
+                yield token
+            finally:
+                await self.update_value(RUNNING_KEY, lambda stored: _without(stored, {session}))
+
+    async def _count_in(self, session: SessionID, limit: int) -> None:
+        """Add a session, whose lease is held, to those that run. Raise `LimitReachedError` if there are too many."""
+
+        def add(stored: Any) -> list[str]:
+            others = _without(stored, {session})
+            if len(others) >= limit:
+                raise LimitReachedError("sessions", f"{limit} of your sessions run already", hint=BUSY_HINT)
+            return [*others, session]
+
+        try:
+            await self.update_value(RUNNING_KEY, add)
+        except LimitReachedError:
+            running = _without(await self.find_value(RUNNING_KEY), {session})
+            # A process that died could not count its sessions out.
+            ended = {each for each in running if await self._store.find_holder(SessionID(each)) is None}
+            if not ended:
+                raise
+            await self.update_value(RUNNING_KEY, lambda stored: _without(stored, ended))
+            await self.update_value(RUNNING_KEY, add)
+
+    async def find_holder(self, session: SessionID) -> str | None:
+        return await self._store.find_holder(session) if await self._owns(session) else None
+
+    async def list_abandoned(self) -> list[SessionID]:
+        return [session for session in await self._store.list_abandoned() if await self._owns(session)]
+
+    async def damage(self) -> list[Damage]:
+        """Return nothing: damage is the administrator's, and nobody knows whose an unreadable document is."""
+        return []
+
+
+BUSY_HINT: Final = "wait until one ends, or abort it"
+
+
+def _without(stored: Any, sessions: Collection[str]) -> list[str]:
+    return [each for each in stored or () if each not in sessions]

@@ -1,0 +1,182 @@
+"""Fold the events of one `apply` into the rows that it deletes and puts (pure)."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from weft.model.diff import FileDiff
+from weft.model.event import (
+    Durable,
+    MessageRemoved,
+    MessageUpdated,
+    PartGrew,
+    PartRemoved,
+    PartUpdated,
+    ProjectUpdated,
+    SessionCreated,
+    SessionDeleted,
+    SessionDiffed,
+    SessionUpdated,
+    TodoUpdated,
+)
+from weft.model.ids import check_file_name
+from weft.model.message import AnyMessage
+from weft.model.part import AnyPart
+from weft.model.project import Project
+from weft.model.session import SessionInfo, Todo
+from weft.model.transcript import grow_part
+from weft.model.wire import encode
+from weft.store.lease import LeaseToken
+from weft.store.rows import (
+    MAX_INTEGER,
+    MessageRow,
+    RowMaker,
+    SessionRow,
+    to_ascii,
+    to_bytes,
+    to_integer,
+    to_session_row,
+)
+
+DIFF, TODO = "diff", "todo"
+
+MessageKey = tuple[str, str]
+PartKey = tuple[str, str, str]
+DetailKey = tuple[str, str]
+
+
+class _GrowthRow(NamedTuple):
+    session: str
+    message: str
+    part: str
+    position: int
+    delta: bytes
+
+
+class RowBatch:
+    """What a sequence of events changes, after the order of events has been taken into account.
+
+    What is gone is deleted first, then rows are put, then growth is appended to parts that the batch does not put.
+    """
+
+    def __init__(self, events: Iterable[Durable] = ()) -> None:
+        self._gone_sessions: set[str] = set()
+        self._gone_messages: set[MessageKey] = set()
+        self._gone_parts: set[PartKey] = set()
+        self._projects: dict[str, Project] = {}
+        self._sessions: dict[str, SessionInfo] = {}
+        self._details: dict[DetailKey, tuple[FileDiff, ...] | tuple[Todo, ...]] = {}
+        self._messages: dict[MessageKey, AnyMessage] = {}
+        self._parts: dict[PartKey, AnyPart] = {}
+        self._growth: list[_GrowthRow] = []
+        self._dirty: set[MessageKey] = set()
+        for event in events:
+            self._feed(event)
+
+    def _feed(self, event: Durable) -> None:
+        match event:
+            case ProjectUpdated(info=project):
+                self._projects[check_file_name("project", project.id)] = project
+            case SessionCreated(info=session) | SessionUpdated(info=session):
+                self._sessions[session.id] = session
+                self._dirty.add((session.id, ""))
+            case SessionDeleted(info=session):
+                self._delete_session(check_file_name("session", session.id))
+            case SessionDiffed(session_id=id, diff=diff):
+                self._details[check_file_name("session", id), DIFF] = diff
+            case TodoUpdated(session_id=id, todos=todos):
+                self._details[check_file_name("session", id), TODO] = todos
+            case MessageUpdated(info=message):
+                self._messages[message.session_id, message.id] = message
+                self._dirty.add((message.session_id, message.id))
+            case MessageRemoved():
+                self._remove_message((to_ascii(event.session_id), to_ascii(event.message_id)))
+            case PartUpdated(part=part):
+                self._put_part(part)
+            case PartRemoved():
+                self._remove_part(event)
+            case PartGrew():
+                self._grow(event)
+
+    def _delete_session(self, id: str) -> None:
+        self._gone_sessions.add(id)
+        self._sessions.pop(id, None)
+        self._details = {key: value for key, value in self._details.items() if key[0] != id}
+        self._messages = {key: value for key, value in self._messages.items() if key[0] != id}
+        self._parts = {key: value for key, value in self._parts.items() if key[0] != id}
+        self._growth = [growth for growth in self._growth if growth.session != id]
+        self._dirty = {key for key in self._dirty if key[0] != id}
+
+    def _remove_message(self, key: MessageKey) -> None:
+        self._gone_messages.add(key)
+        self._messages.pop(key, None)
+        self._parts = {part: value for part, value in self._parts.items() if part[:2] != key}
+        self._growth = [growth for growth in self._growth if growth[:2] != key]
+        self._dirty.discard(key)
+
+    def _put_part(self, part: AnyPart) -> None:
+        key = (part.session_id, part.message_id, part.id)
+        self._parts[key] = part
+        self._growth = [growth for growth in self._growth if growth[:3] != key]
+        self._dirty.add(key[:2])
+
+    def _remove_part(self, event: PartRemoved) -> None:
+        key = (to_ascii(event.session_id), to_ascii(event.message_id), to_ascii(event.part_id))
+        self._gone_parts.add(key)
+        self._parts.pop(key, None)
+        self._growth = [growth for growth in self._growth if growth[:3] != key]
+        self._dirty.add(key[:2])
+
+    def _grow(self, event: PartGrew) -> None:
+        key = (to_ascii(event.session_id), to_ascii(event.message_id), to_ascii(event.part_id))
+        if key in self._parts:
+            self._parts[key] = grow_part(self._parts[key], event)
+        elif event.field == "text" and 0 <= event.offset <= MAX_INTEGER and not self._is_gone(key):
+            self._growth.append(_GrowthRow(*key, event.offset, to_bytes(event.delta)))
+            self._dirty.add(key[:2])
+
+    def _is_gone(self, part: PartKey) -> bool:
+        return part in self._gone_parts or part[:2] in self._gone_messages or part[0] in self._gone_sessions
+
+    def to_arguments(
+        self, leases: Sequence[LeaseToken], *, revision: int, expected: int | None = None
+    ) -> tuple[Any, ...]:
+        """Return the arguments of the function `apply` (see schema/0002_functions.sql). All rows are encoded here.
+
+        `revision` is the new one of every row. `expected` is what the only session of the batch must have.
+        """
+        # Rows are sorted, so that two writers lock them in the same order.
+        maker = RowMaker()
+        parts = [maker.make_part_row(part) for _, part in sorted(self._parts.items())]
+        projects = [
+            (id, to_integer(project.time.created), encode(project))
+            for id, project in sorted(self._projects.items())
+        ]
+        details = [(*key, encode(value)) for key, value in sorted(self._details.items())]
+        return (
+            *_to_columns([(to_ascii(token.session), token.generation) for token in leases], 2),
+            expected,
+            revision,
+            sorted(self._gone_sessions),
+            *_to_columns(sorted(self._gone_messages), 2),
+            *_to_columns(sorted(self._gone_parts), 3),
+            *_to_columns(projects, 3),
+            *_to_columns(
+                [to_session_row(session) for _, session in sorted(self._sessions.items())],
+                len(SessionRow._fields),
+            ),
+            *_to_columns(details, 3),
+            *_to_columns(
+                [maker.make_message_row(message) for _, message in sorted(self._messages.items())],
+                len(MessageRow._fields),
+            ),
+            *_to_columns(
+                [(row.session, row.message, row.id, row.length is not None, row.document) for row in parts], 5
+            ),
+            *_to_columns(self._growth, len(_GrowthRow._fields)),
+            *_to_columns(sorted(self._dirty), 2),
+        )
+
+
+def _to_columns(rows: Sequence[tuple[Any, ...]], width: int) -> Sequence[Sequence[Any]]:
+    """Turn rows into one list for each column."""
+    return list(zip(*rows, strict=True)) if rows else [()] * width

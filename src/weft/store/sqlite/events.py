@@ -1,0 +1,296 @@
+"""Apply events to the tables: plan what to write outside of the transaction, then write it inside."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import apsw
+
+from weft.model.event import (
+    Durable,
+    MessageRemoved,
+    MessageUpdated,
+    PartGrew,
+    PartRemoved,
+    PartUpdated,
+    ProjectUpdated,
+    SessionCreated,
+    SessionDeleted,
+    SessionDiffed,
+    SessionUpdated,
+    TodoUpdated,
+)
+from weft.model.ids import SessionID, check_file_name
+from weft.model.part import AnyPart, ReasoningPart, TextPart
+from weft.model.wire import decode, encode
+from weft.store.rows import (
+    MessageRow,
+    PartRow,
+    RowMaker,
+    SessionRow,
+    to_bytes,
+    to_session_row,
+)
+from weft.store.sqlite.connection import select
+
+UPSERT_PROJECT = """INSERT INTO project (id, document) VALUES (?, ?)
+ON CONFLICT (id) DO UPDATE SET document = excluded.document"""
+UPSERT_SESSION = """INSERT INTO session
+(id, project, parent, directory, title, tags, archived, pinned, created, updated, document)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET project = excluded.project, parent = excluded.parent, directory = excluded.directory,
+title = excluded.title, tags = excluded.tags, archived = excluded.archived, pinned = excluded.pinned,
+created = excluded.created, updated = excluded.updated, document = excluded.document"""
+# Most changes of a session touch neither its title nor its place. This statement then leaves most indexes alone; the one above
+# would write all of them again.
+UPDATE_SESSION = """UPDATE session SET directory = ?4, tags = ?6, archived = ?7, pinned = ?8, updated = ?10, document = ?11
+WHERE id = ?1 AND project = ?2 AND parent IS ?3 AND title = ?5 AND created = ?9"""
+UPSERT_MESSAGE = """INSERT INTO message (history, id, created, position, document) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (history, id) DO UPDATE SET created = excluded.created, position = excluded.position, document = excluded.document"""
+UPSERT_PART = """INSERT INTO part (history, message, id, length, document) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (history, message, id) DO UPDATE SET length = excluded.length, document = excluded.document"""
+UPSERT_DIFF = """INSERT INTO diff (history, document) VALUES (?, ?)
+ON CONFLICT (history) DO UPDATE SET document = excluded.document"""
+UPSERT_TODO = """INSERT INTO todo (history, document) VALUES (?, ?)
+ON CONFLICT (history) DO UPDATE SET document = excluded.document"""
+SELECT_HISTORY = "SELECT number FROM history WHERE session = ? AND bundle IS NULL"
+INSERT_HISTORY = "INSERT INTO history (session, since) VALUES (?, ?) RETURNING number"
+# The length of a part is that of its last growth, if there is one.
+SELECT_LENGTH = """SELECT number, coalesce(
+    (SELECT growth.length FROM growth WHERE growth.history = part.history AND growth.part = part.number
+     ORDER BY growth.number DESC LIMIT 1), length)
+FROM part WHERE history = ? AND message = ? AND id = ? AND length IS NOT NULL"""
+SELECT_GROWTH = "SELECT start, delta FROM growth WHERE history = ? AND part = ? ORDER BY number"
+INSERT_GROWTH = "INSERT INTO growth (history, part, start, length, delta) VALUES (?, ?, ?, ?, ?)"
+DELETE_GROWTH = """DELETE FROM growth WHERE history = ?
+AND part = (SELECT number FROM part WHERE history = ? AND message = ? AND id = ?)"""
+DELETE_GROWTH_OF_MESSAGE = """DELETE FROM growth WHERE history = ?
+AND part IN (SELECT number FROM part WHERE history = ? AND message = ?)"""
+# A message that was never indexed needs no mark. The number of a deleted message may be given again, so new ones are asked too.
+MARK_STALE = """INSERT OR IGNORE INTO stale_message (history, id) SELECT history, id FROM message
+WHERE history = ? AND id = ? AND number <= (SELECT upto FROM indexed)"""
+# One statement for all messages takes half as long as one for each.
+MARK_ALL_STALE = """INSERT OR IGNORE INTO stale_message (history, id) SELECT history, id FROM message
+WHERE history = ? AND id IN (SELECT value FROM json_each(?)) AND number <= (SELECT upto FROM indexed)"""
+DELETE_HISTORY = tuple(
+    f"DELETE FROM {table} WHERE {column} = ?"
+    for table, column in (
+        ("growth", "history"),
+        ("part", "history"),
+        ("message", "history"),
+        ("diff", "history"),
+        ("todo", "history"),
+        ("stale_message", "history"),
+        ("history", "number"),
+    )
+)
+
+
+class Upserts(NamedTuple):
+    """Rows to insert or replace. Those of messages, parts, diffs and todos are by session.
+
+    Their order does not matter: no event that writes one kind of row reads or removes another.
+    """
+
+    projects: list[tuple[str, bytes]]
+    sessions: list[SessionRow]
+    messages: defaultdict[SessionID, list[MessageRow]]
+    parts: defaultdict[SessionID, list[PartRow]]
+    diffs: dict[SessionID, bytes]
+    todos: dict[SessionID, bytes]
+
+
+def _make_upserts() -> Upserts:
+    return Upserts([], [], defaultdict(list), defaultdict(list), {}, {})
+
+
+WriteStep = Upserts | PartGrew | PartRemoved | MessageRemoved | SessionDeleted
+
+
+def plan_events(events: Iterable[Durable]) -> list[WriteStep]:
+    """Encode the documents of events, and gather them between removals and growth (pure).
+
+    Raise `InvalidIdError` for an id that no store could use.
+    """
+    steps: list[WriteStep] = []
+    rows, maker = _make_upserts(), RowMaker()
+    for event in events:
+        # There are many of these two. A pattern asks `isinstance`, which takes as long as encoding if the answer is no.
+        if type(event) is PartUpdated:
+            part = event.part
+            rows.parts[part.session_id].append(maker.make_part_row(part))
+            continue
+        if type(event) is MessageUpdated:
+            message = event.info
+            rows.messages[message.session_id].append(maker.make_message_row(message))
+            continue
+        match event:
+            case SessionUpdated(info=session) | SessionCreated(info=session):
+                rows.sessions.append(to_session_row(session))
+            case ProjectUpdated(info=project):
+                rows.projects.append((check_file_name("project", project.id), encode(project)))
+            case SessionDiffed(session_id=id, diff=diff):
+                _check_ids(session=id)
+                rows.diffs[id] = encode(diff)
+            case TodoUpdated(session_id=id, todos=todos):
+                _check_ids(session=id)
+                rows.todos[id] = encode(todos)
+            case PartGrew() | PartRemoved() | MessageRemoved() | SessionDeleted():
+                if _changes_something(event):
+                    steps += [rows, event] if any(rows) else [event]
+                    rows = _make_upserts()
+    return [*steps, rows] if any(rows) else steps
+
+
+def _changes_something(event: PartGrew | PartRemoved | MessageRemoved | SessionDeleted) -> bool:
+    """Check the ids of an event. Return False for growth that changes nothing (see `grow_part`)."""
+    match event:
+        case PartGrew(session_id=session, message_id=message, part_id=part):
+            _check_ids(session=session, message=message, part=part)
+            return event.field == "text" and bool(event.delta)
+        case PartRemoved(session_id=session, message_id=message, part_id=part):
+            _check_ids(session=session, message=message, part=part)
+        case MessageRemoved(session_id=session, message_id=message):
+            _check_ids(session=session, message=message)
+        case SessionDeleted(info=info):
+            _check_ids(session=info.id)
+    return True
+
+
+def _check_ids(**ids: str) -> None:
+    for kind, id in ids.items():
+        check_file_name(kind, id)
+
+
+def is_growth(steps: Iterable[WriteStep]) -> bool:
+    """Return True if a plan only lets parts grow. The text is written once more when a part is complete."""
+    return all(type(step) is PartGrew for step in steps)
+
+
+class EventWriter:
+    """Carries out plans in a transaction of the caller. `now` (ms) is the time of new histories."""
+
+    def __init__(self, connection: apsw.Connection, now: int) -> None:
+        self._connection = connection
+        self._execute = connection.execute
+        self._execute_many = connection.executemany
+        self._now = now
+
+    def write(self, steps: Iterable[WriteStep]) -> None:
+        for step in steps:
+            match step:
+                case Upserts():
+                    self._upsert(step)
+                case PartGrew():
+                    self._grow(step)
+                case PartRemoved(session_id=session, message_id=message, part_id=part):
+                    self._remove_part(session, message, part)
+                case MessageRemoved(session_id=session, message_id=message):
+                    self._remove_message(session, message)
+                case SessionDeleted(info=session):
+                    self.delete_session(session.id)
+
+    def put_session(self, row: SessionRow) -> None:
+        self._execute(UPDATE_SESSION, row)
+        if not self._connection.changes():
+            self._execute(UPSERT_SESSION, row)
+
+    def delete_session(self, id: SessionID) -> None:
+        """Delete a session with everything that belongs to it."""
+        self._execute("DELETE FROM session WHERE id = ?", (id,))
+        history = self.find_history(id)
+        if history is not None:
+            self.delete_history(history)
+
+    def delete_history(self, history: int) -> None:
+        for statement in DELETE_HISTORY:
+            self._execute(statement, (history,))
+
+    def find_history(self, session: str) -> int | None:
+        return find_history(self._connection, session)
+
+    def _make_history(self, session: SessionID) -> int:
+        found = self.find_history(session)
+        if found is not None:
+            return found
+        [(number,)] = select(self._connection, INSERT_HISTORY, (session, self._now))
+        return int(number)
+
+    def _upsert(self, rows: Upserts) -> None:
+        if rows.projects:
+            self._execute_many(UPSERT_PROJECT, rows.projects)
+        for row in rows.sessions:
+            self.put_session(row)
+        for session in dict.fromkeys((*rows.messages, *rows.parts)):
+            self._upsert_messages(session, rows.messages.get(session, []), rows.parts.get(session, []))
+        for session, document in rows.diffs.items():
+            self._execute(UPSERT_DIFF, (self._make_history(session), document))
+        for session, document in rows.todos.items():
+            self._execute(UPSERT_TODO, (self._make_history(session), document))
+
+    def _upsert_messages(self, session: SessionID, messages: list[MessageRow], parts: list[PartRow]) -> None:
+        history = self._make_history(session)
+        if select(self._connection, "SELECT 1 FROM growth WHERE history = ? LIMIT 1", (history,)):
+            # A part that is put anew has no old growth.
+            self._execute_many(DELETE_GROWTH, [(history, history, row.message, row.id) for row in parts])
+        # The rows are complete but for their first column: instead of the session it is the number of its history.
+        self._execute_many(
+            UPSERT_MESSAGE,
+            [(history, id, created, number, raw) for _, id, created, number, raw in messages],
+        )
+        self._execute_many(
+            UPSERT_PART, [(history, message, id, length, raw) for _, message, id, length, raw in parts]
+        )
+        changed = {*[row[1] for row in messages], *[row[1] for row in parts]}
+        self._execute(MARK_ALL_STALE, (history, json.dumps(sorted(changed))))
+
+    def _remove_part(self, session: SessionID, message: str, part: str) -> None:
+        history = self.find_history(session)
+        if history is not None:
+            self._execute(DELETE_GROWTH, (history, history, message, part))
+            self._execute(
+                "DELETE FROM part WHERE history = ? AND message = ? AND id = ?", (history, message, part)
+            )
+            self._execute(MARK_STALE, (history, message))
+
+    def _remove_message(self, session: SessionID, message: str) -> None:
+        history = self.find_history(session)
+        if history is not None:
+            self._execute(DELETE_GROWTH_OF_MESSAGE, (history, history, message))
+            self._execute("DELETE FROM part WHERE history = ? AND message = ?", (history, message))
+            self._execute("DELETE FROM message WHERE history = ? AND id = ?", (history, message))
+
+    def _grow(self, event: PartGrew) -> None:
+        """Store growth as a row of its own, if it changes the text (see `grow_part`)."""
+        history = self.find_history(event.session_id)
+        key = history, event.message_id, event.part_id
+        for part, length in () if history is None else select(self._connection, SELECT_LENGTH, key):
+            if event.offset != length:
+                if not 0 <= event.offset < length:
+                    return  # a gap
+                if self._read_text(history, part).startswith(event.delta, event.offset):
+                    return  # applied before
+            grown = event.offset + len(event.delta)
+            self._execute(INSERT_GROWTH, (history, part, event.offset, grown, to_bytes(event.delta)))
+            self._execute(MARK_STALE, (history, event.message_id))
+
+    def _read_text(self, history: int | None, number: int) -> str:
+        [(document,)] = select(self._connection, "SELECT document FROM part WHERE number = ?", (number,))
+        part: AnyPart = decode(document, AnyPart)
+        assert isinstance(part, TextPart | ReasoningPart)
+        return fold_growth(part.text, select(self._connection, SELECT_GROWTH, (history, number)))
+
+
+def find_history(connection: apsw.Connection, session: str) -> int | None:
+    """Return the number of a session's history, None if the session has none."""
+    for (number,) in select(connection, SELECT_HISTORY, (session,)):
+        return int(number)
+    return None
+
+
+def fold_growth(text: str, growth: Iterable[tuple[int, bytes]]) -> str:
+    """Return a text with its growth, which is in the order in which it was stored."""
+    for start, delta in growth:
+        text = text[:start] + delta.decode("utf-8", "surrogatepass")
+    return text

@@ -1,0 +1,637 @@
+"""What only a store in a SQLite database has: its file, group commit, growth rows, leases of dead processes, and bad places."""
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from msgspec.structs import replace
+
+from given.small_vfs import SmallVfs
+from weft.errors import (
+    ClosedError,
+    DamagedStoreError,
+    InvalidIdError,
+    LeaseLostError,
+    NewerFormatError,
+    StoreError,
+)
+from weft.model.event import (
+    MessageUpdated,
+    PartRemoved,
+    PartUpdated,
+    SessionCreated,
+    SessionDeleted,
+    SessionUpdated,
+)
+from weft.model.ids import PartID, SessionID
+from weft.model.session import SessionInfo
+from weft.model.session_query import SessionQuery
+from weft.store.lease import LeaseToken
+from weft.store.reader import open_reader
+from weft.store.sqlite.connection import SqliteOptions, to_store_error
+from weft.store.sqlite.database import (
+    APPLICATION_ID,
+    DatabaseFile,
+    SqliteMigration,
+    find_network_type,
+    list_migrations,
+)
+from weft.store.sqlite.store import SqliteStore, open_sqlite_store
+from weft.store.sqlite.writer import MAX_LOG_PAGES
+from weft.testing.store_values import PROMPT, SESSION, growth, prompt, session, text, whole, words
+
+READ_ONLY = Path(__file__).parents[1] / "given" / "read_only_store.py"
+PAGE = 4096
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sessions.db"
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SqliteStore]:
+    async with open_sqlite_store(str(path)) as opened:
+        yield opened
+
+
+def select(path: Path, sql: str) -> list[Any]:
+    """Read the database with another connection."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
+def read_files(directory: Path) -> dict[str, bytes]:
+    """Return the content of all files but that of the shared memory, which is rebuilt at will."""
+    return {
+        each.name: each.read_bytes()
+        for each in directory.iterdir()
+        if each.is_file() and not each.name.endswith("-shm")
+    }
+
+
+def put_file(path: Path, content: bytes = b"") -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+
+
+def get_size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def list_holders(path: Path) -> list[str]:
+    return [each.name for each in Path(f"{path}-locks").glob("*.holder")]
+
+
+def remove_holders(path: Path) -> None:
+    for each in Path(f"{path}-locks").glob("*.holder"):
+        each.unlink()
+
+
+class HeldWriter:
+    """Keeps the writer busy, so that what is written meanwhile waits and shares the next commit."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self._go_on = threading.Event()
+
+    async def __aenter__(self) -> None:
+        begun = threading.Event()
+
+        def wait(_: apsw.Connection) -> None:
+            begun.set()
+            self._go_on.wait()
+
+        self._waiting = asyncio.ensure_future(self._store.writer.run(wait))
+        await asyncio.to_thread(begun.wait)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._go_on.set()
+        await self._waiting
+
+
+# --- the file ---
+
+
+async def test_a_new_database_is_private_and_ours_and_can_give_space_back(path: Path) -> None:
+    async with open_sqlite_store(str(path)) as store:
+        await store.apply(SessionCreated(info=session()))
+        modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
+    assert modes == {
+        "sessions.db": 0o600,
+        "sessions.db-wal": 0o600,
+        "sessions.db-shm": 0o600,
+        "sessions.db-locks": 0o700,
+    }
+    assert [
+        select(path, f"PRAGMA {name}")[0][0]
+        for name in ("journal_mode", "auto_vacuum", "application_id", "user_version")
+    ] == ["wal", 2, APPLICATION_ID, list_migrations()[-1].number]
+    assert sorted(each.name for each in path.parent.iterdir()) == ["sessions.db", "sessions.db-locks"]
+
+
+async def test_an_empty_file_becomes_a_database(path: Path) -> None:
+    put_file(path)
+    async with open_sqlite_store(str(path)) as store:
+        await store.apply(SessionCreated(info=session()))
+    assert select(path, "SELECT id FROM session") == [(SESSION,)]
+
+
+async def test_two_names_of_one_file_are_one_store(path: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
+    async with open_sqlite_store(str(path)) as store:
+        link.symlink_to(path)
+        async with open_sqlite_store(str(link)) as other, store.lease(SESSION, "the first"):
+            assert await other.find_holder(SESSION) == "the first"
+
+
+@pytest.mark.parametrize("journal", ["WAL", "DELETE"])
+async def test_a_database_of_another_program_is_refused_and_not_touched(path: Path, journal: str) -> None:
+    foreign = sqlite3.connect(path)
+    foreign.execute(f"PRAGMA journal_mode = {journal}")
+    foreign.execute("CREATE TABLE session (id TEXT PRIMARY KEY)")
+    foreign.commit()
+    before = read_files(path.parent)
+    with pytest.raises(StoreError, match="is a database of another program") as raised:
+        async with open_sqlite_store(str(path)):
+            pass
+    assert "--store" in raised.value.hint
+    with pytest.raises(StoreError, match="is a database of another program"):
+        open_reader(f"sqlite:{path}").list_sessions()
+    assert read_files(path.parent) == before
+    foreign.close()
+
+
+async def test_a_database_of_a_later_version_is_refused(path: Path) -> None:
+    async with open_sqlite_store(str(path)):
+        pass
+    select(path, "PRAGMA user_version = 99")
+    before = read_files(path.parent)
+    with pytest.raises(NewerFormatError) as raised:
+        async with open_sqlite_store(str(path)):
+            pass
+    assert (raised.value.found, raised.value.known) == (99, list_migrations()[-1].number)
+    assert read_files(path.parent) == before
+
+
+async def test_a_library_that_can_corrupt_databases_is_refused(path: Path) -> None:
+    with pytest.raises(StoreError, match=r"SQLite 3\.51\.2 can corrupt") as raised:
+        async with open_sqlite_store(str(path), options=SqliteOptions(library="3.51.2")):
+            pass
+    assert "pip install 'apsw>=3.51.3'" in raised.value.hint
+    assert read_files(path.parent) == {}
+    async with open_sqlite_store(str(path), options=SqliteOptions(library="3.51.3")):
+        pass
+
+
+async def test_a_file_that_never_was_a_store_is_refused_and_no_repair_is_offered(path: Path) -> None:
+    put_file(path, b"notes of a person, longer than the header of a database" * 100)
+    before = read_files(path.parent)
+    with pytest.raises(StoreError, match="is not a SQLite database") as raised:
+        async with open_sqlite_store(str(path)):
+            pass
+    assert not isinstance(raised.value, DamagedStoreError)
+    assert raised.value.hint == "choose another file for --store; one that does not exist is created"
+    assert read_files(path.parent) == before
+
+
+async def test_a_damaged_file_is_refused_and_not_touched(path: Path) -> None:
+    async with open_sqlite_store(str(path)):
+        pass
+    put_file(path, b"not a database, but longer than the header of one" * 100)
+    before = read_files(path.parent)
+    with pytest.raises(DamagedStoreError, match="it is not a SQLite database") as raised:
+        async with open_sqlite_store(str(path)):
+            pass
+    assert "weft doctor --fix" in raised.value.hint
+    assert read_files(path.parent) == before
+
+
+async def test_a_database_is_not_created_beside_the_log_of_another(path: Path) -> None:
+    log = Path(f"{path}-wal")
+    put_file(log, b"changes of a database that somebody removed")
+    with pytest.raises(StoreError, match="is gone, but the log of its last changes is still there"):
+        async with open_sqlite_store(str(path)):
+            pass
+    assert read_files(path.parent) == {log.name: b"changes of a database that somebody removed"}
+
+
+async def test_a_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="Is a directory"):
+        async with open_sqlite_store(str(tmp_path)):
+            pass
+
+
+async def test_an_upgrade_goes_on_where_it_stopped_and_reports_its_progress(path: Path) -> None:
+    first = list_migrations()
+    last = first[-1].number
+    async with open_sqlite_store(str(path)) as store:
+        await store.apply(SessionCreated(info=session()))
+    steps = [
+        *first,
+        SqliteMigration(last + 1, "CREATE TABLE note (id TEXT PRIMARY KEY)"),
+        SqliteMigration(last + 2, "CREATE TABLE other (id TEXT); INSERT INTO nowhere VALUES (1)"),
+    ]
+    progress: list[tuple[int, int]] = []
+    with pytest.raises(StoreError, match="no such table: nowhere"):
+        DatabaseFile(str(path), migrations=steps).prepare(lambda done, total: progress.append((done, total)))
+    tables = "SELECT name FROM sqlite_master WHERE name IN ('note', 'other')"
+    assert (select(path, "PRAGMA user_version"), select(path, tables)) == ([(last + 1,)], [("note",)])
+    steps[-1] = SqliteMigration(last + 2, "CREATE TABLE other (id TEXT)")
+    DatabaseFile(str(path), migrations=steps).prepare(lambda done, total: progress.append((done, total)))
+    assert (select(path, "PRAGMA user_version"), select(path, tables)) == (
+        [(last + 2,)],
+        [("note",), ("other",)],
+    )
+    total = len(steps)
+    assert progress == [*((n, total) for n in range(1, total)), *((n, total) for n in range(1, total + 1))]
+    assert select(path, "SELECT id FROM session") == [(SESSION,)]
+
+
+# --- bad places ---
+
+
+LOCAL = """22 1 0:20 / / rw shared:1 - ext4 /dev/vda rw
+30 22 0:25 / /home rw - nfs4 server:/home rw
+31 30 0:26 / /home/me/local rw shared:7 master:2 - xfs /dev/vdb rw
+32 22 0:27 / /mnt/with\\040space rw - cifs //server/share rw
+33 22 0:28 / /mnt/ssh rw - fuse.sshfs me@host: rw
+34 22 0:29 / /mnt/c rw - 9p drvfs rw
+35 22 0:30 / /mnt/disk rw - fuseblk /dev/sdb1 rw
+36 22 0:31 / /mnt/twice rw - nfs server:/x rw
+37 22 0:32 / /mnt/twice rw - tmpfs tmpfs rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/srv/a.db", ""),
+        ("/home/me/a.db", "nfs4"),
+        ("/homework/a.db", ""),
+        ("/home/me/local/a.db", ""),
+        ("/mnt/with space/a.db", "cifs"),
+        ("/mnt/ssh/a.db", "fuse.sshfs"),
+        ("/mnt/c/a.db", "9p"),
+        ("/mnt/disk/a.db", ""),
+        ("/mnt/twice/a.db", ""),
+    ],
+)
+def test_a_network_file_system_is_recognised(path: str, kind: str) -> None:
+    assert find_network_type(LOCAL, path) == kind
+
+
+def test_a_broken_list_of_mounts_says_nothing() -> None:
+    assert find_network_type("nonsense\n\n1 2 - \n", "/srv/a.db") == ""
+
+
+def test_a_directory_that_cannot_be_written_can_be_read() -> None:
+    # The directories of pytest are private, and the reader is somebody else.
+    place = Path(subprocess.check_output(["mktemp", "-d"], text=True).strip())
+    try:
+        path = place / "sessions.db"
+        asyncio.run(fill(path))
+        for each in place.rglob("*"):
+            each.chmod(0o555 if each.is_dir() else 0o444)
+        place.chmod(0o555)
+        ended = subprocess.run(
+            [sys.executable, str(READ_ONLY), f"sqlite:{path}"], capture_output=True, text=True, check=False
+        )
+    finally:
+        place.chmod(0o755)
+        subprocess.run(["rm", "-rf", str(place)], check=True)
+    assert ended.stderr == ""
+    refused = (
+        "StoreError: reading still works; to write, change the permissions or point --store at another place"
+    )
+    assert json.loads(ended.stdout) == {
+        "sessions": 1,
+        "texts": ["one and more"],
+        "damage": [],
+        "refused": [refused, refused],
+    }
+
+
+async def fill(path: Path) -> None:
+    async with open_sqlite_store(str(path)) as store:
+        await store.apply(
+            SessionCreated(info=session()),
+            MessageUpdated(info=prompt()),
+            PartUpdated(part=text("prt_1", "one")),
+        )
+        await store.apply(growth("prt_1", " and more", 3))
+
+
+@pytest.fixture
+def small_disk() -> Iterator[SmallVfs]:
+    vfs = SmallVfs("weft-small")
+    yield vfs
+    vfs.unregister()
+
+
+async def test_a_full_disk_refuses_writes_whole_and_takes_them_again_without_a_restart(
+    path: Path, small_disk: SmallVfs
+) -> None:
+    async with open_sqlite_store(str(path), options=SqliteOptions(vfs="weft-small")) as store:
+        await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt()))
+        small_disk.full = True
+        large = PartUpdated(part=text("prt_1", "x" * 500_000))
+        with pytest.raises(StoreError, match="the disk is full") as raised:
+            await store.apply(SessionUpdated(info=session(title="half")), large)
+        assert raised.value.hint == "free some space and try again; nothing needs a restart"
+        assert await store.get_session(SESSION) == session()
+        assert await store.list_messages(SESSION) == [whole(prompt())]
+        small_disk.full = False
+        await store.apply(SessionUpdated(info=session(title="whole")), large)
+        assert await store.list_messages(SESSION) == [whole(prompt(), large.part)]
+
+
+@pytest.mark.parametrize("exempt", ["", "-wal"], ids=["at once", "when the log is moved into the database"])
+async def test_a_full_disk_creates_no_half_of_a_database(
+    path: Path, small_disk: SmallVfs, exempt: str
+) -> None:
+    small_disk.full, small_disk.exempt = True, exempt
+    with pytest.raises(StoreError, match="the disk is full"):
+        async with open_sqlite_store(str(path), options=SqliteOptions(vfs="weft-small")):
+            pass
+    assert [each.name for each in path.parent.iterdir() if each.is_file()] == []
+    small_disk.full = False
+    async with open_sqlite_store(str(path)) as store:
+        assert await store.list_sessions() == []
+
+
+def test_an_error_that_hides_a_full_disk_says_so() -> None:
+    # In /proc nothing is free. SQLite says the same of a disk that is too full for its shared memory.
+    error = to_store_error(apsw.IOError("disk I/O error"), "/proc/sessions.db")
+    assert str(error) == "the database /proc/sessions.db cannot be used: No space left on device"
+    assert error.hint == "free some space and try again; nothing needs a restart"
+
+
+async def test_a_writer_that_never_ends_is_named_after_a_deadline(path: Path) -> None:
+    async with open_sqlite_store(str(path), options=SqliteOptions(busy_seconds=0.05)) as store:
+        other = apsw.Connection(str(path))
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="another process has been writing for too long"):
+            await store.apply(SessionCreated(info=session()))
+        assert await store.list_sessions() == []
+        other.execute("ROLLBACK")
+        other.close()
+        await store.apply(SessionCreated(info=session()))
+
+
+def test_every_error_of_sqlite_says_what_to_do() -> None:
+    errors = (apsw.BusyError, apsw.FullError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.CorruptError)
+    assert all(to_store_error(kind("reason"), "/a.db").hint for kind in errors)
+
+
+# --- group commit ---
+
+
+async def test_writes_that_wait_at_the_same_time_share_a_commit(store: SqliteStore) -> None:
+    sessions = [session(f"ses_{number}", created=number) for number in range(50)]
+    async with HeldWriter(store):
+        before = store.writer.commits
+        writes = [asyncio.ensure_future(store.apply(SessionCreated(info=each))) for each in sessions]
+        await asyncio.sleep(0)
+    await asyncio.gather(*writes)
+    assert store.writer.commits - before == 2  # that of the held writer, and one for all
+    assert await store.list_sessions() == sessions
+
+
+async def test_a_write_that_fails_does_not_affect_those_of_the_same_commit(store: SqliteStore) -> None:
+    def refuse(_: SessionInfo) -> SessionInfo:
+        raise ValueError("no")
+
+    await store.apply(SessionCreated(info=session()))
+    async with HeldWriter(store):
+        writes = [
+            asyncio.ensure_future(work)
+            for work in (
+                store.apply(SessionCreated(info=session("ses_2", created=1))),
+                store.edit(SESSION, refuse),
+                store.apply(
+                    SessionCreated(info=session("ses_3", created=2)), leases=[LeaseToken(SESSION, 7)]
+                ),
+                store.apply(SessionCreated(info=session("ses_4", created=3))),
+            )
+        ]
+        await asyncio.sleep(0)
+    outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    assert [type(each).__name__ for each in outcomes] == [
+        "NoneType",
+        "ValueError",
+        "LeaseLostError",
+        "NoneType",
+    ]
+    assert [each.id for each in await store.list_sessions()] == ["ses_2", "ses_4", SESSION]
+
+
+async def test_what_waits_is_written_before_the_store_closes(path: Path) -> None:
+    store = SqliteStore(str(path))
+    await store.prepare()
+    async with HeldWriter(store):
+        writing = asyncio.ensure_future(store.apply(SessionCreated(info=session())))
+        await asyncio.sleep(0)
+        closing = asyncio.ensure_future(store.close())
+        await asyncio.sleep(0)
+    await closing
+    await writing
+    with pytest.raises(ClosedError):
+        await store.apply(SessionCreated(info=session("ses_2")))
+    assert select(path, "SELECT id FROM session") == [(SESSION,)]
+
+
+# --- rows ---
+
+
+async def test_growth_is_stored_as_rows_until_the_part_is_complete(store: SqliteStore, path: Path) -> None:
+    await store.apply(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "")))
+    for number in range(20):
+        await store.apply(growth("prt_1", "word ", 5 * number))
+    await store.apply(growth("prt_1", "word ", 0))  # said again
+    [(document,)] = select(path, "SELECT document FROM part")
+    assert b"word" not in document
+    assert select(path, "SELECT start, length, CAST(delta AS TEXT) FROM growth ORDER BY number") == [
+        (5 * number, 5 * number + 5, "word ") for number in range(20)
+    ]
+    assert await words(store) == "word " * 20
+    await store.apply(PartUpdated(part=text("prt_1", "word " * 20)))
+    assert select(path, "SELECT count(*) FROM growth") == [(0,)]
+    await store.apply(growth("prt_1", "more", 100))
+    await store.apply(PartRemoved(session_id=SESSION, message_id=PROMPT, part_id=PartID("prt_1")))
+    assert select(path, "SELECT count(*) FROM growth") == [(0,)]
+
+
+async def test_the_log_of_changes_stays_bounded(store: SqliteStore, path: Path) -> None:
+    await store.apply(MessageUpdated(info=prompt()))
+    log, largest = Path(f"{path}-wal"), 0
+    for number in range(30):
+        await store.apply(PartUpdated(part=text("prt_1", str(number) * (1 << 20))))
+        largest = max(largest, get_size(log))
+    written = 30 << 20
+    assert largest < MAX_LOG_PAGES * PAGE + (4 << 20) < written
+
+
+async def test_deleting_a_session_leaves_nothing_behind(store: SqliteStore, path: Path) -> None:
+    await store.apply(
+        SessionCreated(info=session()),
+        MessageUpdated(info=prompt()),
+        PartUpdated(part=text("prt_1", "shuttle")),
+    )
+    await store.apply(growth("prt_1", " more", 7))
+    assert len(await store.search("shuttle", limit=5)) == 1
+    await store.apply(SessionDeleted(info=session()))
+    tables = [
+        "session",
+        "history",
+        "message",
+        "part",
+        "growth",
+        "usage",
+        "call",
+        "stale_message",
+        "stale_title",
+    ]
+    assert [select(path, f"SELECT count(*) FROM {table}") for table in tables] == [[(0,)]] * len(tables)
+
+
+async def test_times_beyond_64_bits_are_stored_and_found(store: SqliteStore) -> None:
+    huge = replace(session(created=1), time=replace(session().time, created=1 << 70, updated=-(1 << 70)))
+    message = prompt(created=1 << 80)
+    await store.apply(SessionCreated(info=huge), MessageUpdated(info=message))
+    assert await store.query_sessions(SessionQuery(end=0)) == [huge]
+    assert await store.query_sessions(SessionQuery(start=-(1 << 90), end=1 << 90)) == [huge]
+    assert await store.query_sessions(SessionQuery(after=f"{1 << 90}.ses_0")) == [huge]
+    assert await store.list_messages(SESSION) == [whole(message)]
+
+
+async def test_a_parent_that_is_no_id_is_stored_and_found(store: SqliteStore) -> None:
+    hostile = SessionID("half \ud83d and nul \x00")
+    child = replace(session(), parent_id=hostile)
+    await store.apply(SessionCreated(info=child))
+    assert await store.query_sessions(SessionQuery(parent_id=hostile)) == [child]
+    assert await store.query_sessions(SessionQuery(parent_id=SessionID("half"))) == []
+
+
+async def test_an_id_that_no_store_could_use_changes_nothing(store: SqliteStore) -> None:
+    with pytest.raises(InvalidIdError):
+        await store.apply(SessionCreated(info=session()), SessionCreated(info=session("../escape")))
+    assert await store.list_sessions() == []
+
+
+async def test_a_document_that_cannot_be_read_is_skipped_and_reported_once(path: Path) -> None:
+    reported: list[str] = []
+    async with open_sqlite_store(str(path), damaged=lambda each: reported.append(each.where)) as store:
+        await store.apply(
+            SessionCreated(info=session()),
+            SessionCreated(info=session("ses_2", created=1)),
+            MessageUpdated(info=prompt()),
+            PartUpdated(part=text("prt_1", "a")),
+            PartUpdated(part=text("prt_2", "b")),
+        )
+        select(path, "UPDATE session SET document = CAST('{' AS BLOB) WHERE id = 'ses_2'")
+        select(path, "UPDATE part SET document = CAST('[]' AS BLOB) WHERE id = 'prt_2'")
+        assert await store.list_sessions() == [session()]
+        assert await store.list_sessions() == [session()]
+        assert await store.list_messages(SESSION) == [whole(prompt(), text("prt_1", "a"))]
+        places = [f"{path}#session/ses_2", f"{path}#part/{SESSION}/{PROMPT}/prt_2"]
+        assert reported == places
+        assert [each.where for each in await store.damage()] == places
+
+
+# --- leases ---
+
+
+HOLD = """
+import asyncio, sys
+from weft.store.url import open_store
+from weft.model.event import SessionCreated
+from weft.testing.store_values import SESSION, session
+
+async def main():
+    async with open_store(sys.argv[1]) as store:
+        await store.apply(SessionCreated(info=session()))
+        async with store.lease(SESSION, "the doomed") as token:
+            print(token.generation, flush=True)
+            await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def hold_elsewhere(path: Path) -> subprocess.Popen[str]:
+    """Start a process that takes the lease and keeps it."""
+    return subprocess.Popen([sys.executable, "-c", HOLD, f"sqlite:{path}"], stdout=subprocess.PIPE, text=True)
+
+
+async def test_the_lease_of_a_killed_process_is_free_at_once(store: SqliteStore, path: Path) -> None:
+    holder = hold_elsewhere(path)
+    assert holder.stdout is not None
+    generation = int(await asyncio.to_thread(holder.stdout.readline))
+    assert (await store.find_holder(SESSION), await store.list_abandoned()) == ("the doomed", [])
+    assert open_reader(f"sqlite:{path}").list_running() == {SESSION}
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    assert (await store.find_holder(SESSION), await store.list_abandoned()) == (None, [SESSION])
+    assert open_reader(f"sqlite:{path}").list_running() == set()
+    async with store.lease(SESSION, "the next") as token:
+        assert token.generation > generation
+        assert await store.list_abandoned() == []
+    assert await store.list_abandoned() == []
+
+
+async def test_the_lease_of_a_dead_process_goes_with_its_session(store: SqliteStore, path: Path) -> None:
+    await store.apply(SessionCreated(info=session()))
+    select(path, "INSERT INTO lease (session, owner, holder) VALUES ('ses_1', x'61', 'nobody.holder')")
+    assert await store.list_abandoned() == [SESSION]
+    await store.apply(SessionDeleted(info=session()))
+    assert await store.list_abandoned() == []
+    assert select(path, "SELECT count(*) FROM lease") == [(0,)]
+
+
+async def test_who_lost_the_lock_file_loses_the_lease_to_the_next(store: SqliteStore, path: Path) -> None:
+    await store.apply(SessionCreated(info=session()))
+    async with open_sqlite_store(str(path)) as other, store.lease(SESSION, "the first") as old:
+        remove_holders(path)
+        async with other.lease(SESSION, "the second"):
+            with pytest.raises(LeaseLostError) as raised:
+                await store.apply(SessionUpdated(info=session(title="late")), leases=[old])
+            assert raised.value.owner == "the second"
+    assert await store.get_session(SESSION) == session()
+
+
+async def test_the_lock_files_of_dead_processes_are_swept_away(path: Path) -> None:
+    for name in ("1-dead.holder", "2-young.holder"):
+        put_file(Path(f"{path}-locks/{name}"))
+    os.utime(f"{path}-locks/1-dead.holder", (0, 0))
+    async with open_sqlite_store(str(path)):
+        assert sorted(name.partition("-")[0] for name in list_holders(path)) == sorted(
+            [str(os.getpid()), "2"]
+        )
+    assert list_holders(path) == ["2-young.holder"]
+
+
+# --- reading without an event loop ---
+
+
+async def test_reading_a_store_that_does_not_exist_creates_nothing(path: Path) -> None:
+    reader = open_reader(f"sqlite:{path}")
+    assert (reader.list_sessions(), reader.list_trash(), reader.list_running()) == ([], [], set())
+    assert list(path.parent.iterdir()) == []
+    async with open_sqlite_store(str(path)) as store:
+        await store.apply(SessionCreated(info=session()))
+        assert reader.list_sessions() == [session()]

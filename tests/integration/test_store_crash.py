@@ -1,0 +1,70 @@
+"""Stores when their writers are killed, and with many concurrent writers. WEFT_SOAK_KILLS says how many are killed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from given.postgres import make_url
+
+SCRIPT = Path(__file__).parents[1] / "given" / "store_stress.py"
+KILLS = int(os.environ.get("WEFT_SOAK_KILLS", "60"))
+WRITERS, TIMES = 6, 15
+PROCESSES, COMMITS = 16, 100
+
+
+def run_stress(*given: object) -> Any:
+    ended = subprocess.run(
+        [sys.executable, str(SCRIPT), *map(str, given)],
+        capture_output=True,
+        text=True,
+        timeout=200 + 4 * KILLS,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return json.loads(ended.stdout)
+
+
+@pytest.fixture(
+    params=["file:{0}/storage", "sqlite:{0}/sessions.db", "postgres"], ids=["file", "sqlite", "postgres"]
+)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return make_url() if request.param == "postgres" else request.param.format(tmp_path)
+
+
+@pytest.mark.timeout(240 + 4 * KILLS)
+def test_after_every_kill_each_batch_is_whole_or_not_there_and_none_acknowledged_is_lost(
+    url: str, tmp_path: Path
+) -> None:
+    found = run_stress("kill", url, tmp_path, 20_260_814, KILLS)
+    assert found.get("kills") == KILLS, found
+    assert found["before"] + found["after"] == KILLS
+
+
+def test_writers_side_by_side_lose_nothing_and_readers_never_see_half_a_batch(
+    url: str, tmp_path: Path
+) -> None:
+    found = run_stress("beside", url, tmp_path, WRITERS, TIMES)
+    unharmed = {"halves": 0, "fewer": 0, "read_something": True}
+    assert found == {
+        "wrote": [TIMES] * WRITERS,
+        "read": [unharmed, unharmed],
+        "found": {
+            "shared": [WRITERS * TIMES, WRITERS * TIMES],
+            "own": [[TIMES, TIMES]] * WRITERS,
+            "counts": [TIMES - 1] * WRITERS,
+            "damage": [],
+        },
+    }
+
+
+def test_sixteen_processes_create_a_database_and_commit_a_hundred_times_each_without_an_error(
+    tmp_path: Path,
+) -> None:
+    found = run_stress("storm", f"sqlite:{tmp_path}/sessions.db", PROCESSES, COMMITS)
+    sys.stdout.write(f"the longest wait: {found.pop('longest'):.3f} s of {found.pop('seconds'):.1f} s\n")
+    assert found == {"errors": [], "messages": PROCESSES * COMMITS}
