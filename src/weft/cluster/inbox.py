@@ -1,0 +1,182 @@
+"""The inbox: what callers want of sessions is stored, taken by the node that can do it, done, and answered through the log.
+
+`Inbox` uses nothing but the port `ClusterStore`, a clock and the function that does the work, so that it can be driven by a
+simulation as well.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final, Literal
+
+from weft.cluster.operation import OPERATIONS, decode_outcome, encode_error
+from weft.errors import (
+    ConflictError,
+    HandedOverError,
+    LeaseLostError,
+    SessionBusyError,
+    StoreError,
+)
+from weft.host.clock import Clock
+from weft.host.tasks import open_tasks
+from weft.model.ids import SessionID
+from weft.model.wire import encode
+from weft.store.cluster import ClusterStore, Delivery, NewDelivery
+
+MAX_TAKEN: Final = 64
+# Notifications may be lost, so deliveries and outcomes are also looked for this often.
+POLL_SECONDS: Final = 1.0
+# How long an operation that is not `patient` waits for a node to take it.
+IMPATIENT_SECONDS: Final = 30.0
+
+# Does a delivery, and calls the function with what its caller is told before the delivery is done.
+Perform = Callable[[Delivery, Callable[[bytes], Awaitable[None]]], Awaitable[bytes]]
+Fate = Literal["finish", "give back"]
+
+
+def choose_fate(delivery: Delivery, error: Exception) -> Fate:
+    """Decide what becomes of a delivery that could not be done: its caller is told, or another node tries (pure)."""
+    match error:
+        case HandedOverError() | LeaseLostError():
+            # The node that has the session now answers. What is not repeatable is answered there with an error.
+            return "give back"
+        case SessionBusyError() if OPERATIONS[delivery.kind].joins:
+            return "give back"
+        case ConflictError(kind="directory"):  # this node is ending
+            return "give back"
+        case _:
+            return "finish"
+
+
+def is_interrupted(delivery: Delivery) -> bool:
+    """Return True if a node that died may have done a part of a delivery that must not be done twice (pure)."""
+    return delivery.takes > 1 and not delivery.repeatable
+
+
+class Inbox:
+    """The deliveries that this node stores for its callers, and those that it does for all."""
+
+    def __init__(self, store: ClusterStore, clock: Clock, *, node: str, perform: Perform) -> None:
+        self._store = store
+        self._clock = clock
+        self._node = node
+        self._perform = perform
+        self._wake = asyncio.Event()
+        self._outcomes: dict[str, list[asyncio.Event]] = {}
+        self._working: dict[int, asyncio.Task[None]] = {}
+
+    @property
+    def working(self) -> int:
+        """How many deliveries are being done here."""
+        return len(self._working)
+
+    def notice(self, key: str) -> None:
+        """Note that something happened to a delivery: it was stored, or has an outcome."""
+        self._wake.set()
+        for waiting in self._outcomes.get(key, ()):
+            waiting.set()
+
+    async def call(
+        self, session: SessionID, kind: str, arguments: Any, *, directory: str, key: str | None = None
+    ) -> Any:
+        """Have something done to a session by the node that can do it. Return the result, or raise the error."""
+        if await self._store.is_run_elsewhere(session):
+            raise SessionBusyError(session, "a process that is no node of this cluster")
+        operation, key = OPERATIONS[kind], key or f"{session}/{kind}/{secrets.token_hex(8)}"
+        changed = asyncio.Event()
+        self._outcomes.setdefault(key, []).append(changed)
+        try:
+            await self._store.put(
+                NewDelivery(key, session, directory, kind, operation.repeatable, encode(arguments))
+            )
+            self._wake.set()
+            return decode_outcome(kind, await self._wait(key, changed, patient=operation.patient))
+        finally:
+            self._outcomes[key].remove(changed)
+            if not self._outcomes[key]:
+                del self._outcomes[key]
+
+    async def _wait(self, key: str, changed: asyncio.Event, *, patient: bool) -> bytes:
+        deadline = self._clock.now() + IMPATIENT_SECONDS * 1000
+        while True:
+            changed.clear()
+            state = await self._store.find_state(key)
+            if state is None:
+                raise StoreError("the request is gone from the inbox", hint="send it again")
+            if state.outcome is not None:
+                return state.outcome
+            if (
+                not patient
+                and not state.taken
+                and self._clock.now() > deadline
+                and await self._store.withdraw(key)
+            ):
+                raise StoreError(
+                    "no live node can do this", hint="weft cluster status lists the nodes; start one that can"
+                )
+            await wait_or_sleep(changed, self._clock, POLL_SECONDS)
+
+    async def work(self, tasks: asyncio.TaskGroup) -> None:
+        """Take and do deliveries until cancelled. They are looked for when something was stored, and every second."""
+        while True:
+            self._wake.clear()
+            with suppress(StoreError):
+                while taken := await self._store.take(self._node, most=MAX_TAKEN):
+                    for delivery in taken:
+                        self._begin(delivery, tasks)
+            await wait_or_sleep(self._wake, self._clock, POLL_SECONDS)
+
+    def _begin(self, delivery: Delivery, tasks: asyncio.TaskGroup) -> None:
+        task = tasks.create_task(self._do(delivery))
+        self._working[delivery.number] = task
+        task.add_done_callback(lambda _: self._working.pop(delivery.number, None))
+
+    async def _do(self, delivery: Delivery) -> None:
+        async def tell(outcome: bytes) -> None:
+            if delivery.outcome is None:
+                await self._store.finish(self._node, delivery, outcome, done=False)
+                self.notice(delivery.key)
+
+        try:
+            if is_interrupted(delivery):
+                raise ConflictError(
+                    "session", delivery.session, f"was being changed ({delivery.kind}) when its node died",
+                    hint="look at what it did, then send the request again if it is still needed",
+                )  # fmt: skip
+            outcome = await self._perform(delivery, tell)
+        except Exception as error:  # noqa: BLE001  it is told to the caller
+            if choose_fate(delivery, error) == "give back":
+                with suppress(StoreError):
+                    await self._store.give_back(self._node, delivery.number)
+                return
+            outcome = encode_error(error)
+        await self._finish(delivery, outcome)
+
+    async def _finish(self, delivery: Delivery, outcome: bytes) -> None:
+        """Store an outcome, however long the store cannot be reached: the caller waits for it."""
+        while True:
+            try:
+                await self._store.finish(self._node, delivery, outcome, done=True)
+            except StoreError:
+                await self._clock.sleep(POLL_SECONDS)
+            else:
+                self.notice(delivery.key)
+                return
+
+    async def close(self) -> None:
+        """Stop doing deliveries. What is not done is given back when the node leaves."""
+        tasks = list(self._working.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+async def wait_or_sleep(event: asyncio.Event, clock: Clock, seconds: float) -> None:
+    """Wait for an event, but not longer than some seconds."""
+    async with open_tasks() as tasks:
+        waiting, sleeping = tasks.create_task(event.wait()), tasks.create_task(clock.sleep(seconds))
+        await asyncio.wait((waiting, sleeping), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        sleeping.cancel()

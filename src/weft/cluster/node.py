@@ -1,0 +1,263 @@
+"""A node: a process that serves sessions together with others on the same store.
+
+It sends heartbeats, follows the log, does deliveries, and settles what nodes that died left open.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+from weft.api.cluster import ClusterStatus, SharedEvent
+from weft.cluster.follower import LogFollower
+from weft.cluster.inbox import Inbox
+from weft.cluster.node_api import NodeApi
+from weft.errors import NotFoundError, SessionBusyError, StoreError, WeftError
+from weft.host.clock import Clock
+from weft.host.processes import describe_process
+from weft.host.tasks import open_tasks
+from weft.local.api import LocalApi
+from weft.model.event import StatusChanged
+from weft.model.event_wire import event_from_json
+from weft.model.ids import MessageID, SessionID
+from weft.model.session import AnyStatus, Busy, Idle
+from weft.store.cluster import Delivery, NodeRecord
+from weft.store.contract import Store
+from weft.store.event_log import EventLog
+from weft.version import VERSION
+
+BEAT_SECONDS: Final = 1.0
+RECOVER_SECONDS: Final = 1.0
+TIDY_SECONDS: Final = 30.0
+# What the log keeps: a listener that was away for longer reads its sessions again.
+LOG_WINDOW_SECONDS: Final = 900.0
+LOG_WINDOW_EVENTS: Final = 500_000
+STATUS_PREFIX: Final = b'{"type":"' + StatusChanged.type.encode() + b'"'
+
+Note = Callable[[str], None]
+
+
+def is_served(directory: str, roots: Sequence[str]) -> bool:
+    """Return True if a directory is one of the roots or below one (pure)."""
+    return any(directory == root or directory.startswith(root.rstrip("/") + "/") for root in roots)
+
+
+class ClusterNode:
+    """One node of a cluster. Create one with `open_node`. It is the `Cluster` of the server on this node."""
+
+    def __init__(self, log: EventLog, clock: Clock, record: NodeRecord, note: Note) -> None:
+        self.record = record
+        self._log = log
+        self._clock = clock
+        self._note = note
+        self._store = log.cluster
+        self._apis: dict[str, NodeApi] = {}
+        self._open: Callable[[str], Awaitable[Any]] | None = None
+        self._statuses: dict[SessionID, AnyStatus] = {}
+        self._reported: set[SessionID] = set()
+        self.inbox = Inbox(self._store, clock, node=record.id, perform=self._perform)
+        self.follower = LogFollower(log, clock, writer=record.owner, on_message=self.inbox.notice)
+        self.draining = asyncio.Event()
+
+    # --- directories ---
+
+    def attach(self, open_api: Callable[[str], Awaitable[Any]]) -> None:
+        """Say how a directory is opened. The opened `Api` is one that `join_api` made."""
+        self._open = open_api
+
+    @asynccontextmanager
+    async def join_api(self, local: LocalApi, directory: str) -> AsyncIterator[NodeApi]:
+        """Make the `Api` of a directory part of the cluster while it is open."""
+        await self._serve(directory)
+        api = NodeApi(
+            runtime=local.runtime,
+            runner=local.runner,
+            bus=local.bus,
+            statuses=local.statuses,
+            parts=local.parts,
+            sharing=local.sharing,
+            inbox=self.inbox,
+            directory=directory,
+        )
+        self._apis[directory] = api
+        try:
+            yield api
+        finally:
+            del self._apis[directory]
+
+    async def _serve(self, directory: str) -> None:
+        """Say that we serve a directory, if we did not say so when we joined: callers may also name known projects."""
+        if not is_served(directory, self.record.roots):
+            self.record = self.record._replace(roots=(*self.record.roots, directory))
+            await self._store.join(self.record)
+
+    async def _get_api(self, directory: str) -> NodeApi:
+        assert self._open is not None, "work begins when directories can be opened"
+        await self._open(directory)
+        return self._apis[directory]
+
+    async def _perform(self, delivery: Delivery, tell: Callable[[bytes], Awaitable[None]]) -> bytes:
+        return await (await self._get_api(delivery.directory)).perform(delivery, tell)
+
+    # --- the server's view ---
+
+    @property
+    def name(self) -> str:
+        return self.follower.name
+
+    @property
+    def position(self) -> int:
+        return self.follower.position
+
+    async def follow(self, deliver: Callable[[SharedEvent], None]) -> None:
+        def deliver_and_track(shared: SharedEvent) -> None:
+            if shared.body.startswith(STATUS_PREFIX):
+                self._track(shared)
+            deliver(shared)
+
+        await self.follower.follow(deliver_and_track)
+
+    def _track(self, shared: SharedEvent) -> None:
+        event = event_from_json(shared.body)
+        assert isinstance(event, StatusChanged)
+        if isinstance(event.status, Idle):
+            self._statuses.pop(event.session_id, None)
+        else:
+            self._statuses[event.session_id] = event.status
+
+    async def read(self, after: int, till: int) -> Sequence[SharedEvent]:
+        return await self.follower.read(after, till)
+
+    async def catch_up(self) -> None:
+        await self.follower.catch_up()
+
+    async def wait_for(self, position: int) -> bool:
+        return await self.follower.wait_for(position)
+
+    async def list_status(self, directory: str) -> dict[SessionID, AnyStatus]:
+        running = await self._store.list_running(directory)
+        return {
+            session: self._statuses.get(session, Busy())
+            for session, owner in running.items()
+            if owner != self.record.owner
+        }
+
+    async def claim_key(self, session: SessionID, key: str, message: MessageID) -> MessageID:
+        return await self._store.claim_key(session, key, message)
+
+    async def check(self) -> None:
+        if await self._store.beat(self.record.id) is None:
+            raise StoreError(
+                f"the database does not know node {self.record.name}", hint="it joins again soon"
+            )
+
+    async def get_status(self) -> ClusterStatus:
+        return await self._store.get_status()
+
+    async def metrics(self) -> Sequence[tuple[str, str, float]]:
+        status = await self._store.get_status()
+        delay, self.follower.delay = self.follower.delay, 0.0
+        alive = [node for node in status.nodes if node.alive]
+        oldest = max((lease.age for lease in status.leases), default=0.0)
+        return (
+            ("weft_cluster_nodes", "Nodes that are alive.", len(alive)),
+            ("weft_cluster_sessions", "Sessions that run on all nodes.", len(status.leases)),
+            ("weft_cluster_lease_age_seconds", "Age of the oldest lease.", oldest),
+            ("weft_inbox_length", "Deliveries that nobody has taken yet.", status.queued),
+            ("weft_inbox_age_seconds", "Age of the oldest delivery that waits.", status.queue_seconds),
+            ("weft_inbox_working", "Deliveries that this node is doing.", self.inbox.working),
+            ("weft_outbox_events", "Events in the log.", status.events),
+            ("weft_outbox_unplaced", "Events that have no position yet.", status.unplaced),
+            ("weft_outbox_lag_seconds", "Age of the oldest event without a position.", status.lag_seconds),
+            ("weft_fanout_delay_seconds", "Largest delay of another node's event since the last scrape.", delay),
+        )  # fmt: skip
+
+    # --- work in the background ---
+
+    async def beat_forever(self) -> None:
+        """Send heartbeats. Join again if we were taken for dead for a day, and notice that we are to drain."""
+        while True:
+            with suppress(StoreError):
+                draining = await self._store.beat(self.record.id)
+                if draining is None:
+                    await self._store.join(self.record)
+                elif draining:
+                    self.draining.set()
+            await self._clock.sleep(BEAT_SECONDS)
+
+    async def recover_forever(self) -> None:
+        """Settle the sessions of nodes that died, in directories that we serve."""
+        while True:
+            if not self.draining.is_set():
+                with suppress(StoreError):
+                    for session, directory in (await self._store.list_abandoned()).items():
+                        if is_served(directory, self.record.roots):
+                            await self._settle(session, directory)
+            await self._clock.sleep(RECOVER_SECONDS)
+
+    async def _settle(self, session: SessionID, directory: str) -> None:
+        try:
+            await (await self._get_api(directory)).runner.settle(session)
+        except (SessionBusyError, NotFoundError):
+            pass  # another node was first, or the session is gone
+        except WeftError as error:
+            if session not in self._reported:  # it is tried again every second
+                self._reported.add(session)
+                self._note(f"session {session} of a dead node is not settled yet: {error}")
+        else:
+            self._note(f"session {session} of a dead node is settled")
+
+    async def tidy_forever(self) -> None:
+        """Remove what nobody needs any more: old events, old outcomes, old keys and dead nodes."""
+        while True:
+            await self._clock.sleep(TIDY_SECONDS)
+            with suppress(StoreError):
+                await self._log.trim(seconds=LOG_WINDOW_SECONDS, most=LOG_WINDOW_EVENTS)
+                await self._store.tidy()
+
+    # --- the end ---
+
+    async def drain(self) -> None:
+        """Take nothing new. Runs end after their step if another node can continue them; the others go on here."""
+        self.draining.set()
+        await self._store.drain(self.record.id)
+        for directory, api in list(self._apis.items()):
+            if await self._store.can_hand_over(self.record.id, directory):
+                api.runner.hand_over()
+
+
+@asynccontextmanager
+async def open_node(
+    store: Store, clock: Clock, *, name: str, url: str, roots: Sequence[str], note: Note
+) -> AsyncIterator[ClusterNode]:
+    """Join the cluster of a store. Leaving the context leaves it, and gives back what is not done."""
+    assert store.event_log is not None, "only a store with a log has a cluster"
+    id = f"node_{secrets.token_hex(6)}"
+    record = NodeRecord(id, describe_process(), name, url, VERSION, tuple(roots))
+    node = ClusterNode(store.event_log, clock, record, note)
+    await node.follower.start()
+    await store.event_log.cluster.join(record)
+    try:
+        yield node
+    finally:
+        with suppress(StoreError):
+            await store.event_log.cluster.leave(id)
+
+
+@asynccontextmanager
+async def run_node(node: ClusterNode) -> AsyncIterator[None]:
+    """Do the work of a node during the block. Directories can be opened meanwhile."""
+    async with open_tasks() as tasks:
+        background = [
+            tasks.create_task(node.beat_forever()),
+            tasks.create_task(node.recover_forever()),
+            tasks.create_task(node.tidy_forever()),
+            tasks.create_task(node.inbox.work(tasks)),
+        ]
+        try:
+            yield
+        finally:
+            for task in background:
+                task.cancel()
+            await node.inbox.close()

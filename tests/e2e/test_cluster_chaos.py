@@ -1,0 +1,189 @@
+"""A cluster under kill -9, SIGSTOP, restarts of Postgres and cut connections: nothing acknowledged is lost or done twice.
+
+Short here; the long one by hand: WEFT_CHAOS="sessions=200 kills=30 stops=10 restarts=2" pytest tests/e2e/test_cluster_chaos.py
+"""
+
+import asyncio
+import os
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from given.cluster import ClusterHarness, EventListener, Node, fold, open_cluster, wait_until
+from given.http_server import prompt
+from given.postgres import get_server
+from given.postgres_proxy import PostgresProxy, open_postgres_proxy
+from weft.provider.scripted import Say, UseTool
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if os.environ.get("WEFT_CHAOS") else 240)]
+
+LEASE_SECONDS = 3.0
+DEFAULTS = {"sessions": 6, "kills": 2, "stops": 1, "restarts": 1, "cuts": 2, "seed": 1}
+
+
+def read_settings() -> dict[str, int]:
+    given = dict(pair.split("=") for pair in os.environ.get("WEFT_CHAOS", "").split())
+    return DEFAULTS | {name: int(value) for name, value in given.items()}
+
+
+def make_scripts(sessions: int) -> dict[str, Any]:
+    """Each prompt runs one command that leaves a mark, then speaks."""
+    return {
+        f"work {number}": [
+            [UseTool(tool="bash", input={"command": f"echo x >> mark-{number}; sleep 0.3", "description": "Mark"})],
+            [Say(text=f"Done with {number}. " * 20)],
+        ]
+        for number in range(sessions)
+    }  # fmt: skip
+
+
+@contextmanager
+def open_proxy(url: str) -> Iterator[tuple[PostgresProxy, asyncio.AbstractEventLoop]]:
+    """Run a proxy before the database in a thread."""
+    loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    found: list[PostgresProxy] = []
+
+    async def serve() -> None:
+        async with open_postgres_proxy(url) as proxy:
+            found.append(proxy)
+            ready.set()
+            await stop.wait()
+        for _ in range(10):  # so that all connections are closed before the loop is
+            await asyncio.sleep(0)
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
+    thread.start()
+    assert ready.wait(60)
+    try:
+        yield found[0], loop
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(60)
+        loop.close()
+
+
+class Chaos:
+    """Three nodes that are killed, paused and cut off while prompts are sent to them."""
+
+    def __init__(
+        self, cluster: ClusterHarness, proxy: PostgresProxy, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._cluster = cluster
+        self._proxy = proxy
+        self._loop = loop
+        self._started = 0
+        self.nodes = [self._start() for _ in range(3)]
+
+    def _start(self) -> Node:
+        self._started += 1
+        return self._cluster.start(f"n{self._started}", url=self._proxy.url)
+
+    def send(self, session: str, words: str, message: str, random_: random.Random) -> None:
+        """Send a prompt to any node, to another one if that fails, until one has acknowledged it."""
+        body = prompt(words, messageID=message)
+        path = f"/weft/session/{session}/submit"
+
+        def try_once() -> bool:
+            node = random_.choice(self.nodes)
+            try:
+                return httpx2.post(f"{node.url}{path}", json=body, timeout=10).status_code == 200
+            except httpx2.TransportError:
+                return False
+
+        wait_until(try_once, f"an acknowledgement of {words}", seconds=120)
+
+    def act(self, action: str, random_: random.Random) -> None:
+        node = random_.choice(self.nodes)
+        match action:
+            case "kill":
+                node.kill()
+                self.nodes[self.nodes.index(node)] = self._start()
+            case "stop":
+                node.signal(signal.SIGSTOP)
+                timer = threading.Timer(LEASE_SECONDS * 1.7, lambda: node.signal(signal.SIGCONT))
+                timer.daemon = True
+                timer.start()
+                timer.join()
+            case "restart":
+                get_server().stop()
+                get_server().start()
+            case _:
+                asyncio.run_coroutine_threadsafe(self._proxy.cut_all(), self._loop).result(60)
+
+
+def test_nothing_acknowledged_is_lost_and_nothing_is_done_twice(tmp_path: Path) -> None:
+    settings = read_settings()
+    random_ = random.Random(settings["seed"])
+    with (
+        open_cluster(tmp_path, make_scripts(settings["sessions"]), lease=LEASE_SECONDS) as cluster,
+        open_proxy(cluster.url) as (proxy, loop),
+    ):
+        chaos = Chaos(cluster, proxy, loop)
+        sessions = [chaos.nodes[0].make_session() for _ in range(settings["sessions"])]
+        senders = [
+            threading.Thread(
+                target=chaos.send,
+                args=(session, f"work {number}", f"msg_{number + 1:012x}{'a' * 14}", random.Random(number)),
+            )
+            for number, session in enumerate(sessions)
+        ]
+        for sender in senders:
+            sender.start()
+        names = {"kill": "kills", "stop": "stops", "restart": "restarts", "cut": "cuts"}
+        actions = [action for action, setting in names.items() for _ in range(settings[setting])]
+        random_.shuffle(actions)
+        for action in actions:
+            chaos.act(action, random_)
+            threading.Event().wait(random_.uniform(0.1, 0.6))
+        for sender in senders:
+            sender.join(180)
+            assert not sender.is_alive()
+        wait_until(lambda: is_quiet(cluster), "quiet", seconds=60)
+        check(chaos, cluster, sessions)
+
+
+def is_quiet(cluster: ClusterHarness) -> bool:
+    busy = "SELECT (SELECT count(*) FROM {schema}.delivery WHERE done IS NULL), (SELECT count(*) FROM {schema}.lease WHERE till IS NOT NULL)"
+    return cluster.query(busy) == ["0|0"]
+
+
+def check(chaos: Chaos, cluster: ClusterHarness, sessions: list[str]) -> None:
+    for number, session in enumerate(sessions):
+        transcripts = [node.list_messages(session) for node in chaos.nodes]
+        assert transcripts[1:] == transcripts[:-1]
+        messages = transcripts[0]
+        prompts = [message for message in messages if message["info"]["role"] == "user"]
+        answers = [message for message in messages if message["info"]["role"] == "assistant"]
+        assert len(prompts) == 1
+        assert answers, f"prompt {number} was acknowledged and is not answered"
+        # An answer is whole, or says that it was interrupted. The command ran once, or not at all and the session says so.
+        assert all("completed" in answer["info"]["time"] for answer in answers)
+        calls = [part for answer in answers for part in answer["parts"] if part["type"] == "tool"]
+        marks = cluster.project / f"mark-{number}"
+        ran = len(marks.read_text().split()) if marks.exists() else 0
+        assert ran <= len(calls) <= 1
+        whole = answers[-1]["info"].get("error") is None
+        if whole:
+            assert (ran, answers[-1]["parts"][-2]["text"]) == (1, (f"Done with {number}. " * 20).strip())
+        else:
+            assert answers[-1]["info"]["error"]["name"] == "MessageAbortedError"
+    # The log still has everything: its fold is what is stored.
+    events = read_log(chaos.nodes[0], cluster)
+    for session in sessions:
+        told = [event for event in events if session in str(event)]
+        assert fold(told) == chaos.nodes[0].list_messages(session)
+
+
+def read_log(node: Node, cluster: ClusterHarness) -> list[dict[str, Any]]:
+    """Return all events of the log, as a listener gets them that resumes from its beginning."""
+    (name,) = cluster.query("SELECT name FROM {schema}.event_log")
+    listener = EventListener(node.url, after=f"{name}.0")
+    listener.wait_for("session.created", node.make_session())  # the last one
+    return listener.events

@@ -1,0 +1,169 @@
+"""The rules of the inbox: what is given back, what is answered, and outcomes that are the same on the other side."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from weft.cluster.inbox import Inbox, choose_fate, is_interrupted
+from weft.cluster.node import is_served
+from weft.cluster.operation import OPERATIONS, decode_outcome, encode_error, encode_value
+from weft.errors import (
+    ConflictError,
+    HandedOverError,
+    InvalidInputError,
+    LeaseLostError,
+    NotFoundError,
+    ServerError,
+    SessionBusyError,
+    StoreError,
+)
+from weft.host.clock import SystemClock
+from weft.host.tasks import open_tasks
+from weft.model.ids import SessionID
+from weft.store.cluster import Delivery, DeliveryState, NewDelivery
+
+SESSION = SessionID("ses_1")
+
+
+def delivery(kind: str = "prompt", *, takes: int = 1) -> Delivery:
+    repeatable = OPERATIONS[kind].repeatable
+    return Delivery(1, f"{SESSION}/{kind}", SESSION, "/work", kind, repeatable, b"{}", takes, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "fate"),
+    [
+        ("prompt", HandedOverError(SESSION), "give back"),
+        ("shell", LeaseLostError(SESSION), "give back"),
+        ("prompt", SessionBusyError(SESSION), "give back"),
+        ("shell", SessionBusyError(SESSION), "finish"),
+        ("prompt", ConflictError("directory", "/work", "cannot be opened"), "give back"),
+        ("prompt", ConflictError("session", SESSION, "is gone"), "finish"),
+        ("prompt", NotFoundError("agent", "x"), "finish"),
+        ("abort", ValueError("a mistake"), "finish"),
+    ],
+)
+def test_what_another_node_can_do_is_given_back_and_anything_else_is_answered(
+    kind: str, error: Exception, fate: str
+) -> None:
+    assert choose_fate(delivery(kind), error) == fate
+
+
+def test_what_must_not_be_done_twice_is_not_begun_again() -> None:
+    assert [is_interrupted(delivery(kind, takes=2)) for kind in ("prompt", "abort", "shell", "revert")] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert not is_interrupted(delivery("shell"))
+
+
+def test_an_outcome_is_the_same_on_the_other_side() -> None:
+    assert decode_outcome("abort", encode_value(True)) is True
+    assert decode_outcome("reply_permission", encode_value(None)) is None
+    for error in (
+        SessionBusyError(SESSION, "process 7"),
+        InvalidInputError("parts", "too many", hint="send fewer"),
+        NotFoundError("agent", "biuld", near=["build"]),
+    ):
+        with pytest.raises(type(error)) as raised:
+            decode_outcome("prompt", encode_error(error))
+        assert (str(raised.value), raised.value.hint) == (str(error), error.hint)
+    with pytest.raises(ServerError, match="ValueError: the node failed"):
+        decode_outcome("prompt", encode_error(ValueError("a secret")))
+
+
+def test_a_directory_is_served_with_everything_below_it() -> None:
+    assert [
+        is_served(path, ["/srv/one", "/srv/two/"]) for path in ("/srv/one", "/srv/two/x", "/srv/onerous")
+    ] == [
+        True,
+        True,
+        False,
+    ]
+    assert is_served("/anything", ["/"])
+
+
+class OneNodeStore:
+    """The part of a `ClusterStore` that one node needs, in memory. Nobody is notified of anything: everything is looked for."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Delivery] = {}
+        self.states: dict[str, DeliveryState] = {}
+        self.given_back: list[int] = []
+        self.was_given_back = asyncio.Event()
+        self.failing = 0
+
+    async def is_run_elsewhere(self, session: SessionID) -> bool:
+        return session == "ses_elsewhere"
+
+    async def put(self, new: NewDelivery) -> bool:
+        if new.key in self.states:
+            return False
+        number = len(self.states) + 1
+        self.rows[new.key] = Delivery(
+            number, new.key, new.session, new.directory, new.kind, new.repeatable, new.body, 1, None
+        )
+        self.states[new.key] = DeliveryState(None, False)
+        return True
+
+    async def take(self, _: str, *, most: int) -> list[Delivery]:
+        if self.failing:
+            self.failing -= 1
+            raise StoreError("away")
+        taken, self.rows = list(self.rows.values())[:most], {}
+        return taken
+
+    async def finish(self, _: str, taken: Delivery, outcome: bytes | None, *, done: bool) -> bool:
+        self.states[taken.key] = DeliveryState(outcome, done)
+        return True
+
+    async def give_back(self, _: str, *numbers: int) -> None:
+        self.given_back += numbers
+        self.was_given_back.set()
+
+    async def find_state(self, key: str) -> DeliveryState | None:
+        return self.states.get(key)
+
+
+Tell = Callable[[bytes], Awaitable[None]]
+
+
+async def test_a_call_is_done_once_however_often_it_is_sent() -> None:
+    store, done = OneNodeStore(), list[str]()
+
+    async def perform(taken: Delivery, _: Tell) -> bytes:
+        done.append(taken.key)
+        return encode_value(True)
+
+    store.failing = 1  # the store is away for a moment: it is looked again
+    inbox = Inbox(store, SystemClock(), node="me", perform=perform)  # type: ignore[arg-type]  a part of the port
+    async with open_tasks() as tasks:
+        working = tasks.create_task(inbox.work(tasks))
+        calls = [inbox.call(SESSION, "abort", {}, directory="/work", key="k") for _ in range(3)]
+        assert await asyncio.gather(*calls) == [True, True, True]
+        with pytest.raises(SessionBusyError):
+            await inbox.call(SessionID("ses_elsewhere"), "abort", {}, directory="/work")
+        working.cancel()
+    assert done == ["k"]
+
+
+async def test_the_caller_of_a_delivery_that_goes_on_is_told_early() -> None:
+    store, may_end = OneNodeStore(), asyncio.Event()
+
+    async def perform(_: Delivery, tell: Tell) -> bytes:
+        await tell(encode_value(True))
+        await may_end.wait()
+        raise HandedOverError(SESSION)
+
+    inbox = Inbox(store, SystemClock(), node="me", perform=perform)  # type: ignore[arg-type]  a part of the port
+    async with open_tasks() as tasks:
+        working = tasks.create_task(inbox.work(tasks))
+        assert await inbox.call(SESSION, "abort", {}, directory="/work", key="k") is True
+        assert inbox.working == 1
+        may_end.set()
+        await store.was_given_back.wait()
+        working.cancel()
+    assert store.given_back == [1]
