@@ -1,11 +1,11 @@
-"""Render a session as one HTML page that loads nothing (pure)."""
+"""Render a shared session as one HTML page that loads nothing (pure)."""
 
 import base64
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Final, Literal, NewType
+from typing import Final, Literal
 
 from weft.model.display import find_call_error, format_count, get_called_tool, strip_tags
 from weft.model.failure import AnyFailure
@@ -33,146 +33,8 @@ from weft.model.part import (
 )
 from weft.model.share import SharedSession
 from weft.model.wire import encode_pretty, to_plain
-
-Html = NewType("Html", str)
-
-EMPTY: Final = Html("")
-_ESCAPES: Final = str.maketrans(
-    {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;", "`": "&#96;"}
-)
-# Characters that must not appear: control characters, lone surrogates, and marks that reverse the direction of text
-# so that it reads differently.
-_FORBIDDEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\ufffe\uffff]"
-)
-_LINK: Final = re.compile(r"https?://[^\s\x00-\x20\"'<>`\\]{1,2000}", re.IGNORECASE)
-
-
-def escape(text: str) -> Html:
-    """Return any text as HTML."""
-    return Html(_FORBIDDEN.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n")).translate(_ESCAPES))
-
-
-def tag(name: str, /, *inner: Html, **attributes: str) -> Html:
-    """Return an element. Names are our own literals; values are escaped."""
-    head = _opening_tag(name, attributes)
-    return Html(f"<{head}>{''.join(inner)}</{name}>")
-
-
-def void(name: str, /, **attributes: str) -> Html:
-    """Return an element without content."""
-    return Html(f"<{_opening_tag(name, attributes)}>")
-
-
-def join(pieces: Iterable[Html]) -> Html:
-    return Html("".join(pieces))
-
-
-def to_link(address: str, *inner: Html) -> Html:
-    """Return a link to a web address; for any other address, only its text."""
-    if _LINK.fullmatch(address) is None:
-        return join(inner)
-    return tag("a", *inner, href=address, rel="noopener noreferrer nofollow")
-
-
-def _opening_tag(name: str, attributes: dict[str, str]) -> str:
-    return name + "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in attributes.items()
-    )
-
-
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})[^\n`]*")
-_HEADING: Final = re.compile(r"(#{1,6})\s+(\S.*)")
-_ITEM: Final = re.compile(r"\s{0,12}(?:[-*+]|(?P<number>\d{1,4})[.)])\s+(?P<text>\S.*)")
-_INLINE: Final = re.compile(
-    r"`(?P<code>[^`\n]{1,500})`"
-    r"|\*\*(?P<bold>[^*\n]{1,500})\*\*"
-    r"|\[(?P<label>[^\]\[\n]{1,300})\]\((?P<url>[^()\s]{1,2000})\)"
-    r"|(?P<bare>https?://[^\s<>\"'`)\]]{1,2000}(?<![.,;:!?]))"
-)
-_HEADING_OFFSET: Final = 2  # `#` becomes `h3`: the title of the page is `h1`, that of a message `h2`
-
-
-def render_markdown(text: str) -> Html:
-    """Render text with the basic Markdown that models write."""
-    return join(_render_blocks(text.replace("\r\n", "\n").split("\n")))
-
-
-def _render_blocks(lines: list[str]) -> Iterator[Html]:
-    paragraph: list[str] = []
-    items: list[re.Match[str]] = []
-    index = 0
-    while index < len(lines):
-        line, fence = lines[index], _FENCE.fullmatch(lines[index])
-        item, heading = _ITEM.fullmatch(line), _HEADING.fullmatch(line)
-        if items and (item is None or _is_numbered(item) != _is_numbered(items[0])):
-            yield _render_list(items)
-            items = []
-        if paragraph and (fence or item or heading or not line.strip()):
-            yield _render_paragraph(paragraph)
-            paragraph = []
-        if fence is not None:
-            end = _find_fence_end(lines, index + 1, fence[1])
-            yield tag("pre", tag("code", escape("\n".join(lines[index + 1 : end]))))
-            index = end
-        elif heading is not None:
-            yield tag(f"h{min(6, len(heading[1]) + _HEADING_OFFSET)}", render_inline(heading[2]))
-        elif item is not None:
-            items.append(item)
-        elif line.strip():
-            paragraph.append(line)
-        index += 1
-    if items:
-        yield _render_list(items)
-    if paragraph:
-        yield _render_paragraph(paragraph)
-
-
-def _find_fence_end(lines: list[str], start: int, fence: str) -> int:
-    """Return the line that closes a code block, or the end of the text."""
-    for index in range(start, len(lines)):
-        line = lines[index].strip()
-        if len(line) >= len(fence) and not line.strip(fence[0]):
-            return index
-    return len(lines)
-
-
-def _is_numbered(item: re.Match[str]) -> bool:
-    return item["number"] is not None
-
-
-def _render_list(items: list[re.Match[str]]) -> Html:
-    inner = (tag("li", render_inline(item["text"])) for item in items)
-    first: str | None = items[0]["number"]
-    return tag("ul", *inner) if first is None else tag("ol", *inner, start=str(int(first)))
-
-
-def _render_paragraph(lines: list[str]) -> Html:
-    return tag("p", render_inline("\n".join(lines)))
-
-
-def render_inline(text: str) -> Html:
-    """Render code, emphasis and links within a line of text."""
-    pieces: list[Html] = []
-    end = 0
-    for match in _INLINE.finditer(text):
-        pieces.append(escape(text[end : match.start()]))
-        pieces.append(_render_match(match))
-        end = match.end()
-    return join((*pieces, escape(text[end:])))
-
-
-def _render_match(inline: re.Match[str]) -> Html:
-    match inline.lastgroup:
-        case "code":
-            return tag("code", escape(inline["code"]))
-        case "bold":
-            return tag("strong", escape(inline["bold"]))
-        case "bare":
-            return to_link(inline["bare"], escape(inline["bare"]))
-        case _:
-            return to_link(inline["url"], escape(inline["label"]))
-
+from weft.page.html import EMPTY, Html, escape, join, tag, void
+from weft.page.markdown import render_markdown
 
 MAX_TEXT_LENGTH: Final = 64 * 1024
 MAX_PICTURE_LENGTH: Final = 4 * 1024 * 1024
@@ -264,23 +126,41 @@ def _render_call_content(call: ToolPart) -> Iterator[Html]:
 
 
 STYLE: Final = """
-:root{color-scheme:light dark;--line:#8884;--soft:#8881;--dim:#5f5f5f;--bad:#b22}
-@media(prefers-color-scheme:dark){:root{--dim:#a8a8a8;--bad:#f77}}
-body{margin:0 auto;max-width:56rem;padding:1.5rem;font:1rem/1.5 system-ui,sans-serif;overflow-wrap:anywhere}
-header{border-bottom:1px solid var(--line);margin-bottom:1rem}
-h1{font-size:1.4rem;margin:0}
-h3,h4,h5,h6{font-size:1rem;margin:.8rem 0 .3rem}
-header p,footer,.about{color:var(--dim);font-size:.85rem;font-weight:normal;margin:1em 0}
-article p,li{white-space:pre-wrap}
-article{margin:1rem 0;padding:.1rem 1rem;border-left:3px solid var(--line)}
-article.user{background:var(--soft);border-left-color:#47c}
-article.assistant{border-left-color:#4a7}
-pre{background:var(--soft);padding:.6rem;overflow-x:auto;white-space:pre-wrap;font:.85rem/1.4 ui-monospace,monospace}
-code{font:.9em ui-monospace,monospace}
-details{margin:.5rem 0;border:1px solid var(--line);padding:.3rem .6rem}
+:root{color-scheme:light dark;--ground:#fbfaf8;--surface:#fff;--sunken:#f3f1ec;--line:#e2ded6;--ink:#211f1c;--dim:#625d55;--accent:#0b6b63;--bad:#a62020;
+--c:#6b665d;--k:#8a2577;--s:#1d6b34;--n:#0f5f9c;--f:#1f55b5;--t:#8a4b00;--b:#0b6b63;--mono:ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace}
+@media(prefers-color-scheme:dark){:root{--ground:#171615;--surface:#201f1d;--sunken:#121110;--line:#35322e;--ink:#eceae6;--dim:#aaa499;--accent:#5ec9bd;--bad:#f59088;
+--c:#9b958a;--k:#dd9bd0;--s:#8fd3a0;--n:#86bdf0;--f:#9db9f5;--t:#ecb56f;--b:#5ec9bd}}
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:52rem;padding:2rem 1.2rem;background:var(--ground);color:var(--ink);font:1rem/1.62 ui-sans-serif,system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif;overflow-wrap:anywhere}
+header{border-bottom:1px solid var(--line);margin-bottom:1.2rem}
+h1{font-size:1.5rem;line-height:1.3;letter-spacing:-.012em;margin:0}
+h3{font-size:1.15rem;margin:1.1rem 0 .4rem}
+h4,h5,h6{font-size:1rem;margin:1rem 0 .3rem}
+header p,footer,.about{color:var(--dim);font-size:.86rem;font-weight:normal;margin:.7em 0}
+span.about{margin:0}
+a{color:var(--accent);text-underline-offset:.18em}
+article p{margin:.7rem 0}
+article{margin:1rem 0;padding:0}
+article.user{background:var(--surface);border:1px solid var(--line);border-radius:14px;padding:.1rem 1.1rem}
+article.user p{white-space:pre-line}
+pre{margin:.6rem 0;background:var(--sunken);border:1px solid var(--line);border-radius:10px;padding:.7rem .9rem;overflow:auto;max-height:34rem;white-space:pre-wrap;font:.83rem/1.5 var(--mono)}
+figure{margin:.8rem 0;border:1px solid var(--line);border-radius:10px;overflow:hidden;background:var(--sunken)}
+figcaption{font-size:.76rem;color:var(--dim);padding:.25rem .9rem;border-bottom:1px solid var(--line)}
+figure pre{margin:0;border:0;border-radius:0;white-space:pre}
+code{font:.9em var(--mono)}
+:not(pre)>code{background:var(--sunken);border:1px solid var(--line);border-radius:5px;padding:.08em .32em}
+pre code{font-size:inherit}
+code .c{color:var(--c);font-style:italic}code .k{color:var(--k)}code .s{color:var(--s)}code .n{color:var(--n)}code .f{color:var(--f)}code .t,code .d,code .v{color:var(--t)}code .b{color:var(--b)}
+.table{overflow-x:auto}
+table{border-collapse:collapse;font-size:.92rem}
+th,td{border-bottom:1px solid var(--line);padding:.34rem .9rem .34rem 0;text-align:left;vertical-align:top}
+.right{text-align:right}.center{text-align:center}
+blockquote{margin:.7rem 0;border-left:3px solid var(--line);padding-left:.9rem;color:var(--dim)}
+hr{border:0;border-top:1px solid var(--line)}
+details{margin:.5rem 0;border:1px solid var(--line);border-radius:10px;background:var(--surface);padding:.34rem .8rem;font-size:.9rem}
 summary{cursor:pointer}
 .failed{color:var(--bad)}
-img{max-width:100%;max-height:30rem}
+img{max-width:100%;max-height:30rem;border-radius:10px}
 """
 
 # After a change the script fetches the page again and replaces the elements that differ, so that only the server
@@ -350,6 +230,14 @@ def render_notice(text: str) -> bytes:
     """Render a page with one sentence, for an address where nothing is shown."""
     head = tag("head", *_list_metas(), tag("title", escape(text)), _render_style())
     return _render_document(head, tag("body", tag("main", tag("h1", escape(text)))))
+
+
+def render_file(title: str, *body: Html) -> bytes:
+    """Render a page with this title and content as a file, which contains its own policy."""
+    policy = void("meta", http_equiv="Content-Security-Policy", content=FILE_POLICY)
+    first, *metas = _list_metas()
+    head = tag("head", first, policy, *metas, tag("title", escape(title)), _render_style())
+    return _render_document(head, tag("body", *body))
 
 
 def _render_document(head: Html, body: Html) -> bytes:

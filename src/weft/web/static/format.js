@@ -1,0 +1,57 @@
+// Numbers, times and names for people.
+const MINUTE = 60_000, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
+
+export function formatCount(number, singular, plural = `${singular}s`) {
+  return `${number.toLocaleString("en")} ${number === 1 ? singular : plural}`;
+}
+
+export function formatTokens(number) {
+  if (number < 1000) return String(number);
+  if (number < 999_500) return `${(number / 1000).toFixed(number < 10_000 ? 1 : 0)}k`;
+  return `${(number / 1_000_000).toFixed(1)}M`;
+}
+
+/** What is unknown is never shown as 0. */
+export function formatCost(spent) {
+  if (!spent) return "";
+  const cost = Number(spent.cost ?? 0);
+  if (spent.priced === false) return cost ? `> $${cost.toFixed(2)}` : "cost unknown";
+  return cost && cost < 0.01 ? `$${cost.toFixed(4)}` : `$${cost.toFixed(2)}`;
+}
+
+export function formatDuration(ms) {
+  if (ms === undefined || ms === null || ms < 0) return "";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < MINUTE) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min ${Math.round((ms % MINUTE) / 1000)} s`;
+  return `${Math.floor(ms / HOUR)} h ${Math.round((ms % HOUR) / MINUTE)} min`;
+}
+
+export function formatAgo(time, now = Date.now()) {
+  const ms = now - time;
+  if (ms < MINUTE) return "just now";
+  if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min ago`;
+  if (ms < DAY) return `${Math.floor(ms / HOUR)} h ago`;
+  if (ms < 7 * DAY) return `${Math.floor(ms / DAY)} d ago`;
+  return new Date(time).toLocaleDateString("en", { year: "numeric", month: "short", day: "numeric" });
+}
+
+export function formatTime(time) {
+  return new Date(time).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
+}
+
+/** The last two names of a path, which tell projects apart. */
+export function shortenPath(path) {
+  const names = (path ?? "").split("/").filter(Boolean);
+  return names.length > 2 ? `…/${names.slice(-2).join("/")}` : path || "/";
+}
+
+export function toTitle(session) {
+  if (!session) return "Session";
+  return /^(New|Child) session - \d{4}-/.test(session.title) || !session.title ? "Untitled session" : session.title;
+}
+
+export function totalTokens(tokens) {
+  if (!tokens) return 0;
+  return tokens.input + tokens.output + tokens.reasoning + (tokens.cache?.read ?? 0) + (tokens.cache?.write ?? 0);
+}

@@ -1,0 +1,150 @@
+"""The list of sessions and the other screens of the page, in a real browser."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from given.http_server import ProjectServer
+from given.page import Visit, ask, open_chromium, serve_page, visit
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProjectServer]:
+    with serve_page(tmp_path_factory.mktemp("page")) as server:
+        yield server
+
+
+@pytest.fixture
+def guest(server: ProjectServer, browser: Browser) -> Iterator[Visit]:
+    with visit(server, browser) as guest:
+        yield guest
+
+
+@pytest.fixture
+def page(guest: Visit) -> Page:
+    return guest.log_in()
+
+
+def row(page: Page, title: str) -> Page:
+    found: Page = page.locator("li.row").filter(has=page.get_by_role("link", name=title))  # type: ignore[assignment]
+    return found
+
+
+def choose(page: Page, title: str, action: str) -> None:
+    """Choose an action from the menu of a session."""
+    page.get_by_label(f"What to do with {title}").click()
+    page.get_by_role("button", name=action, exact=True).click()
+
+
+def test_sessions_appear_run_and_are_put_in_order(guest: Visit, page: Page) -> None:
+    first = guest.make_session("one", title="Warp")
+    expect(page.get_by_role("link", name="Warp")).to_be_visible()
+    guest.make_session("two", title="Woof")
+    expect(page.locator("a.row-title").first).to_have_text("Woof")
+    choose(page, "Warp", "Pin")
+    expect(page.locator("a.row-title").first).to_contain_text("Warp")
+    choose(page, "Warp", "Rename …")
+    page.get_by_label("Title").fill("Warp threads")
+    page.get_by_role("button", name="Rename").click()
+    choose(page, "Warp threads", "Tags …")
+    page.get_by_label("Tags, separated by spaces").fill("loom linen")
+    page.get_by_role("button", name="Save").click()
+    expect(row(page, "Warp threads").locator(".tag")).to_have_text(["loom", "linen"])
+    assert guest.server.get(f"/session/{first}")["weft"]["tags"] == ["loom", "linen"]
+    page.get_by_role("link", name="linen").click()
+    expect(page.get_by_role("link", name="Woof")).to_have_count(0)
+
+
+def test_a_session_goes_to_the_archive_and_to_the_trash_and_comes_back(guest: Visit, page: Page) -> None:
+    guest.make_session("one", title="Shed")
+    choose(page, "Shed", "Archive")
+    expect(page.get_by_role("link", name="Shed")).to_have_count(0)
+    page.get_by_label("archived").check()
+    expect(page.get_by_role("link", name="Shed")).to_be_visible()
+    choose(page, "Shed", "Unarchive")
+    page.get_by_label("archived").uncheck()
+    choose(page, "Shed", "Move to trash")
+    expect(page.get_by_role("link", name="Shed")).to_have_count(0)
+    page.get_by_label("trash").check()
+    page.get_by_role("button", name="Restore").click()
+    page.get_by_label("trash").uncheck()
+    expect(page.get_by_role("link", name="Shed")).to_be_visible()
+
+
+def test_a_search_shows_where_the_words_are(guest: Visit, page: Page) -> None:
+    guest.make_session("where is the heddle?", *(f"prompt {number}" for number in range(25)), title="Looking")
+    page.get_by_label("Search all sessions").fill("heddle")
+    expect(page.locator("mark")).to_have_text("heddle")
+    assert "q=heddle" in page.url
+    page.get_by_role("link", name="Looking").click()
+    expect(page.get_by_text("where is the heddle?")).to_be_in_viewport()
+
+
+def test_a_session_is_exported_forked_and_its_family_is_shown(
+    guest: Visit, page: Page, tmp_path: Path
+) -> None:
+    guest.make_session("use a child", title="Family")
+    page.reload()
+    page.get_by_label("What to do with Family").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export", exact=True).click()
+    download.value.save_as(tmp_path / "export.json")
+    assert json.loads((tmp_path / "export.json").read_text())["info"]["title"] == "Family"
+    page.get_by_label("Sessions below Family").click()
+    expect(page.locator(".below a.row-title")).to_have_count(1)
+    choose(page, "Family", "Fork")
+    expect(page.get_by_role("article", name="Prompt")).to_be_visible()
+
+
+def test_a_new_session_is_started(guest: Visit, page: Page) -> None:
+    page.get_by_role("button", name="New session").click()
+    expect(page.get_by_label("Directory")).to_have_value(str(guest.server.project))
+    page.get_by_role("button", name="Start").click()
+    ask(page, "hello")
+    expect(page.get_by_label("Conversation").get_by_text("Here is a short answer.")).to_be_visible()
+
+
+def test_what_runs_and_waits_is_seen_in_the_list(guest: Visit, page: Page) -> None:
+    id = guest.make_session(title="Busy")
+    guest.server.post(f"/weft/session/{id}/submit", {"parts": [{"type": "text", "text": "use the shell"}]})
+    expect(row(page, "Busy").get_by_text("waiting for you")).to_be_visible()
+    page.get_by_label("Status").select_option("waiting")
+    expect(page.locator("a.row-title")).to_have_text(["Busy"])
+    page.get_by_role("link", name="An agent needs you").click()
+    page.get_by_role("button", name="Allow once").click()
+    expect(page.get_by_label("Conversation").get_by_text("The shell has spoken.")).to_be_visible()
+
+
+def test_pictures_show_cost_and_where_time_went(guest: Visit, page: Page) -> None:
+    (guest.server.project / "hello.txt").write_text("hello there\n")
+    id = guest.make_session("edit it", title="Drawn")
+    page.goto(f"{guest.server.url}/web/pictures")
+    expect(page.get_by_role("heading", name="Cost by day")).to_be_visible()
+    expect(page.locator(".tile").filter(has_text="Cost")).to_contain_text("$")
+    expect(page.locator(".bars").filter(has_text="edit")).to_contain_text("call")
+    expect(page.locator(".heat")).to_contain_text("hello.txt")
+    page.goto(f"{guest.server.url}/web/pictures?session={id}")
+    expect(page.locator(".timeline li").first).to_be_visible()
+    expect(page.locator(".curve")).to_be_visible()
+
+
+def test_settings_show_what_there_is_and_where_it_comes_from(guest: Visit, page: Page) -> None:
+    page.goto(f"{guest.server.url}/web/settings")
+    expect(page.get_by_text("The server takes work")).to_be_visible()
+    for tab, words in {
+        "Providers and models": "Scripted",
+        "Agents and commands": "build",
+        "MCP servers": "No MCP server is configured",
+        "Permissions": "bash",
+    }.items():
+        page.get_by_role("link", name=tab).click()
+        expect(page.locator(".settings")).to_contain_text(words)
