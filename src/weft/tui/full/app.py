@@ -1,0 +1,598 @@
+"""The application of the full screen: transcript, panels, dialogs and prompt, drawn by Textual."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, ClassVar, Final, Protocol, TypeVar
+
+from msgspec import Struct
+from textual.app import App, ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.css.query import NoMatches
+from textual.screen import ModalScreen
+from textual.theme import Theme
+from textual.timer import Timer
+from textual.widget import Widget
+from textual.widgets import Input
+
+from weft.model.permission import PermissionRequest, QuestionRequest
+from weft.model.session import SessionTree
+from weft.tui.chat import Chat
+from weft.tui.clipboard import RunProgram
+from weft.tui.commands import COMMANDS
+from weft.tui.complete import Suggester, Suggestion
+from weft.tui.dialog import render_choices, render_details
+from weft.tui.full.widgets import (
+    ChildPane,
+    LinePanel,
+    LineView,
+    PromptArea,
+    SearchField,
+    TranscriptView,
+    append_history,
+    read_history,
+)
+from weft.tui.keys import ACTIONS, EDITING, KeyMap
+from weft.tui.overview import OverviewContext, render_overview
+from weft.tui.render import LiveContext, render_live, squash
+from weft.tui.text import Line, cut, measure, to_plain_text
+from weft.tui.theme import ALIASES, WEFT, Palette
+from weft.tui.view import SessionView
+
+Answer = TypeVar("Answer")
+# Wheel notches arrive as several arrow keys at once, because the terminal keeps the mouse for selecting. A person is slower.
+WHEEL_SECONDS: Final = 0.012
+MIN_SIDEBAR_WIDTH: Final = 110
+SIDEBAR_WIDTH: Final = 34
+MAX_SUGGESTIONS: Final = 8
+TALL_TAIL: Final = 200
+ALTERNATE_SCROLL: Final = "\x1b[?1007h"
+NO_ALTERNATE_SCROLL: Final = "\x1b[?1007l"
+NO_FOCUS_REPORTS: Final = "\x1b[?1004l"
+# Commands that have a page or a list of their own here. With arguments they do the same as in inline mode.
+PAGE_COMMANDS: Final[Mapping[str, str]] = {
+    "/sessions": "session_list",
+    "/resume": "session_list",
+    "/model": "model_list",
+    "/agent": "agent_list",
+    "/undo": "messages_undo",
+    "/redo": "messages_redo",
+    "/diff": "diff_view",
+    "/help": "help",
+}
+MAIN_ACTIONS: Final = tuple(action for action in ACTIONS if not action.startswith(("input_", "history_")))
+
+
+class FullSettings(Struct, frozen=True, kw_only=True):
+    """The theme and the keys that the configuration names, the themes of files, the history file, and who has the mouse.
+
+    `run_editor` lets the person's editor change a file, `run_program` runs a program that copies.
+    """
+
+    theme: str = "weft"
+    themes: Mapping[str, Palette] = {}
+    keybinds: Mapping[str, str] = {}
+    history: str | None = None
+    mouse: bool = False
+    env: Mapping[str, str] = {}
+    run_editor: Callable[[str], Awaitable[None]]
+    run_program: RunProgram
+
+
+class KeyActions(Protocol):
+    """What keys do: `run` carries out an action by name, `browse` handles a key of the transcript if it means something."""
+
+    def run(self, action: str) -> None: ...
+
+    def browse(self, key: str) -> bool: ...
+
+
+class FullApp(App[None], inherit_bindings=False):
+    """The application: it draws, and asks `actions` what a key does."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS_PATH: ClassVar[Any] = "full.tcss"
+
+    def __init__(
+        self, chat: Chat, settings: FullSettings, make_actions: Callable[["FullApp"], KeyActions]
+    ) -> None:
+        super().__init__()
+        self.chat = chat
+        self.settings = settings
+        self.keys = KeyMap(settings.keybinds)
+        self.palettes = settings.themes
+        self.palette = self.palettes.get(ALIASES.get(settings.theme, settings.theme), WEFT)
+        self.family: SessionTree | None = None
+        self.note = ""
+        self.sidebar_wanted: bool | None = None  # None: if there is room for it
+        self._actions = make_actions(self)
+        self._suggester = Suggester(chat, COMMANDS)
+        self._suggestions: list[Suggestion] = []
+        self._suggested = -1
+        self._history: list[str] = []
+        self._recalled: int | None = None
+        self._draft: str | None = None  # what was typed when a request came
+        self._arrow, self._arrows = "", 0
+        self._arrow_timer: Timer | None = None
+        self._searching = False
+        self._loading_older = False
+
+    # --- layout ---
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="body"):
+            with Vertical(id="main"):
+                yield TranscriptView(id="transcript")
+                yield LineView(id="details", background="panel")
+                yield LinePanel(id="live")
+                yield LinePanel(id="suggestions", background="element")
+                yield SearchField(id="search", placeholder="search", compact=True)
+                with Horizontal(id="prompt-row"):
+                    yield LinePanel(id="prompt-mark", background="panel")
+                    yield PromptArea(id="prompt")
+            yield ChildPane(id="child")
+            yield LineView(id="sidebar", background="panel")
+        yield LinePanel(id="status", background="element")
+
+    def on_mount(self) -> None:
+        self.set_palette(self.palette)
+        if self.settings.history is not None:
+            self._history = read_history(self.settings.history)
+        self.query_one("#search", Input).display = False
+        self.query_one("#details", LineView).display = False
+        self.query_one("#details", LineView).can_focus = False
+        self.query_one("#sidebar", LineView).can_focus = False
+        self.query_one("#child", ChildPane).display = False
+        self.prompt.set_text(self.chat.draft)
+        self.give_focus(self.prompt)
+        self.write(NO_FOCUS_REPORTS)  # nothing looks different without the focus, so nothing is drawn again
+        if not self.settings.mouse:
+            self.write(ALTERNATE_SCROLL)
+        self.call_after_refresh(self.sync)
+
+    def on_unmount(self) -> None:
+        if not self.settings.mouse:
+            self.write(NO_ALTERNATE_SCROLL)
+
+    @property
+    def is_browsing(self) -> bool:
+        """True if keys are for the transcript."""
+        return self.focused is self.transcript
+
+    def give_focus(self, widget: Widget) -> None:
+        """Give the keys to a widget at once: `Widget.focus` does it later, and keys that follow would be lost."""
+        self.screen.set_focus(widget)
+
+    def write(self, sequence: str) -> None:
+        """Write a sequence to the terminal itself."""
+        if self._driver is not None:
+            self._driver.write(sequence)
+
+    @property
+    def transcript(self) -> TranscriptView:
+        return self.query_one("#transcript", TranscriptView)
+
+    @property
+    def prompt(self) -> PromptArea:
+        return self.query_one("#prompt", PromptArea)
+
+    def set_palette(self, palette: Palette) -> None:
+        """Draw everything in the colours of a theme."""
+        self.palette = palette
+        name = f"weft-{id(palette)}"
+        self.register_theme(
+            Theme(
+                name=name, primary=palette.accent, accent=palette.accent, foreground=palette.text,
+                background=palette.background, surface=palette.panel, panel=palette.element,
+                success=palette.green, warning=palette.yellow, error=palette.red, dark=palette.dark,
+                variables={
+                    "weft-background": palette.background, "weft-panel": palette.panel, "weft-text": palette.text,
+                    "weft-element": palette.element, "weft-border": palette.border, "weft-muted": palette.muted,
+                },
+            )
+        )  # fmt: skip
+        self.theme = name
+        self.sync()
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        names = ("background", "panel", "text", "element", "border", "muted")
+        return {f"weft-{name}": getattr(WEFT, name) for name in names}
+
+    # --- drawing ---
+
+    def sync(self) -> None:
+        """Show what is new."""
+        with suppress(NoMatches):  # it is being opened or closed
+            self._sync_transcript()
+            self._sync_child()
+            self._sync_request()
+            self._sync_sidebar()
+            self._sync_status()
+
+    def _sync_transcript(self) -> None:
+        view, transcript = self.chat.view, self.transcript
+        tail = self._render_tail(view, transcript.lines.width)
+        if view is None and not self.chat.items:
+            tail = self._render_welcome()
+        transcript.sync(self.chat.items, tail, self.palette)
+
+    def _render_welcome(self) -> list[Line]:
+        keys = self.keys.describe
+        rows = (
+            (keys("input_submit"), "sends the prompt; @ mentions a file, / is a command, ! is for the shell"),
+            (keys("session_list"), "continues an earlier session"),
+            (keys("model_list"), "chooses a model"),
+            (keys("help"), "shows all keys"),
+        )
+        lines: list[Line] = [[], [("bold ansiaccent", "weft")], []]
+        return [*lines, *([("ansigreen", f"{key:<12}"), ("dim", about)] for key, about in rows)]
+
+    def _render_tail(self, view: SessionView | None, width: int) -> list[Line]:
+        context = LiveContext(
+            width=width, height=TALL_TAIL, now=self.chat.setup.now(), queue=tuple(self.chat.queue) if view is self.chat.view else ()
+        )  # fmt: skip
+        return render_live(view, context)
+
+    def _sync_child(self) -> None:
+        pane, watched = self.query_one("#child", ChildPane), self.chat.watched
+        pane.display = watched is not None
+        if watched is not None:
+            transcript = pane.query_one(TranscriptView)
+            transcript.sync(
+                watched.items, self._render_tail(watched.view, transcript.lines.width), self.palette
+            )
+            state = "working" if watched.view.is_busy or watched.view.calls else "child session"
+            head: Line = [("bold ansiaccent", squash(watched.view.status.title)), ("dim", f"  {state}")]
+            pane.query_one(LinePanel).set_lines([cut(head, max(pane.size.width - 2, 1))], self.palette)
+
+    def _sync_request(self) -> None:
+        """Show the open request: what is asked can be scrolled, the choices are always seen."""
+        width = max(self.transcript.size.width - 2, 20)
+        details, live = self.query_one("#details", LineView), self.query_one("#live", LinePanel)
+        match self.chat.request:
+            case PermissionRequest() as request:
+                lines = render_details(request, width, limit=TALL_TAIL)
+                details.styles.height = min(len(lines), max(self.size.height // 3, 3))
+                details.set_lines(lines, self.palette)
+                live.set_lines(render_choices(request, width, scopes=self.chat.setup.scopes), self.palette)
+            case QuestionRequest():
+                live.set_lines(self.chat.render_live(width, max(self.size.height // 2, 4)), self.palette)
+            case None:
+                live.set_lines([], self.palette)
+        details.display = isinstance(self.chat.request, PermissionRequest)
+        self._exchange_draft()
+        mark = ("bold ansiyellow", "?") if self.chat.request else ("bold ansigreen", ">")
+        self.query_one("#prompt-mark", LinePanel).set_lines([[mark]], self.palette)
+
+    def _exchange_draft(self) -> None:
+        """Put away what is being typed while a request is open: it is no answer to it."""
+        if self.chat.request is not None and self._draft is None:
+            self._draft = self.prompt.text
+            self.prompt.set_text("")
+        elif self.chat.request is None and self._draft is not None:
+            draft, self._draft = self._draft, None
+            self.set_draft(draft)
+
+    def _sync_sidebar(self) -> None:
+        sidebar, view, session = self.query_one("#sidebar", LineView), self.chat.view, self.chat.session
+        room = self.size.width >= MIN_SIDEBAR_WIDTH and self.chat.watched is None
+        sidebar.display = (room if self.sidebar_wanted is None else self.sidebar_wanted) and view is not None
+        if sidebar.display and view is not None and session is not None:
+            context = OverviewContext(
+                width=SIDEBAR_WIDTH - 3,
+                session=session,
+                tree=self.family,
+                sizes=self.chat.sizes,
+                budget=self.chat.budget,
+                shown_child=str(self.chat.watched.view.session) if self.chat.watched else "",
+            )
+            sidebar.set_lines([[], *render_overview(view, context)], self.palette)
+
+    def _sync_status(self) -> None:
+        width = max(self.size.width - 2, 1)
+        line = [("", text) for _, text in self.chat.render_status(width)]
+        text = "".join(part for _, part in line).strip()
+        if self.note:  # it is more important than the status
+            note = cut([("ansiaccent", squash(self.note))], width)
+            text = to_plain_text([cut([("", text)], max(width - measure(to_plain_text([note])) - 2, 0))])
+        else:
+            hints = self._list_hints()
+            while hints and measure(text) + measure(" · ".join(hints)) + 2 > width:
+                hints.pop()
+            note = [("dim", " · ".join(hints))]
+        space = " " * max(width - measure(text) - measure(to_plain_text([note])), 0)
+        self.query_one("#status", LinePanel).set_lines([[("", text), ("", space), *note]], self.palette)
+
+    def _list_hints(self) -> list[str]:
+        """Return what can be pressed now, the most important first."""
+        keys = self.keys.describe
+        if self.keys.is_pending:
+            return [f"{self.keys.leader} …"]
+        if self.is_browsing:
+            return ["Esc back", "/ search", "⏎ fold", "y copy", "{ } prompts"]
+        if not self.transcript.follows:
+            return [f"{keys('messages_last').rpartition(', ')[2]} goes to the end"]
+        if self.prompt.text or self.chat.is_busy:
+            return []
+        return [f"{keys('help')} keys", f"{keys('screen_switch')} inline", f"{keys('command_list')} commands"]
+
+    def tell(self, note: str) -> None:
+        """Say something at the end of the status line, until the next key."""
+        self.note = note
+        self.sync()
+
+    # --- events ---
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.sync)
+
+    def on_text_area_changed(self) -> None:
+        prompt = self.prompt
+        rows = prompt.wrapped_document.height
+        height = max(1, min(rows, self.size.height // 3))
+        prompt.styles.height = height
+        self.query_one("#prompt-row").styles.height = height
+        self._suggested = -1
+        if prompt.text or self._suggestions:
+            self.chat.start(self._suggest(requested=False))
+
+    def on_transcript_view_reached_top(self) -> None:
+        if not self._loading_older:
+            self._loading_older = True
+            self.chat.start(self._load_older())
+
+    async def _load_older(self) -> None:
+        try:
+            items = await self.chat.load_older()
+            if items:
+                self.transcript.load_older(items)
+        finally:
+            self._loading_older = False
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if event.input.id == "search":
+            self.transcript.mark(event.value)
+
+    # --- keys ---
+
+    def press(self, key: str) -> bool:
+        """Handle a key of the main screen. Return False if it is text for what has the focus."""
+        if self.note:
+            self.note = ""
+        if (
+            key in ("up", "down")
+            and not self.settings.mouse
+            and not self._suggestions
+            and not self.keys.is_pending
+        ):
+            self._collect_arrow(key)
+            return True
+        self._flush_arrows()
+        return self._press(key)
+
+    def _press(self, key: str) -> bool:
+        if self._searching:
+            return self._press_search(key)
+        if self._suggestions and self._press_suggestion(key):
+            return True
+        action = self.keys.feed(key, self._list_active())
+        if action is not None:
+            if action:
+                self._actions.run(action)
+            self.sync()
+            return True
+        if self.is_browsing:
+            handled = self._actions.browse(key)
+            self.sync()
+            return handled
+        return self._edit(key)
+
+    def _list_active(self) -> Sequence[str]:
+        """Return the actions that a key may mean now, the nearest first."""
+        has_text = bool(self.prompt.text)
+        if self.is_browsing:
+            return [each for each in MAIN_ACTIONS if each not in ("agent_cycle", "agent_cycle_reverse")]
+        own = ["input_submit", "input_newline"]
+        if has_text:
+            # Where OpenCode binds a key twice, what is being typed comes first: Ctrl-D deletes before it leaves.
+            return [*own, "input_clear", *EDITING, *MAIN_ACTIONS]
+        return [*own, *MAIN_ACTIONS, *EDITING]
+
+    def _edit(self, key: str) -> bool:
+        action = self.keys.feed(key, EDITING)
+        if action:
+            self.edit(action)
+        return action is not None
+
+    def edit(self, action: str) -> None:
+        """Edit the prompt as an action of the key map says."""
+        name, _, select = EDITING[action].partition("(")
+        method: Callable[..., None] = getattr(self.prompt, f"action_{name}")
+        method(True) if select else method()
+
+    # --- arrows and the wheel ---
+
+    def _collect_arrow(self, key: str) -> None:
+        if self._arrow and self._arrow != key:
+            self._flush_arrows()
+        self._arrow, self._arrows = key, self._arrows + 1
+        if self._arrow_timer is None:
+            self._arrow_timer = self.set_timer(WHEEL_SECONDS, self._flush_arrows)
+
+    def _flush_arrows(self) -> None:
+        """Scroll by as many lines as arrows came at once. A single one was pressed by a person."""
+        if self._arrow_timer is not None:
+            self._arrow_timer.stop()
+            self._arrow_timer = None
+        key, count = self._arrow, self._arrows
+        self._arrow, self._arrows = "", 0
+        if count > 1:
+            self.transcript.move(-count if key == "up" else count)
+            self.sync()
+        elif count == 1:
+            self._move(key)
+
+    def _move(self, key: str) -> None:
+        """Move by one arrow: in the transcript, in the lines of the prompt, or to another prompt of the history."""
+        prompt = self.prompt
+        if self._searching:
+            return
+        if self.is_browsing:
+            self._actions.browse(key)
+        elif key == "up" and prompt.cursor_location[0] > 0:
+            prompt.action_cursor_up()
+        elif key == "down" and prompt.cursor_location[0] < prompt.document.line_count - 1:
+            prompt.action_cursor_down()
+        else:
+            self.recall(-1 if key == "up" else 1)
+        self.sync()
+
+    def recall(self, step: int) -> None:
+        """Show an earlier or a later prompt of the history."""
+        if not self._history or (self._recalled is None and step > 0):
+            return
+        at = (len(self._history) if self._recalled is None else self._recalled) + step
+        self._recalled = at if at < len(self._history) else None
+        self.prompt.set_text(self._history[max(at, 0)] if at < len(self._history) else "")
+        self._recalled = max(at, 0) if at < len(self._history) else None
+
+    @property
+    def history(self) -> list[str]:
+        return self._history
+
+    # --- the prompt ---
+
+    def submit(self, *, queued: bool) -> None:
+        """Send what was typed, now or when the run has ended."""
+        if self.prompt.text.endswith("\\") and not queued:
+            self.prompt.action_delete_left()
+            self.prompt.put("\n")
+            return
+        text = self.prompt.take()
+        self._recalled = None
+        self._clear_suggestions()
+        if text.strip() and self.chat.request is None:
+            self._history.append(text)
+            if self.settings.history is not None:
+                append_history(self.settings.history, text, self.chat.setup.now())
+        self.transcript.follows = True
+        action = None if self.chat.request is not None else PAGE_COMMANDS.get(text.strip())
+        if action is not None:
+            self._actions.run(action)
+        elif queued:
+            self.chat.enqueue(text)
+        else:
+            self.chat.submit(text)
+
+    def set_draft(self, text: str) -> None:
+        with suppress(NoMatches):
+            if not self.prompt.text:
+                self.prompt.set_text(text)
+
+    async def edit_in_editor(self) -> None:
+        """Let the person's editor change the prompt. Runs go on meanwhile, and nothing is drawn."""
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "prompt.md")
+            await asyncio.to_thread(_write_text, path, self.prompt.text)
+            with self.suspend(), self.batch_update():
+                await self.settings.run_editor(path)
+            self.prompt.set_text((await asyncio.to_thread(_read_text, path)).rstrip("\n"))
+        if not self.settings.mouse:
+            self.write(ALTERNATE_SCROLL)
+
+    # --- suggestions ---
+
+    async def _suggest(self, *, requested: bool) -> None:
+        await asyncio.sleep(0)
+        text = self.prompt.text_before_cursor
+        found = await self._suggester.find(text, requested=requested) if text else []
+        if text == self.prompt.text_before_cursor and not self._searching:
+            exact = len(found) == 1 and text.endswith(found[0].text)
+            self._suggestions = [] if exact else found[:MAX_SUGGESTIONS]
+            self._draw_suggestions()
+
+    def suggest_now(self) -> None:
+        """Suggest paths too: the person asked for it."""
+        self.chat.start(self._suggest(requested=True))
+
+    def _draw_suggestions(self) -> None:
+        width = max(self.transcript.size.width - 2, 10)
+        lines: list[Line] = []
+        for at, each in enumerate(self._suggestions):
+            chosen = at == self._suggested
+            name: Line = [
+                ("bold ansiaccent" if chosen else "", f"{'▌' if chosen else ' '} {squash(each.text)}")
+            ]
+            lines.append(cut([*name, ("dim", f"  {squash(each.about)}")], width))
+        self.query_one("#suggestions", LinePanel).set_lines(lines, self.palette)
+
+    def _clear_suggestions(self) -> None:
+        self._suggestions, self._suggested = [], -1
+        self._draw_suggestions()
+
+    def _press_suggestion(self, key: str) -> bool:
+        match key:
+            case "tab" | "down" | "ctrl+n":
+                self._suggested = (self._suggested + 1) % len(self._suggestions)
+            case "up" | "shift+tab" | "ctrl+p":
+                self._suggested = (self._suggested - 1) % len(self._suggestions)
+            case "escape":
+                self._clear_suggestions()
+                return True
+            case "enter" if self._suggested >= 0:
+                chosen = self._suggestions[self._suggested]
+                self._clear_suggestions()
+                with self.prompt.prevent(PromptArea.Changed):
+                    self.prompt.put(chosen.text, instead_of=chosen.length)
+                return True
+            case _:
+                return False
+        self._draw_suggestions()
+        return True
+
+    # --- search in the transcript ---
+
+    def begin_search(self) -> None:
+        field = self.query_one("#search", Input)
+        self._searching = field.display = True
+        field.value = ""
+        self.give_focus(field)
+
+    def _press_search(self, key: str) -> bool:
+        if key not in ("enter", "escape", "ctrl+c"):
+            return False
+        self._searching = self.query_one("#search", Input).display = False
+        self.give_focus(self.transcript)
+        if key != "enter":
+            self.transcript.mark("")
+        elif self.transcript.words and not self.transcript.find(forward=False):
+            self.tell(f"{self.transcript.words!r} was not found")
+        self.sync()
+        return True
+
+    # --- dialogs ---
+
+    async def ask(self, screen: ModalScreen[Answer]) -> Answer | None:
+        """Show a dialog over the screen, and return its answer."""
+        answered: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+
+        def take(answer: Answer | None) -> None:
+            if not answered.done():
+                answered.set_result(answer)
+
+        await self.push_screen(screen, take)
+        answer = await answered
+        self.sync()
+        return answer
+
+
+def _write_text(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _read_text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()

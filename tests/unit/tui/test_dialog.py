@@ -1,0 +1,72 @@
+"""Permission requests and questions: what is shown, and what typed words mean."""
+
+import pytest
+from msgspec.structs import replace
+
+from unit.tui.test_view import REQUEST
+from weft.model.ids import QuestionID
+from weft.model.permission import DEFAULT_GRANT_TERMS, GrantTerms, Option, Question, QuestionRequest, Reply
+from weft.tui.dialog import list_choices, render_permission, render_question, to_answers, to_reply
+from weft.tui.text import to_plain_text
+
+LASTING = replace(REQUEST, always=("ls *",))
+QUESTION = Question(
+    question="Which?",
+    header="h",
+    options=(Option(label="red", description="fire"), Option(label="blue", description="water")),
+)
+
+
+@pytest.mark.parametrize(
+    ("typed", "reply", "message", "terms"),
+    [
+        ("1", "once", "", DEFAULT_GRANT_TERMS),
+        ("2", "always", "", DEFAULT_GRANT_TERMS),
+        ("3", "always", "", GrantTerms(scope="turn")),
+        ("4", "always", "", GrantTerms(scope="project")),
+        ("5 use git", "reject", "use git", DEFAULT_GRANT_TERMS),
+        ("y", "once", "", DEFAULT_GRANT_TERMS),
+        ("no not that", "reject", "not that", DEFAULT_GRANT_TERMS),
+        ("use git", "reject", "use git", DEFAULT_GRANT_TERMS),
+        ("9", "reject", "9", DEFAULT_GRANT_TERMS),
+        ("", "reject", "", DEFAULT_GRANT_TERMS),
+    ],
+)
+def test_a_reply_is_a_number_a_word_or_a_reason(
+    typed: str, reply: Reply, message: str, terms: GrantTerms
+) -> None:
+    assert to_reply(typed, list_choices(LASTING)) == (reply, message, terms)
+
+
+def test_without_a_lasting_grant_there_are_two_choices() -> None:
+    assert to_reply("2", list_choices(REQUEST)) == ("reject", "", DEFAULT_GRANT_TERMS)
+
+
+def test_a_permission_is_shown_with_its_parts_and_reasons() -> None:
+    assert to_plain_text(render_permission(LASTING, 60)).split("\n") == [
+        "? Allow bash?",
+        "  • ls",
+        "    asked because: rm is not allowed",
+        "  1 once",
+        "  2 always (ls *)",
+        "  3 until this turn ends",
+        "  4 always in this project",
+        "  5 no; type a reason after the number",
+    ]
+
+
+def test_a_question_is_shown_with_numbers() -> None:
+    request = QuestionRequest(id=QuestionID("que_1"), session_id=REQUEST.session_id, questions=(QUESTION,))
+    assert to_plain_text(render_question(request, 0, 80)).split("\n") == [
+        "? Which?",
+        "  1 red  fire",
+        "  2 blue  water",
+        "  type a number or your own words; nothing rejects the question",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "answers"), [("2", ("blue",)), ("red", ("red",)), ("green", ("green",)), ("", ())]
+)
+def test_an_answer_is_a_number_a_label_or_own_words(typed: str, answers: tuple[str, ...]) -> None:
+    assert to_answers(QUESTION, typed) == answers
