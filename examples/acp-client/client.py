@@ -2,7 +2,7 @@
 
     python client.py DIRECTORY PROMPT... [--yes]
 
-It needs the protocol's package: pip install 'weft[acp]'. Without `--yes` whatever has to be asked is refused.
+It needs the protocol's package: in weft's checkout, pip install '.[acp]'. Without `--yes`, every permission request is refused.
 """
 
 import argparse

@@ -1,0 +1,143 @@
+"""The file of the dataset: it can be damaged, removed or not writable, and costs are exact."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.dataset.database import Dataset, DecimalSum
+from weft.dataset.query import run_query
+from weft.dataset.tables import TABLES, list_columns
+from weft.errors import InvalidInputError
+from weft.model.dataset import QueryInput
+from weft.model.ids import MessageID, PartID, ProjectID, SessionID
+from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts, UserMessage
+from weft.model.part import Moment, TextPart
+from weft.model.session import SessionInfo, SessionTime
+
+PROJECT = ProjectID("prj")
+
+
+def make_session(number: int, *, updated: int = 1, project: ProjectID = PROJECT) -> SessionInfo:
+    id = SessionID(f"ses_{number}")
+    return SessionInfo(id=id, project_id=project, title=f"T{number}", time=SessionTime(created=1, updated=updated))  # fmt: skip
+
+
+def make_history(session: SessionInfo, *costs: str) -> list[MessageWithParts]:
+    prompt = UserMessage(id=MessageID("msg_0"), session_id=session.id, time=Moment(created=2))
+    words = TextPart(id=PartID("prt_0"), session_id=session.id, message_id=prompt.id, text="h\0i \ud800")
+    answers = [
+        AssistantMessage(
+            id=MessageID(f"msg_{number}"),
+            session_id=session.id,
+            parent_id=prompt.id,
+            time=AssistantTime(created=2 + number),
+            cost=Decimal(cost),
+        )
+        for number, cost in enumerate(costs, 1)
+    ]
+    return [MessageWithParts(info=prompt, parts=(words,))] + [
+        MessageWithParts(info=answer, parts=()) for answer in answers
+    ]
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Iterator[Dataset]:
+    made = Dataset(str(tmp_path / "cache" / "dataset.db"))
+    yield made
+    made.close()
+
+
+def ask(dataset: Dataset, sql: str, project: ProjectID | None = PROJECT) -> tuple[tuple[object, ...], ...]:
+    return run_query(dataset, QueryInput(sql=sql), project).rows
+
+
+def test_only_what_changed_is_stale(dataset: Dataset) -> None:
+    one, two = make_session(1), make_session(2)
+    assert dataset.find_stale([one, two]) == [one, two]
+    dataset.put_session(one, [])
+    dataset.put_session(two, [])
+    assert dataset.find_stale([one, two]) == []
+    changed = make_session(1, updated=5)
+    assert dataset.find_stale([changed, two]) == [changed]
+    assert dataset.find_stale([one, two], {two.id}) == [two]
+    dataset.keep_only([one.id], PROJECT)
+    assert ask(dataset, "select id from sessions") == (("ses_1",),)
+
+
+def test_a_query_sees_one_project_or_all(dataset: Dataset) -> None:
+    dataset.put_session(make_session(1), [])
+    dataset.put_session(make_session(2, project=ProjectID("other")), [])
+    assert ask(dataset, "select id from sessions") == (("ses_1",),)
+    assert ask(dataset, "select id from sessions order by 1", None) == (("ses_1",), ("ses_2",))
+
+
+def test_a_damaged_file_is_replaced(dataset: Dataset, tmp_path: Path) -> None:
+    file = tmp_path / "cache" / "dataset.db"
+    file.parent.mkdir()
+    file.write_bytes(b"this is no database" * 100)
+    dataset.put_session(make_session(1), [])
+    assert ask(dataset, "select count(*) from sessions") == ((1,),)
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_cache_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file in the way")
+    dataset = Dataset(str(tmp_path / "cache" / "dataset.db"))
+    dataset.put_session(make_session(1), [])
+    assert ask(dataset, "select count(*) from sessions") == ((1,),)
+    dataset.close()
+
+
+def test_text_that_sqlite_cannot_store_is_replaced(dataset: Dataset) -> None:
+    session = make_session(1)
+    dataset.put_session(session, make_history(session))
+    assert ask(dataset, "select text from prompts") == (("h\ufffdi \ufffd",),)
+
+
+@given(st.lists(st.decimals(min_value=0, max_value=10**6, places=12), min_size=1, max_size=20))
+def test_costs_add_up_and_sort_exactly(costs: list[Decimal]) -> None:
+    dataset, session = Dataset(), make_session(1)
+    dataset.put_session(session, make_history(session, *map(str, costs)))
+    ((total,),) = ask(dataset, "select decimal_sum(cost) from costs")
+    assert Decimal(str(total)) == sum(costs)
+    rows = ask(dataset, "select cost from costs order by cost")
+    assert [Decimal(str(cost)) for (cost,) in rows] == sorted(costs)
+    ((most,),) = ask(dataset, "select max(cost) from costs")
+    assert Decimal(str(most)) == max(costs)
+    dataset.close()
+
+
+def test_a_sum_of_nothing_is_zero() -> None:
+    assert DecimalSum().finalize() == "0"
+
+
+def test_every_documented_column_can_be_selected(dataset: Dataset) -> None:
+    for table, column in list_columns():
+        assert ask(dataset, f"select {column} from {table}") == ()
+    assert [table.name for table in TABLES] == [
+        "sessions", "prompts", "steps", "calls", "files", "costs", "permissions", "events"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "insert into sessions values (1)",
+        "create table x (y)",
+        "vacuum",
+        "begin",
+        "select load_extension('x')",
+        "select * from pragma_table_info('stored_steps')",
+        "select name from sqlite_master",
+        "explain delete from stored_steps",
+    ],
+)
+def test_nothing_but_reading_is_allowed(dataset: Dataset, sql: str) -> None:
+    dataset.put_session(make_session(1), [])
+    with pytest.raises(InvalidInputError):
+        ask(dataset, sql)
+    assert ask(dataset, "select count(*) from sessions") == ((1,),)
