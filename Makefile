@@ -5,11 +5,12 @@ READY := .venv/.ready
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weft-tools
 OPENCODE := $(CACHE)/opencode-1.1.34
 PYRIGHT := $(CACHE)/pyright-1.1.414
+AXE := $(CACHE)/axe-core-4.14.0
 # The drivers for real clients are kept in another repository; CLIENTS="--only tui --patience 3" chooses among them.
 WEFT_DRIVERS ?= ../shared/tools
-TESTS := WEFT_PYRIGHT=$(PYRIGHT)/node_modules/.bin/pyright $(RUN)/pytest -n 2 -m "not opencode"
+TESTS := WEFT_PYRIGHT=$(PYRIGHT)/node_modules/.bin/pyright WEFT_AXE=$(AXE)/node_modules/axe-core/axe.min.js $(RUN)/pytest -n 2 -m "not opencode"
 
-.PHONY: help setup demo fmt check test-fast test test-opencode test-clients test-schema fuzz-shell cov bench shape docs reference dist release clean
+.PHONY: help setup demo fmt check test-fast test test-opencode test-clients test-schema mutate fuzz-shell cov cluster bench shape docs reference picture screenshots vendor dist release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -36,7 +37,7 @@ check: $(READY) ## format, lint, types, layers, shape, change fragment
 test-fast: $(READY) ## run unit, contract and architecture tests, with few examples for properties
 	$(RUN)/pytest -n 2 --hypothesis-profile=fast -m "not opencode and not slow" tests/unit tests/contract tests/architecture
 
-test: $(READY) $(PYRIGHT)/node_modules/.bin/pyright ## run every test that needs neither network nor services
+test: $(READY) $(PYRIGHT)/node_modules/.bin/pyright $(AXE)/node_modules/axe-core/axe.min.js ## run every test that needs neither network nor services
 	$(TESTS) tests
 
 test-opencode: $(READY) $(OPENCODE)/node_modules/.bin/opencode ## compare with the real OpenCode 1.1.34
@@ -49,20 +50,30 @@ $(OPENCODE)/node_modules/.bin/opencode:
 $(PYRIGHT)/node_modules/.bin/pyright:
 	@npm install --prefix $(PYRIGHT) --ignore-scripts --no-audit --no-fund --silent pyright@1.1.414 || echo "could not install pyright; going on without"
 
+# Without npm, the checks of accessibility are skipped; in CI they fail.
+$(AXE)/node_modules/axe-core/axe.min.js:
+	@npm install --prefix $(AXE) --ignore-scripts --no-audit --no-fund --silent axe-core@4.14.0 || echo "could not install axe-core; going on without"
+
 test-clients: $(READY) ## OpenCode's own terminal UIs, `run` and SDKs against `weft serve`; about a quarter of an hour
 	$(RUN)/python tools/clients.py --drivers $(WEFT_DRIVERS) --cache $(CACHE)/clients $(CLIENTS)
 
 test-schema: $(READY) ## send thousands of requests generated from GET /doc, with schemathesis
 	$(RUN)/python tools/schema.py --cache $(CACHE)/clients $(SCHEMA)
 
+mutate: $(READY) ## break the source on purpose, line by line, and see whether a test notices; MUTATE="--package shell"
+	$(RUN)/python tools/mutate.py $(MUTATE)
+
 fuzz-shell: $(READY) ## run shell commands that were judged harmless in a sandbox, and see whether they are; FUZZ="--seed 2 --count 50000"
 	$(RUN)/python tools/fuzz_shell.py $(FUZZ)
 
-cov: $(READY) $(PYRIGHT)/node_modules/.bin/pyright ## run the tests, and list branches that they never took
+cov: $(READY) $(PYRIGHT)/node_modules/.bin/pyright $(AXE)/node_modules/axe-core/axe.min.js ## run the tests, and list branches that they never took
 	$(TESTS) --cov=weft --cov-branch --cov-report=term-missing:skip-covered tests
 
+cluster: $(READY) ## start Postgres, two nodes and nginx on this machine, for trying a cluster; CLUSTER="--port 0 --dir PATH"
+	@$(RUN)/python deploy/try_cluster.py $(CLUSTER)
+
 bench: $(READY) ## measure speed on this machine
-	@for each in start_up listing fork tokens running undo first_hour; do echo "== $$each"; $(RUN)/python bench/$$each.py || exit 1; done
+	@for each in start_up listing fork tokens running undo terminal page first_hour; do echo "== $$each"; $(RUN)/python bench/$$each.py || exit 1; done
 
 shape: $(READY) ## list the largest modules and functions
 	@$(RUN)/python tests/architecture/shape.py
@@ -72,6 +83,15 @@ docs: $(READY) ## build the documentation site into site/, offline; fail on a de
 
 reference: $(READY) ## write the generated pages of docs/, and the output that the tutorial shows
 	$(RUN)/python tools/reference.py && $(RUN)/python tools/tutorial.py
+
+picture: $(READY) ## run weft in an emulated terminal and draw docs/terminal.svg
+	$(RUN)/python tools/picture.py
+
+screenshots: $(READY) ## open every screen of the page in a browser, and save it into docs/screenshots/
+	$(RUN)/python tools/screenshots.py
+
+vendor: $(READY) ## fetch the vendored scripts of the page from npm, and check them against their manifest
+	$(RUN)/python tools/vendor.py $(VENDOR)
 
 dist: $(READY) ## build wheel and source archive into dist/
 	rm -rf dist && $(RUN)/python -m build --no-isolation

@@ -19,7 +19,7 @@ from weft.context.view import View
 from weft.model.event import MessageUpdated, SessionCreated
 from weft.model.message import MessageWithParts
 from weft.provider.anthropic import request as claude
-from weft.provider.body import CacheTurns, TurnCache, encode_uncached, to_bytes
+from weft.provider.body import CacheMessages, ModelMessageCache, encode_uncached, to_bytes
 from weft.provider.contract import ModelRequest
 from weft.provider.openai_chat import request as chat
 from weft.provider.openai_responses import request as responses
@@ -60,10 +60,10 @@ def measure_reading() -> list[MessageWithParts]:
 
 def measure_bodies(messages: list[MessageWithParts]) -> None:
     print(f"the body of a request of {MESSAGES} messages")
-    turns = View().show(messages, MODEL, plan_files=False).turns
+    turns = View().show(messages, MODEL, plan_files=False).messages
     asked = ModelRequest(model=MODEL, system=("You weave.",), messages=turns)
 
-    def made(to_body: Callable[[ModelRequest, CacheTurns], Any], remembering: CacheTurns) -> bytes:
+    def made(to_body: Callable[[ModelRequest, CacheMessages], Any], remembering: CacheMessages) -> bytes:
         return to_bytes(to_body(asked, remembering))
 
     for name, to_body, written in (
@@ -71,7 +71,7 @@ def measure_bodies(messages: list[MessageWithParts]) -> None:
         ("anthropic", claude.to_body, False),
         ("responses", responses.to_body, True),
     ):
-        memory = TurnCache()
+        memory = ModelMessageCache()
         remembering = memory.cache_json if written else memory.cache_values
         show(f"{name}, afresh", lambda to_body=to_body: made(to_body, encode_uncached))
         made(to_body, remembering)

@@ -27,7 +27,7 @@ from weft.model.catalog import Limit, Model, ModelApi
 from weft.provider.anthropic.adapter import AnthropicMessages
 from weft.provider.bedrock.adapter import Bedrock
 from weft.provider.chunk import TextDelta
-from weft.provider.contract import ModelRequest, Provider, TextContent, UserTurn
+from weft.provider.contract import ModelRequest, Provider, TextContent, UserModelMessage
 from weft.provider.endpoint import ModelEndpoint
 from weft.provider.gemini.adapter import Gemini
 from weft.provider.openai_chat.adapter import OpenAIChat
@@ -44,7 +44,7 @@ ADAPTERS: Final = {
     "bedrock": Bedrock,
 }
 SDKS: Final = ("anthropic", "boto3", "google-genai", "openai")
-HELLO: Final = UserTurn(content=(TextContent(text="hello"),))
+HELLO: Final = UserModelMessage(content=(TextContent(text="hello"),))
 HERE: Final = Path(__file__).parent
 
 # Microseconds a token, by manner and API.

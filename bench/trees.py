@@ -8,7 +8,7 @@ from weft.model.ids import Mint, ProjectID
 from weft.model.message import AssistantMessage, AssistantTime, MessagePath, UserMessage
 from weft.model.part import ModelRef, Moment, Span, TextPart
 from weft.model.project import Project, ProjectTime
-from weft.model.session import Session, SessionTime, make_slug
+from weft.model.session import SessionInfo, SessionTime, make_slug
 from weft.model.wire import encode_pretty
 
 START = 1_780_000_000_000
@@ -38,8 +38,8 @@ class Forest:
                 self._exchange(session, pair)
         (self._storage / "migration").write_text("2")
 
-    def _session(self, number: int) -> Session:
-        session = Session(
+    def _session(self, number: int) -> SessionInfo:
+        session = SessionInfo(
             id=self._mint.session(),
             slug=make_slug(self._random),
             version="1.1.34",
@@ -51,7 +51,7 @@ class Forest:
         self._write(f"session/{self._project}/{session.id}", session)
         return session
 
-    def _exchange(self, session: Session, pair: int) -> None:
+    def _exchange(self, session: SessionInfo, pair: int) -> None:
         self._now += 10
         asked = UserMessage(
             id=self._mint.message(),
@@ -76,7 +76,7 @@ class Forest:
         )
         self._message(session, answer, "It carries the weft through the shed. " * 8)
 
-    def _message(self, session: Session, message: UserMessage | AssistantMessage, text: str) -> None:
+    def _message(self, session: SessionInfo, message: UserMessage | AssistantMessage, text: str) -> None:
         self._write(f"message/{session.id}/{message.id}", message)
         span = Span(start=self._now, end=self._now)
         part = TextPart(

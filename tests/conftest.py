@@ -4,7 +4,7 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from ipaddress import ip_address
 from itertools import count
 from pathlib import Path
@@ -13,15 +13,43 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from given.postgres import remove_servers
+
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("fast", deadline=None, max_examples=10)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 SCRUBBED = ("OPENCODE_", "WEFT_", "XDG_", "GIT_", "ANTHROPIC_", "OPENAI_", "OPENROUTER_", "GOOGLE_", "AWS_")
-PRESERVED = {"WEFT_OPENCODE", "WEFT_PYRIGHT"}  # where make put what it installed
+PRESERVED = {
+    "WEFT_AXE",
+    "WEFT_OPENCODE",
+    "WEFT_PYRIGHT",
+    "WEFT_TEST_POSTGRES",
+}  # where make put what it installed, and servers
+# What CI may skip, by the reason that the test gives. Every other skip is a failure there: a part that was not installed
+# would otherwise let its tests go by in silence.
+SKIPPED_IN_CI = (
+    "there is no systemd here",
+    "this kernel allows no mounts, and that is said",
+    "no landlock here: ",
+    "no bubblewrap here: ",
+)
 GIT_IDENTITY = {"NAME": "Ada Loom", "EMAIL": "ada@example.test"}
 NUMBERS = count()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
+        _, _, reason = (
+            report.longrepr if isinstance(report.longrepr, tuple) else ("", 0, str(report.longrepr))
+        )
+        if not reason.removeprefix("Skipped: ").startswith(SKIPPED_IN_CI):
+            report.outcome = "failed"
+            report.longrepr = f"CI may not skip this test. {reason}"
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +89,13 @@ def _interruptible() -> None:
     """A shell starts background processes with interrupts ignored, and tests would pass that on to their own processes."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_servers_left() -> Iterator[None]:
+    """End the database servers that tests have started."""
+    yield
+    remove_servers()
 
 
 @pytest.fixture(autouse=True, scope="session")

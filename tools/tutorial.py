@@ -4,20 +4,34 @@
     python tools/tutorial.py check    fail if a document shows another output
 
 A fence with a title is a file to write. In a `console` fence each line that starts with `$ ` is a command to run, and the
-lines below it are its output. Ids, times, paths and token counts differ from run to run, so each is replaced by a fixed one.
+lines below it are its output. Ids, times and paths differ from run to run, so each is replaced by a fixed one, and token counts are rounded.
 """
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from given.long_session import PROMPTS, bash_call, make_scripts  # noqa: E402  found by the line above
+from given.model_server import open_model_server  # noqa: E402
+from weft.provider.scripted import Say  # noqa: E402
+
 # In this order: all run in one project, one after the other.
-PAGES = (ROOT / "docs" / "tutorial.md", ROOT / "docs" / "explanation" / "shell.md")
+PAGES = tuple(
+    ROOT / "docs" / page
+    for page in ("tutorial.md", "explanation/shell.md", "guides/blame.md", "guides/data.md")
+)
+# It has a project of its own, and a model that plays a script.
+STORY = ROOT / "docs" / "guides" / "compare.md"
 PICTURE = ROOT / "docs" / "demo.svg"
 FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 IDS = ("4dKq8XbT2mW6sYcR1vLzHp", "9fGn3JaU7oE5tQhS0wMxBk", "2cVr6NdP8yI1uZjF4gOqAl")
@@ -35,6 +49,9 @@ def main(command: str = "write") -> int:
         shell = Scratch(Path(scratch))
         wanted = {page: run_page(page.read_text(), shell) for page in PAGES}
         wanted[PICTURE] = draw(shell.run_demo())
+    with tempfile.TemporaryDirectory() as scratch, open_model_server(make_story()) as server:
+        told = Scratch(Path(scratch), {**server.config, "formatter": False, "lsp": False})
+        wanted[STORY] = run_page(STORY.read_text(), told)
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     if command == "check":
         for path in stale:
@@ -45,10 +62,22 @@ def main(command: str = "write") -> int:
     return 0
 
 
+def make_story() -> dict[str, Any]:
+    """Return what the model of the story does: it breaks the cloth in the second prompt, and mends it in two ways."""
+    scripts: dict[str, Any] = make_scripts()
+    scripts["loom: mend it"] = [
+        (bash_call("sed -i 's/thread . 3/thread * 2/' loom.py"),),
+        (Say(text="Mended."),),
+    ]
+    scripts["shuttle: mend it"] = [(bash_call("sed -i 's/thread . 3/4/' loom.py"),), (Say(text="Mended."),)]
+    scripts[f"shuttle: {PROMPTS[1]}"] = [(Say(text="I would look at the warp first."),)]
+    return scripts
+
+
 class Scratch:
     """A home directory and a project of its own, in which commands run one after the other."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, config: Mapping[str, Any] | None = None) -> None:
         self.project = root / "greeter"
         self.project.mkdir()
         home = root / "home"
@@ -57,9 +86,12 @@ class Scratch:
         self.env = kept | {
             "HOME": str(home),
             "TMPDIR": str(root),
+            "PYTHONUNBUFFERED": "1",  # standard output and standard error in the order of a terminal
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             **{f"GIT_{who}_{what}": "ada@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
         }  # fmt: skip
+        if config is not None:
+            self.env["OPENCODE_CONFIG_CONTENT"] = json.dumps(config)
         self._root, self._code, self._ids = root, 0, dict[str, str]()
 
     def run(self, command: str) -> str:
@@ -84,14 +116,25 @@ class Scratch:
 
     def normalise(self, text: str) -> str:
         text = re.sub(r"\b(ses|per|msg)_\w{26}\b", self._fix_id, text)
+        text = re.sub(r"\bses_\w{10}\b", f"ses_1f0a{IDS[0][:6]}", text)
         text = re.sub(rf"{re.escape(str(self._root))}/weft-demo-\w+", "/tmp/weft-demo", text)
         text = text.replace(str(self.project), "/home/ada/greeter").replace(str(self._root), "/home/ada")
         text = re.sub(r"\b\d\d:\d\d\b", "10:24", text)
-        text = re.sub(r"\b\d,\d{3} tokens in", "2,900 tokens in", text)
+        text = re.sub(r"\bses_\w{12}\b", "ses_1f0a4dKq8XbT", text)
+        text = re.sub(r"\b\d\.\ds\b", "0.7s", text)
+        text = re.sub(r"\bdiscarded [a-z]+-[a-z]+-(\d)\b", r"discarded amber-otter-\1", text)
+        # Calls of one step end in any order, so a search among them may take one run more or less.
+        text = re.sub(r"\b\d runs for", "9 runs for", text)
+        text = re.sub(r"\b([\d,]+) tokens in", _round_tokens, text)
         return "\n".join(line.rstrip() for line in text.rstrip().splitlines()) + "\n" if text.strip() else ""
 
     def _fix_id(self, found: re.Match[str]) -> str:
         return self._ids.setdefault(found[0], f"{found[1]}_1f0a{IDS[len(self._ids) % len(IDS)]}")
+
+
+def _round_tokens(found: re.Match[str]) -> str:
+    """Round to hundreds: a longer path in the system prompt is a few more tokens."""
+    return f"{round(int(found[1].replace(',', '')), -2):,} tokens in"
 
 
 def run_page(text: str, shell: Scratch) -> str:

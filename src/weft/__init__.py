@@ -42,6 +42,7 @@ _DEFINITIONS = {
     "Json": "weft.agent.schema:Json",
     "Permissions": "weft.agent.options:Permissions",
     "ModelSource": "weft.agent.options:ModelSource",
+    "QuestionArguments": "weft.agent.agent:QuestionArguments",
     "ToolCallContext": "weft.plugin.tools:ToolCallContext",
     "ToolAnswer": "weft.plugin.tools:ToolAnswer",
     "Budget": "weft.model.spending:Budget",
@@ -52,7 +53,16 @@ _DEFINITIONS = {
     "SessionID": "weft.model.ids:SessionID",
     "open_store": "weft.agent.sessions:open_store",
     "SessionStore": "weft.agent.sessions:SessionStore",
+    "StoreOpening": "weft.agent.sessions:StoreOpening",
     "Session": "weft.agent.sessions:Session",
+    "user_message": "weft.session.append:user_message",
+    "assistant_message": "weft.session.append:assistant_message",
+    "NewMessage": "weft.session.append:NewMessage",
+    "NewText": "weft.session.append:NewText",
+    "NewReasoning": "weft.session.append:NewReasoning",
+    "NewFile": "weft.session.append:NewFile",
+    "NewToolCall": "weft.session.append:NewToolCall",
+    "NewToolResult": "weft.session.append:NewToolResult",
     "Api": "weft.api:Api",
     "PromptInput": "weft.model.input:PromptInput",
     "SessionInput": "weft.model.input:SessionInput",
@@ -60,6 +70,8 @@ _DEFINITIONS = {
     "NotFoundError": "weft.errors:NotFoundError",
     "InvalidInputError": "weft.errors:InvalidInputError",
     "ModelNotFoundError": "weft.errors:ModelNotFoundError",
+    "NoModelError": "weft.errors:NoModelError",
+    "NotPermittedError": "weft.errors:NotPermittedError",
     "ConfigError": "weft.errors:ConfigError",
     "UnreachableError": "weft.errors:UnreachableError",
     "SessionBusyError": "weft.errors:SessionBusyError",
@@ -70,20 +82,46 @@ _DEFINITIONS = {
 __all__ = sorted(("__version__", *_DEFINITIONS))  # noqa: PLE0605
 
 
-# Names that were public once, and what to write instead.
-_REPLACED = {
+# Names that still work: their definitions, what to write instead, and the version that removes them.
+_DEPRECATED = {
+    "JsonFormat": ("weft.model.message:JsonFormat", "weft.model.message.JsonFormat", "0.4"),
+    "prompt": ("weft.model.input:prompt", "weft.model.input.prompt", "0.4"),
+}
+
+# Names that are gone, and what to write instead.
+_REMOVED = {
     "blocking": "with weft.open(…) as agent",
     "connect_sync": "with weft.connect(…) as agent",
     "converse": "agent.converse(…)",
-    "prompt": "agent.ask(…)",
 }
 
 
 def __getattr__(name: str) -> object:
+    if name in _DEPRECATED:
+        return _find_deprecated(name)
     if name not in _DEFINITIONS:
-        instead = f"; write `{_REPLACED[name]}`" if name in _REPLACED else ""
+        from difflib import get_close_matches  # noqa: PLC0415  only a mistake needs it
+
+        near = "".join(get_close_matches(name, __all__, n=1, cutoff=0.7))
+        instead = f"; write `{found}`" if (found := _REMOVED.get(name, near)) else ""
         raise AttributeError(f"module 'weft' has no attribute {name!r}{instead}")
-    module, _, attribute = _DEFINITIONS[name].partition(":")
+    return _import(_DEFINITIONS[name])
+
+
+def _find_deprecated(name: str) -> object:
+    from warnings import warn  # noqa: PLC0415  few programs use a deprecated name, and each of them only until it is changed
+
+    definition, instead, removal = _DEPRECATED[name]
+    warn(
+        f"weft.{name} is deprecated, and weft {removal} removes it; write {instead}",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return _import(definition)
+
+
+def _import(definition: str) -> object:
+    module, _, attribute = definition.partition(":")
     found: object = getattr(import_module(module), attribute)
     return found
 

@@ -18,7 +18,7 @@ def main() -> int:
     import_msgspec()
     from weft.cli.main import run_command  # noqa: PLC0415  `--version` does not need it
 
-    return run_command(sys.argv[1:], alone=True)
+    return run_command(sys.argv[1:], own_process=True)
 
 
 def open_streams() -> None:

@@ -10,7 +10,9 @@ WeftError
 ├── DocumentError            stored or received JSON is not valid
 │   └── BundleError          a bundle is not valid, or contains paths outside of itself
 ├── StoreError               the store failed
-│   └── NewerFormatError     a newer version wrote the store
+│   ├── NewerFormatError     a newer version wrote the store
+│   ├── DamagedStoreError    the file of the store is damaged
+│   └── LeaseLostError       another process has taken over the session
 ├── IndexFailedError         the search index failed; the store still works
 ├── DirectoryError           the directory cannot be worked in
 ├── OutsideError             a path leads out of the project
@@ -25,11 +27,13 @@ WeftError
 ├── RestoreFailedError       files could not be restored
 ├── ConfigError              a configuration file is not valid, and where
 ├── SessionBusyError         another run has the session
+├── LimitReachedError        a principal uses as much as it may
+├── HandedOverError          another node continues the run
 ├── CursorLostError          the event to resume after is no longer held
 ├── CompactionIneffectiveError  a summary did not make the conversation fit
 ├── DeadlineError            a deadline passed
 ├── ClosedError              the agent or store was closed
-├── NoModelError             no model is configured
+├── NoModelError             no model is available
 ├── ModelNotFoundError       the model does not exist; names the nearest
 ├── ProviderError            the API of a model failed
 │   └── ProviderAuthError    … because a key is missing or wrong
@@ -120,7 +124,11 @@ class InvalidInputError(WeftError):
 
 class InvalidIdError(InvalidInputError):
     def __init__(self, kind: str, given: str) -> None:
-        super().__init__(f"{kind} id", f"{given[:80]!r} is not one")
+        super().__init__(
+            f"{kind} id",
+            f"{given[:80]!r} is not one",
+            hint="an id consists of letters, digits and underscores",
+        )
         self.kind = kind
         self.given = given
 
@@ -147,8 +155,8 @@ class ConflictError(WeftError):
 
 
 class DocumentError(WeftError):
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(f"{where}: {reason}")
+    def __init__(self, where: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(f"{where}: {reason}", hint=hint)
         self.where = where
         self.reason = reason
 
@@ -169,6 +177,30 @@ class NewerFormatError(StoreError):
         )
         self.found = found
         self.known = known
+
+
+class DamagedStoreError(StoreError):
+    """The file of a store is damaged, so that little or nothing in it can be read. Nothing changes it but a repair."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(
+            f"{where} is damaged: {reason}",
+            hint="weft doctor --fix moves it aside and keeps what can still be read",
+        )
+        self.where = where
+        self.reason = reason
+
+
+class LeaseLostError(StoreError):
+    """A writer no longer holds the lease of its session. `owner` is the process that took it over, if it is known."""
+
+    def __init__(self, session: str, owner: str = "") -> None:
+        super().__init__(
+            f"Session {session} is now run by {owner or 'another process'}",
+            hint="this process stops working on it and changes nothing; the other one continues it",
+        )
+        self.session = session
+        self.owner = owner
 
 
 class IndexFailedError(WeftError):
@@ -205,10 +237,16 @@ class UnsupportedError(WeftError):
 
 
 class MissingPackageError(WeftError, ImportError):
+    """An extra of weft is not installed. `requirement` is `weft[…]` with its name.
+
+    The hint installs from the checkout: on a package index, `weft` may be another project.
+    """
+
     def __init__(self, module: str, requirement: str) -> None:
+        command = f"pip install '.{requirement.removeprefix('weft')}'"
         super().__init__(
-            f"the package of the module {module!r} is not installed: pip install '{requirement}'",
-            hint=f"install {requirement}",
+            f"the package of the module {module!r} is not installed; in weft's checkout: {command}",
+            hint=f"in weft's checkout: {command}",
         )
         self.module = module
         self.requirement = requirement
@@ -276,11 +314,18 @@ class ConfigError(WeftError):
     """`at` is line and column, if known; `key` is the dotted key. The message has no value, because it may be a secret."""
 
     def __init__(
-        self, path: str, reason: str, *, at: tuple[int, int] = (0, 0), key: str = "", near: str = ""
+        self,
+        path: str,
+        reason: str,
+        *,
+        at: tuple[int, int] = (0, 0),
+        key: str = "",
+        near: str = "",
+        hint: str = "",
     ) -> None:
         place = ":".join([path, *(str(number) for number in at if number)])
         prefix = f"{key}: " if key else ""
-        super().__init__(f"{place}: {prefix}{reason}", hint=f"did you mean {near!r}?" if near else "")
+        super().__init__(f"{place}: {prefix}{reason}", hint=f"did you mean {near!r}?" if near else hint)
         self.path = path
         self.reason = reason
         self.line, self.column = at
@@ -295,6 +340,25 @@ class SessionBusyError(WeftError):
         super().__init__(f"Session {session} is busy", hint=f"{owner} is running it" if owner else "")
         self.session = session
         self.owner = owner
+
+
+class LimitReachedError(WeftError):
+    """A principal uses as much as it may. `limit` names what is limited."""
+
+    def __init__(self, limit: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(reason, hint=hint)
+        self.limit = limit
+        self.reason = reason
+
+
+class HandedOverError(WeftError):
+    """The process that ran a session is ending, and leaves the rest of the run to another one."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__(
+            f"Session {session} is being handed over to another node", hint="it continues there by itself"
+        )
+        self.session = session
 
 
 class CursorLostError(WeftError):
@@ -319,11 +383,14 @@ class CompactionIneffectiveError(WeftError):
 class DeadlineError(WeftError):
     """`limit` names the deadline: the turn, a tool …"""
 
-    def __init__(self, limit: str, seconds: float) -> None:
-        super().__init__(
-            f"the {limit} took longer than {seconds:g} seconds, and was ended",
-            hint="set a longer one in experimental.weft.deadlines of opencode.json",
-        )
+    def __init__(
+        self,
+        limit: str,
+        seconds: float,
+        *,
+        hint: str = "set a longer one in experimental.weft.deadlines of opencode.json",
+    ) -> None:
+        super().__init__(f"the {limit} took longer than {seconds:g} seconds, and was ended", hint=hint)
         self.limit = limit
         self.seconds = seconds
 
@@ -333,10 +400,13 @@ class ClosedError(WeftError):
 
 
 class NoModelError(WeftError):
+    """No model was named, and none is configured."""
+
     def __init__(self) -> None:
         super().__init__(
-            "no model is configured",
-            hint='pass --model provider/model, or set "model" in opencode.json',
+            "no model is available",
+            hint="log in (weft auth login anthropic), or set a key such as ANTHROPIC_API_KEY;"
+            ' for a model that needs no key, pass --model provider/model or set "model" in opencode.json',
         )
 
 
@@ -396,14 +466,15 @@ class McpError(WeftError):
 
 
 class NotPermittedError(WeftError):
-    pass
+    """A rule, a plugin or a person does not permit this. `ToolCallContext.ask` raises it."""
 
 
 class DirectoryNotServedError(NotPermittedError):
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, hint: str = "") -> None:
         super().__init__(
             f"{path[:200]!r} is in no project of this server",
-            hint=f"weft serve --allow-dir {path[:200]} allows it; a git repository with a commit is also allowed once "
+            hint=hint
+            or f"weft serve --allow-dir {path[:200]} allows it; a git repository with a commit is also allowed once "
             "weft or OpenCode has worked in it",
         )
         self.path = path

@@ -3,17 +3,23 @@
 The growth of a part that is being streamed is the one exception: it is published at once, and stored with the next commit to its
 session or at most `FLUSH_SECONDS` later. A crash loses no more than that. On a full disk as much growth is stored as fits; the
 rest waits and is retried, and does not keep anything else from being stored.
+
+If the store has an event log, through which other nodes see what happens here, everything that others want to see is also logged:
+what is stored, by the statement that stores it; growth every `LOG_SECONDS`, with what it adds to the store; anything else at once.
 """
 
+from __future__ import annotations
+
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from weft.bus import Bus, follows
-from weft.errors import StoreError
+from weft.bus import Bus, follows, to_public_event
+from weft.errors import LeaseLostError, StoreError
 from weft.host.clock import Clock
 from weft.host.tasks import open_tasks, run_to_completion
 from weft.model.event import (
@@ -29,13 +35,66 @@ from weft.model.event import (
 )
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import AnyMessage
-from weft.model.session import Session, TrashBundle
+from weft.model.session import SessionInfo, TrashBundle
 from weft.model.transcript import Transcript
 from weft.store.contract import Store
+from weft.store.lease import LeaseToken
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without it
+    from weft.store.event_log import LogBatch
 
 FLUSH_SECONDS = 0.25
+LOG_SECONDS = 0.05
 # If growth does not fit on the disk, it is stored in pieces of this size.
 PIECE_CHARS = 4096
+
+LostLeaseHandler = Callable[[LeaseLostError], None]
+
+
+def ignore_lost_lease(_: LeaseLostError) -> None:
+    """Do nothing: whoever holds the lease awaits each write, and sees the error there."""
+
+
+class HeldLease(NamedTuple):
+    """A lease that this journal names when it writes to the session, and whom to tell when it turns out to be lost."""
+
+    token: LeaseToken
+    on_lost: LostLeaseHandler
+
+
+NO_SESSION = SessionID("")
+
+
+class UnloggedEvents:
+    """Events that were published and wait to be written to the log, in order within each session."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[SessionID, list[Event]] = {}
+
+    def add(self, *events: Event) -> None:
+        from weft.model.event_wire import is_shared  # noqa: PLC0415  only a store that nodes share has a log
+
+        for event in filter(is_shared, events):
+            waiting = self._waiting.setdefault(session_of(event) or NO_SESSION, [])
+            last = waiting[-1] if waiting else None
+            if isinstance(event, PartGrew) and isinstance(last, PartGrew) and follows(last, event):
+                waiting[-1] = replace(last, delta=last.delta + event.delta)
+            else:
+                waiting.append(event)
+
+    def list_sessions(self) -> list[SessionID]:
+        return list(self._waiting)
+
+    def take(self, sessions: Iterable[SessionID]) -> dict[SessionID, list[Event]]:
+        return {session: self._waiting.pop(session) for session in sessions if session in self._waiting}
+
+    def put_back(self, taken: Mapping[SessionID, list[Event]]) -> None:
+        """Let events that were not logged wait again, before newer ones."""
+        for session, events in taken.items():
+            self._waiting[session] = events + self._waiting.get(session, [])
+
+    def drop(self, session: SessionID) -> None:
+        self._waiting.pop(session, None)
 
 
 class Journal:
@@ -47,6 +106,10 @@ class Journal:
         self._directory = directory
         self._waiting_growth: dict[SessionID, list[PartGrew]] = {}
         self._growth_arrived = asyncio.Event()
+        self._log = store.event_log
+        self._unlogged = UnloggedEvents()
+        self._urgent = asyncio.Event()  # something waits for the log that is not growth
+        self._leases: dict[SessionID, HeldLease] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def commit(self, *events: Event, into: Transcript | None = None) -> None:
@@ -59,20 +122,35 @@ class Journal:
         if durable:
             await run_to_completion(self._store_and_publish(durable, events, into))
         else:
-            self._bus.publish(*events, directory=self._directory)
+            self.announce(*events)
+
+    def announce(self, *events: Event) -> None:
+        """Publish events that are not stored."""
+        # First, because whoever watches the bus may announce what follows from an event.
+        if self._log is not None:
+            self._unlogged.add(*events)
+            self._urgent.set()
+            self._growth_arrived.set()
+        self._bus.publish(*events, directory=self._directory)
+
+    def publish_here(self, *events: Event) -> None:
+        """Publish events that other nodes are not to see."""
+        self._bus.publish(*events, directory=self._directory)
 
     async def _store_and_publish(
         self, durable: list[Durable], events: tuple[Event, ...], into: Transcript | None = None
     ) -> None:
         sessions = {session for event in durable if (session := session_of(event)) is not None}
         async with self._lock_all(sessions):
-            await self._store_with_growth(sorted(sessions), durable)
+            await self._store_with_growth(sorted(sessions), durable, events)
             if into is not None:
                 into.feed(*durable)
             self._bus.publish(*events, directory=self._directory)
 
-    async def _store_with_growth(self, sessions: list[SessionID], durable: list[Durable]) -> None:
-        """Store the waiting growth, except of parts that the events replace, then the events.
+    async def _store_with_growth(
+        self, sessions: list[SessionID], durable: list[Durable], published: Sequence[Event]
+    ) -> None:
+        """Store the waiting growth, except of parts that the events replace, then the events. Log what is published.
 
         If both do not fit on the disk, store only the events. The growth waits on.
         """
@@ -85,17 +163,57 @@ class Journal:
         growth = [event for events in needed.values() for event in events]
         try:
             try:
-                await self._store.apply(*growth, *durable)
+                await self._write(sessions, [*growth, *durable], published)
+            except LeaseLostError:
+                raise
             except StoreError:
                 if not growth:
                     raise
-                await self._store.apply(*durable)
+                await self._write(sessions, durable, published)
                 self._put_back(needed)
+        except LeaseLostError as error:
+            del waiting[SessionID(error.session)]  # the new holder has settled what was open
+            self._put_back(waiting)
+            raise
         except BaseException:
             self._put_back(waiting)
             raise
 
-    async def begin(self, session: Session, *history: Durable) -> None:
+    async def _write(
+        self, sessions: Sequence[SessionID], events: Sequence[Durable], published: Sequence[Event] = ()
+    ) -> None:
+        """Store events of these sessions, and log what is published after what waits to be logged."""
+        with self._use_leases(sessions) as leases:
+            if self._log is None:
+                await self._store.apply(*events, leases=leases)
+                return
+            with self._take_unlogged(*sessions, *([] if sessions else [NO_SESSION])) as waiting:
+                batch = self._to_batch(*waiting, *published)
+                if events or batch.entries:
+                    await self._log.apply(*events, leases=leases, log=batch)
+
+    @contextmanager
+    def _take_unlogged(self, *sessions: SessionID) -> Iterator[list[Event]]:
+        """Take what waits to be logged. If logging fails it waits on, unless its session belongs to somebody else now."""
+        taken = self._unlogged.take(sessions)
+        try:
+            yield [event for events in taken.values() for event in events]
+        except LeaseLostError as error:
+            taken.pop(SessionID(error.session), None)
+            self._unlogged.put_back(taken)
+            raise
+        except BaseException:
+            self._unlogged.put_back(taken)
+            raise
+
+    def _to_batch(self, *events: Event) -> LogBatch:
+        from weft.model.event_wire import encode_event  # noqa: PLC0415  only a store that nodes share has a log
+        from weft.store.event_log import LogBatch, LogEntry  # noqa: PLC0415  the same
+
+        entries = [LogEntry(session_of(event), encode_event(to_public_event(event))) for event in events]
+        return LogBatch(self._directory, entries)
+
+    async def begin(self, session: SessionInfo, *history: Durable) -> None:
         """Store a new session with its history, all or nothing, but publish only the session.
 
         Nobody knows the session yet, so listeners read its messages from the store. Publishing thousands of events would push
@@ -105,6 +223,43 @@ class Journal:
             self._store_and_publish([SessionCreated(info=session), *history], to_creation_events(session))
         )
 
+    @asynccontextmanager
+    async def lease(
+        self, session: SessionID, owner: str, *, on_lost: LostLeaseHandler = ignore_lost_lease
+    ) -> AsyncIterator[None]:
+        """Hold the lease of a session. Until it ends, everything written to the session through this journal names the lease, so
+        that `LeaseLostError` is raised and nothing is stored if another process has taken it over.
+
+        Then `on_lost` is called as well, because it may be growth that was refused, and nobody awaits that.
+        """
+        async with self._store.lease(session, owner) as token:
+            self._leases[session] = HeldLease(token, on_lost)
+            try:
+                yield
+            finally:
+                try:
+                    await self._log_before_release(session)
+                finally:
+                    del self._leases[session]
+
+    async def _log_before_release(self, session: SessionID) -> None:
+        """Log what waits while we may. What cannot be logged now never is: the next holder has settled the session."""
+        if self._log is not None:
+            with suppress(StoreError):
+                await self.flush_session(session)
+            self._unlogged.drop(session)
+
+    @contextmanager
+    def _use_leases(self, sessions: Iterable[SessionID]) -> Iterator[list[LeaseToken]]:
+        """Yield the leases to name in a write to these sessions, and tell the holder of one that turns out to be lost."""
+        held = {session: self._leases[session] for session in sessions if session in self._leases}
+        try:
+            yield [lease.token for lease in held.values()]
+        except LeaseLostError as error:
+            if lost := held.get(SessionID(error.session)):
+                lost.on_lost(error)
+            raise
+
     async def discard(self, sessions: Sequence[SessionID], *, at: int) -> TrashBundle:
         """Move sessions to the trash, and publish that they are deleted, in reverse order."""
         return await run_to_completion(self._discard_and_publish(sessions, at))
@@ -113,9 +268,13 @@ class Journal:
         async with self._lock_all(sessions):
             for session in sessions:
                 await self._store_growth(session)
-            trashed = await self._store.discard(sessions, at=at)
-            deleted = [SessionDeleted(info=session) for session in reversed(trashed.sessions)]
-            self._bus.publish(*deleted, directory=self._directory)
+            if self._log is None:
+                trashed = await self._store.discard(sessions, at=at)
+            else:
+                trashed = await self._log.discard(
+                    sessions, at=at, log=lambda bundle: self._to_batch(*to_deletion_events(bundle))
+                )
+            self._bus.publish(*to_deletion_events(trashed), directory=self._directory)
         return trashed
 
     async def restore(self, bundle: str) -> TrashBundle:
@@ -123,9 +282,14 @@ class Journal:
         return await run_to_completion(self._restore_and_publish(bundle))
 
     async def _restore_and_publish(self, bundle: str) -> TrashBundle:
-        trashed = await self._store.restore(bundle)
-        created = [event for session in trashed.sessions for event in to_creation_events(session)]
-        self._bus.publish(*created, directory=self._directory)
+        def list_created(trashed: TrashBundle) -> list[Event]:
+            return [event for session in trashed.sessions for event in to_creation_events(session)]
+
+        if self._log is None:
+            trashed = await self._store.restore(bundle)
+        else:
+            trashed = await self._log.restore(bundle, log=lambda found: self._to_batch(*list_created(found)))
+        self._bus.publish(*list_created(trashed), directory=self._directory)
         return trashed
 
     def grow(self, growth: PartGrew) -> None:
@@ -135,16 +299,30 @@ class Journal:
             waiting[-1] = replace(waiting[-1], delta=waiting[-1].delta + growth.delta)
         else:
             waiting.append(growth)
+        if self._log is not None:
+            self._unlogged.add(growth)
         self._growth_arrived.set()
         self._bus.publish(growth, directory=self._directory)
 
-    async def edit(self, session: SessionID, editor: Callable[[Session], Session]) -> Session:
+    async def edit(self, session: SessionID, editor: Callable[[SessionInfo], SessionInfo]) -> SessionInfo:
         """Change a session atomically, and return it."""
         return await run_to_completion(self._edit_and_publish(session, editor))
 
-    async def _edit_and_publish(self, session: SessionID, editor: Callable[[Session], Session]) -> Session:
+    async def _edit_and_publish(
+        self, session: SessionID, editor: Callable[[SessionInfo], SessionInfo]
+    ) -> SessionInfo:
         async with self._lock(session):
-            edited = await self._store.edit(session, editor)
+            with self._use_leases([session]) as leases:
+                if self._log is None:
+                    edited = await self._store.edit(session, editor, leases=leases)
+                else:
+                    with self._take_unlogged(session) as waiting:
+                        edited = await self._log.edit(
+                            session,
+                            editor,
+                            leases=leases,
+                            log=lambda info: self._to_batch(*waiting, SessionUpdated(info=info)),
+                        )
             self._bus.publish(SessionUpdated(info=edited), directory=self._directory)
         return edited
 
@@ -171,7 +349,7 @@ class Journal:
             if found is None:
                 return
             edited = MessageUpdated(info=editor(found.info))
-            await self._store.apply(edited)
+            await self._write([session], [edited], [edited])
             if into is not None:
                 into.feed(edited)
             self._bus.publish(edited, directory=self._directory)
@@ -179,14 +357,30 @@ class Journal:
     async def flush(self) -> None:
         """Store all waiting growth. If some cannot be stored, store the rest, then raise `StoreError`."""
         self._growth_arrived.clear()
+        self._urgent.clear()
+        sessions = list(dict.fromkeys((*self._waiting_growth, *self._unlogged.list_sessions())))
+        if self._log is not None and len(sessions) > 1:
+            with suppress(StoreError):  # then each by itself
+                await run_to_completion(self._store_together(sessions))
+                return
         failed: StoreError | None = None
-        for session in list(self._waiting_growth):
+        for session in sessions:
             try:
                 await self.flush_session(session)
             except StoreError as error:
                 failed = error
         if failed is not None:
             raise failed
+
+    async def _store_together(self, sessions: Sequence[SessionID]) -> None:
+        """Store the waiting growth of several sessions, and log what waits, with one statement."""
+        async with self._lock_all(sessions):
+            waiting = {session: self._waiting_growth.pop(session, []) for session in sessions}
+            try:
+                await self._write(sessions, [event for events in waiting.values() for event in events])
+            except BaseException:
+                self._put_back(waiting)
+                raise
 
     async def flush_session(self, session: SessionID) -> None:
         """Store the waiting growth of one session. Raise `StoreError` if not all of it can be stored."""
@@ -199,16 +393,20 @@ class Journal:
     async def _store_growth(self, session: SessionID) -> None:
         """Store as much growth as fits. Raise `StoreError` if that is not all; the rest waits."""
         waiting = self._waiting_growth.pop(session, [])
-        if not waiting:
+        if not waiting and self._log is None:
             return
         try:
             try:
-                await self._store.apply(*waiting)
+                await self._write([session], waiting)
+            except LeaseLostError:
+                raise
             except StoreError:
                 waiting = [piece for growth in waiting for piece in _split(growth)]
                 while waiting:
-                    await self._store.apply(waiting[0])
+                    await self._write([session], waiting[:1])
                     del waiting[0]
+        except LeaseLostError:
+            raise  # the growth is dropped: the new holder has settled what was open
         except BaseException:
             self._put_back({session: waiting})
             raise
@@ -221,10 +419,19 @@ class Journal:
                 self._growth_arrived.set()
 
     async def keep_flushing(self, clock: Clock) -> None:
-        """Store growth every `FLUSH_SECONDS` until cancelled."""
+        """Store growth every `FLUSH_SECONDS` until cancelled; with a log every `LOG_SECONDS`, and what is urgent at once."""
+        loop = asyncio.get_running_loop()
+        due = 0.0
         while True:
             await self._growth_arrived.wait()
-            await clock.sleep(FLUSH_SECONDS)
+            if self._log is None:
+                await clock.sleep(FLUSH_SECONDS)
+            else:
+                # Counted from the last time: writing takes some of it.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(max(due, loop.time() + LOG_SECONDS / 2)):
+                        await self._urgent.wait()
+                due = loop.time() + LOG_SECONDS
             # On a full disk the growth waits on. The next commit, which somebody awaits, raises the error.
             with suppress(StoreError):
                 await self.flush()
@@ -253,12 +460,17 @@ def _split(growth: PartGrew) -> list[PartGrew]:
     ]
 
 
-def to_creation_events(session: Session) -> tuple[Event, ...]:
+def to_creation_events(session: SessionInfo) -> tuple[Event, ...]:
     """Return the events for a new session.
 
     As in OpenCode, `session.updated` follows `session.created`: OpenCode's terminal listens to `session.updated` only.
     """
     return SessionCreated(info=session), SessionUpdated(info=session)
+
+
+def to_deletion_events(trashed: TrashBundle) -> list[Event]:
+    """Return the events for sessions that were moved to the trash: children before their parents."""
+    return [SessionDeleted(info=session) for session in reversed(trashed.sessions)]
 
 
 @asynccontextmanager

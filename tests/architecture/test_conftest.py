@@ -10,7 +10,7 @@ import pytest
 def test_the_home_of_a_test_is_empty_and_nothing_points_elsewhere() -> None:
     home = Path.home()
     assert list(home.iterdir()) == []
-    kept = {"WEFT_OPENCODE", "WEFT_PYRIGHT"}  # where make put what it installed
+    kept = {"WEFT_AXE", "WEFT_OPENCODE", "WEFT_PYRIGHT"}  # where make put what it installed
     assert {name for name in os.environ if name.startswith(("OPENCODE_", "WEFT_"))} <= kept
     assert all(
         Path(value).is_relative_to(home) for name, value in os.environ.items() if name.startswith("XDG_")

@@ -1,4 +1,4 @@
-"""Which packages may use what: processes and the clock in `host`, SQL in `store` and `search`, print in `cli`."""
+"""Which packages may use what: processes and the clock in `host`, SQL in `store` and `dataset`, print in `cli`."""
 
 import ast
 import re
@@ -15,6 +15,7 @@ CLOCKS = {"host/now.py", "host/files.py"}  # files: the age of a file, by the ke
 BROAD = {
     "acp/workspaces.py",  # an error in one file or update of an editor does not affect the others
     "cli/main.py",
+    "cluster/inbox.py",  # an error in a delivery is told to its caller, who may be on another node
     "host/tasks.py",
     "plugin/loader.py",
     "plugin/worker.py",
@@ -24,6 +25,7 @@ BROAD = {
     "run/title.py",
     "server/application.py",
     "telemetry/export.py",  # an error in the thread of an exporter is reported once
+    "store/sqlite/writer.py",  # an error in an operation is raised in the task that waits for it
     "server/directories.py",  # an error while opening is raised in the caller
     "tool/mcp/server.py",  # the library of an MCP server may raise anything: the connection ends and reports why
 }
@@ -56,7 +58,7 @@ WALL_CLOCK = {
     "time.time_ns",
 }
 PROCESS_PACKAGES = {"host", "sandbox"}  # the sandbox replaces itself with the command
-DATABASES = {"search", "store"}
+DATABASES = {"store", "dataset"}
 DRIVERS = {"aiosqlite", "apsw", "asyncpg", "psycopg", "sqlalchemy", "sqlite3"}
 SQL = re.compile(
     r"\b(SELECT\s.+\sFROM|INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM|CREATE\s+(TABLE|INDEX)|PRAGMA\s)\b",

@@ -40,7 +40,7 @@ PLANTED = {
     ),
     "run/maybe.py": ('"""Maybe."""\n\ntry:\n    import json\nexcept ImportError:\n    pass\n', "line 4"),
     "run/__init__.py": ("from json import loads\n", "is empty"),
-    "__init__.py": ("# a line\n" * 101, "the root has 101 lines"),
+    "__init__.py": ("# a line\n" * 131, "the root has 131 lines"),
 }
 
 

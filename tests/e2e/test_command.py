@@ -241,7 +241,7 @@ def test_history_can_be_read_whatever_the_configuration_looks_like(shell: Shell)
 @pytest.mark.parametrize(
     ("arguments", "code", "said", "way_out"),
     [
-        (["run", "hello"], 2, "no model is configured", "--model provider/model"),
+        (["run", "hello"], 2, "no model is available", "weft auth login anthropic"),
         (["run", "-m", "scripted/dmeo", "hello"], 2, "no model scripted/dmeo", "scripted/demo"),
         (["run", "-m", "demo", "hello"], 2, "'demo' does not name a model", "provider/model"),
         (["run", "-m", "scripted/demo", "--agent", "nobody", "hello"], 2, "no agent 'nobody'", "build"),
@@ -253,7 +253,8 @@ def test_history_can_be_read_whatever_the_configuration_looks_like(shell: Shell)
         (["session", "show", "../../etc/passwd"], 2, "is not one", ""),
         (["session", "list", "--dir", "/nowhere/at/all"], 2, "/nowhere/at/all", ""),
         (["session", "list", "--dir", "greet.py"], 2, "greet.py", ""),
-        (["session", "list", "--store", "postgres:x"], 2, "is not a store of files", "directory"),
+        (["session", "list", "--store", "nosuch:x"], 2, "is not a store that can be read", "directory"),
+        (["session", "list", "--store", "postgres:x"], 2, "is not the URL of a Postgres database", "postgres://"),
         (["run", "--store", "nosuch:x", "-m", "scripted/demo", "hello"], 2, "is not the URL of a store", "file:<path>"),
     ],
 )  # fmt: skip
@@ -336,7 +337,7 @@ def test_a_closed_stdout_ends_the_output_silently(shell: Shell) -> None:
     )  # fmt: skip
 
     # A busy machine may not close everything in the two seconds that are promised, and says so.
-    assert piped.stderr == "" or piped.stderr.startswith("weft ended and left undone: ")
+    assert piped.stderr == "" or piped.stderr.startswith("weft exited while these were still running: ")
     assert json.loads(piped.stdout)["type"] == "step_start"
 
 
@@ -434,7 +435,8 @@ def in_bash(shell: Shell, line: str, **env: str) -> tuple[int, str, str]:
 
 def test_closed_streams_are_taken_as_nobody_who_reads(shell: Shell) -> None:
     assert in_bash(shell, "$WEFT --version >&-") == (0, "", "")
-    assert in_bash(shell, "$WEFT session list >&-") == (0, "", "")
+    code, out, err = in_bash(shell, "$WEFT session list >&-")
+    assert (code, out, err.startswith("this project has no sessions yet")) == (0, "", True)
     code, out, err = in_bash(shell, "$WEFT run -m scripted/demo hi >&-")
     assert (code, out, err.splitlines()[-1].startswith("4 steps")) == (0, "", True)
     code, out, err = in_bash(shell, "$WEFT run -m scripted/demo --format json hi 2>&- <&-")

@@ -1,4 +1,4 @@
-"""Runs that are killed, and what the next run finds."""
+"""Runs that are killed, and what the next run finds, on every store."""
 
 import json
 import os
@@ -90,8 +90,14 @@ def last_text(message: dict[str, Any]) -> str:
     return "".join(part["text"] for part in message["parts"] if part["type"] == "text")
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
+@pytest.fixture(params=["file:{0}/storage", "sqlite:{0}/sessions.db"])
+def directory(
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    monkeypatch.setenv("WEFT_STORE", request.param.format(tmp_path_factory.mktemp("store")))
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "start"], cwd=tmp_path, check=True)
     return tmp_path
@@ -179,7 +185,7 @@ def test_a_session_that_another_process_runs_is_busy_and_says_whose_it_is(direct
     )  # fmt: skip
     kill(running)
 
-    assert second.returncode == 2
+    assert second.returncode == 8
     assert f"Session {session} is busy" in second.stderr
     assert f"process {running.pid}" in second.stderr
     assert [m["info"]["role"] for m in document(directory, session)["messages"]] == ["user", "assistant"]

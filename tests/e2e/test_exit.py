@@ -134,7 +134,11 @@ def hear(source: int, word: bytes) -> bytes:
 
 def complaints(said: str) -> list[str]:
     """Return stderr without warnings about tasks that a busy machine did not close within two seconds."""
-    return [line for line in said.splitlines() if not line.startswith("weft ended and left undone: ")]
+    return [
+        line
+        for line in said.splitlines()
+        if not line.startswith("weft exited while these were still running: ")
+    ]
 
 
 def test_0_the_last_line_reports_the_result(workspace: Workspace) -> None:
@@ -363,7 +367,7 @@ def test_a_process_that_something_keeps_from_ending_ends_all_the_same_and_says_w
     )
 
     assert ran.returncode == 7
-    assert ran.stderr.startswith("weft ended and left undone: a thread in wait")
+    assert ran.stderr.startswith("weft exited while these were still running: a thread in wait")
 
 
 UNREAD = """

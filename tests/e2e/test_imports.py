@@ -39,6 +39,11 @@ def finish(process: subprocess.Popen[str]) -> tuple[str, int]:
     return printed, count_ours(reported.splitlines())
 
 
+def count_of(package: str, lines: Iterable[str]) -> int:
+    names = [line.rpartition("|")[2].strip() for line in lines if line.startswith(IMPORTED)]
+    return sum(name.partition(".")[0] == package for name in names)
+
+
 def test_the_version_needs_next_to_nothing(tmp_path: Path) -> None:
     printed, ours = finish(start("--version", cwd=tmp_path))
     assert printed.strip()
@@ -61,8 +66,11 @@ def test_a_run_that_uses_no_tool_loads_no_more_than_it_uses(tmp_path: Path) -> N
         provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"m": {}}}
         config = json.dumps({"provider": {"mill": provider}})
         running = start("run", "-m", "mill/m", "weave", cwd=tmp_path, OPENCODE_CONFIG_CONTENT=config)
-        printed, ours = finish(running)
+        printed, reported = running.communicate(timeout=60)
+    ours = count_ours(reported.splitlines())
     assert "Well woven" in printed
+    for package in ("markdown_it", "prompt_toolkit", "pygments", "wcwidth"):
+        assert count_of(package, reported.splitlines()) == 0  # only a terminal needs them
     assert 0 < ours < MOST["run"]
 
 

@@ -67,6 +67,6 @@ def test_the_version_has_one_place() -> None:
 def test_every_extra_is_named_where_it_is_missed_and_no_other_is() -> None:
     code = [path.read_text() for path in (ROOT / "src").rglob("*.py")]
     pages = [path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]]
-    extra = re.compile(r"weft\[([a-z-]+)\]")
+    extra = re.compile(r"(?:weft\[|'\.\[|weft's extra )([a-z-]+)")
     assert {name for text in code for name in extra.findall(text)} == EXTRAS - FOR_DEVELOPERS
     assert {name for text in pages for name in extra.findall(text)} == EXTRAS - FOR_DEVELOPERS

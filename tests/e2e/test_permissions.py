@@ -118,7 +118,7 @@ def test_a_person_at_the_terminal_is_asked(shell: Shell) -> None:
         terminal.type("t")
         terminal.until("? edit")
         terminal.type("r leave it alone")
-        terminal.until("with the following feedback: leave it alone")
+        terminal.until("feedback: leave it alone")
         terminal.process.wait(PATIENCE)
     finally:
         terminal.close()

@@ -44,15 +44,16 @@ def test_serve_prints_a_command_for_each_client(project: Path) -> None:
     with start_serve(project) as running:
         lines = [line.strip() for line in running.printed if line.startswith("  ")]
         assert [
-            re.sub(r'"\$\(cat [^)]+\)"', "SECRET", line).replace(running.url, "URL") for line in lines[:5]
+            re.sub(r'"\$\(cat [^)]+\)"', "SECRET", line).replace(running.url, "URL") for line in lines[:6]
         ] == [
+            "weft web URL",
             "weft attach URL",
             'weft run --attach URL "hello"',
             "OPENCODE_SERVER_PASSWORD=SECRET opencode attach URL",
             'OPENCODE_SERVER_PASSWORD=SECRET opencode run --attach URL "hello"',
             "curl -u opencode:SECRET URL/session",
         ]
-        ran = subprocess.run(["sh", "-c", lines[4]], capture_output=True, text=True, check=False, timeout=60)
+        ran = subprocess.run(["sh", "-c", lines[5]], capture_output=True, text=True, check=False, timeout=60)
         assert (ran.returncode, ran.stdout) == (0, "[]")
 
 

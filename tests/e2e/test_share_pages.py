@@ -17,7 +17,7 @@ from given.web import Answer, Web, open_web
 from weft.cli.main import run_command
 from weft.model.share import SharedSession
 from weft.model.wire import encode
-from weft.page import LIVE_POLICY, render_page
+from weft.page.document import LIVE_POLICY, render_page
 from weft.provider.scripted import Say, UseTool
 from weft.server.access import AccessPolicy
 from weft.share.items import to_items

@@ -24,7 +24,13 @@ def to_module_name(name: str) -> str:
 
 def list_sources() -> dict[str, str]:
     """Return what is checked, by the name of a module: mypy accepts no two modules of one name, as examples have."""
-    files = [each for each in (ROOT / "examples").rglob("*.py") if each.read_text() != GREETING]
+    # Harbor needs a later Python, so its types cannot be installed beside ours.
+    harbor = ROOT / "examples" / "harbor"
+    files = [
+        each
+        for each in (ROOT / "examples").rglob("*.py")
+        if each.read_text() != GREETING and harbor not in each.parents
+    ]
     return {
         **{to_module_name(str(each.relative_to(ROOT))): each.read_text() for each in files},
         **{to_module_name(str(each)): each.text for each in list_programs()},

@@ -17,9 +17,9 @@ from given.simulated_time import SimulatedClock
 from given.unfinished import list_unfinished
 from weft.errors import ConflictError, InvalidInputError, NotFoundError, SessionBusyError
 from weft.local.permissions import PermissionSettings
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.catalog import Limit, Model, to_ref
-from weft.model.event import Durable, Event, PermissionAsked, SessionDeleted, SessionRested, session_of
+from weft.model.event import Durable, Event, PermissionAsked, SessionDeleted, SessionIdled, session_of
 from weft.model.ids import MessageID, PermissionID, SessionID
 from weft.model.input import AnyPartInput, PromptInput, SessionInput, SubtaskInput, TextInput
 from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage
@@ -28,7 +28,7 @@ from weft.model.part import (
     StepFinishPart,
 )
 from weft.model.permission import Rule
-from weft.model.session import Session, get_weft_data
+from weft.model.session import SessionInfo, get_weft_data
 from weft.model.spending import Budget, Budgets, add_spent, to_child_spent
 from weft.model.transcript import Transcript
 from weft.permission.policy import AskPolicy
@@ -38,6 +38,8 @@ from weft.run.decide import find_newest_prompt
 from weft.run.request import make_parameters
 from weft.run.runtime import RunDeadlines, SubtaskLimits
 from weft.session.totals import to_message_spent
+from weft.store.contract import NO_LEASES
+from weft.store.lease import LeaseToken
 from weft.store.memory import MemoryStore
 from weft.tool.registry import INVALID, TASK
 
@@ -54,7 +56,7 @@ class RequestCheckers:
     def __init__(self, readers: dict[str, RequestChecker]) -> None:
         self._readers = readers
         asked = UserMessage(id=MessageID("msg_x"), session_id=SessionID("ses_x"), time=Moment(created=NOW))
-        agent = Agent(name="build", mode="primary")
+        agent = AgentInfo(name="build", mode="primary")
         self._parameters = {
             name: make_parameters(wire.model, agent, asked, output_limit=32_000)
             for name, wire in WIRES.items()
@@ -117,14 +119,20 @@ class SlowStore(MemoryStore):
         self._random = random
         self._clock = clock
 
-    async def apply(self, *events: Durable) -> None:
+    async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
         await self._clock.sleep(self._random.choice((0, 0.001, 0.02)))
-        await super().apply(*events)
+        await super().apply(*events, leases=leases)
         await self._clock.sleep(self._random.choice((0, 0.001, 0.02)))
 
-    async def edit(self, session: SessionID, editor: Callable[[Session], Session]) -> Session:
+    async def edit(
+        self,
+        session: SessionID,
+        editor: Callable[[SessionInfo], SessionInfo],
+        *,
+        leases: Sequence[LeaseToken] = NO_LEASES,
+    ) -> SessionInfo:
         await self._clock.sleep(self._random.choice((0, 0.002)))
-        return await super().edit(session, editor)
+        return await super().edit(session, editor, leases=leases)
 
 
 class World:
@@ -146,7 +154,7 @@ class World:
     async def run(self, turns: int) -> None:
         """Run so many turns, then check everything."""
         settings, before, clock = draw(self.random), asyncio.all_tasks(), SimulatedClock(NOW)
-        build = Agent(
+        build = AgentInfo(
             name="chained",
             mode="primary",
             permission=ALLOW,
@@ -161,13 +169,13 @@ class World:
             small=ServedModel(SMALL, self.chaos),
             more_models=(ServedModel(SECOND, self.chaos),),
             tools=(INVALID, TASK, *TOOLS),
-            agents=(build, SUMMARISER, Agent(name="general", mode="subagent", permission=ALLOW)),
+            agents=(build, SUMMARISER, AgentInfo(name="general", mode="subagent", permission=ALLOW)),
             rules=settings.rules,
             steps=settings.steps,
             budgets=settings.budgets,
             deadlines=settings.deadlines,
             subtasks=SubtaskLimits(seconds=600),
-            permissions=PermissionSettings(terms=AskPolicy(answered=True)),
+            permissions=PermissionSettings(policy=AskPolicy(answered=True)),
             seed=self.random.randrange(1000),
         ) as engine:
             engine.api.bus.watch(self._see)
@@ -190,7 +198,7 @@ class World:
     def _see(self, event: Event) -> None:
         session = session_of(event)
         match event:
-            case SessionRested(session_id=rested):
+            case SessionIdled(session_id=rested):
                 for problem in list_unfinished(self._heard.setdefault(rested, Transcript()).messages()):
                     self._expect(False, f"idle, but {problem}")
             case SessionDeleted(info=info):
@@ -325,7 +333,7 @@ def out_of_order(history: Sequence[MessageWithParts]) -> Iterator[str]:
 
 
 async def miscounted(
-    engine: Engine, session: Session, history: Sequence[MessageWithParts]
+    engine: Engine, session: SessionInfo, history: Sequence[MessageWithParts]
 ) -> AsyncIterator[str]:
     """Yield sums that do not add up: of the steps in a message, the messages in a session, the sessions in a tree."""
     answers = [message for message in history if isinstance(message.info, AssistantMessage)]

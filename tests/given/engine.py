@@ -12,7 +12,7 @@ from msgspec import Struct
 from weft.host.clock import Clock
 from weft.local.api import LocalApi
 from weft.local.assembly import Seams, Settings, open_local_api
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.catalog import Model
 from weft.model.ids import ProjectID
 from weft.model.input import PromptInput, TextInput
@@ -68,7 +68,7 @@ async def open_engine(
     place: Place = PLACE,
     seed: int = 1,
     provider: Provider | None = None,
-    agents: tuple[Agent, ...] = (),
+    agents: tuple[AgentInfo, ...] = (),
     small: ServedModel | None = None,
     more_models: tuple[ServedModel, ...] = (),
     auto: bool = True,
@@ -79,7 +79,7 @@ async def open_engine(
     store = store or MemoryStore()
     scripted = ScriptedProvider(script, clock)
     home = os.environ["HOME"]
-    build = Agent(name="build", mode="primary", permission=rules, steps=settings.pop("steps", None))
+    build = AgentInfo(name="build", mode="primary", permission=rules, steps=settings.pop("steps", None))
     made = Settings(
         agents={"build": build, **{agent.name: agent for agent in agents}},
         compaction=CompactionPolicy(auto=auto),

@@ -1,4 +1,4 @@
-"""A permission gate by itself, with a manual clock, records in memory or in files, and the events it published."""
+"""A permission gate by itself, with a manual clock, a store in memory or in files, and the events it published."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -9,13 +9,16 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.local.permissions import open_permission_records
+from weft.local.permissions import make_gate_storage
 from weft.model.event import Event, PermissionAsked
 from weft.model.ids import MessageID, Mint, PermissionID, ProjectID, SessionID
 from weft.model.permission import PermissionRequest, Rule, Ruleset
 from weft.permission.gate import CallOrigin, Gate, GateStorage, PermissionCaller
 from weft.permission.policy import AskPolicy, GateContext
 from weft.permission.questions import QuestionGate
+from weft.store.contract import Store
+from weft.store.files.store import FileStore
+from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 
 NOW = 1_790_000_000_000
@@ -65,7 +68,7 @@ class GateHarness(Struct, frozen=True, kw_only=True):
 
 
 def make_gate_harness(
-    directory: str = "",
+    root: str = "",
     *,
     clock: HandClock | None = None,
     project: ProjectID = PROJECT,
@@ -80,9 +83,10 @@ def make_gate_harness(
         events.append(event)
         event_arrived.set()
 
-    mint = Mint(clock.now, Random(f"{directory} {project} {seed}").randbytes)
+    mint = Mint(clock.now, Random(f"{root} {project} {seed}").randbytes)
     context = GateContext(clock=clock, mint=mint, project=project, publish=tell)
-    storage = open_permission_records(directory, context)
+    store: Store = FileStore(root) if root else MemoryStore()
+    storage = make_gate_storage(store, project, persistent=bool(root))
     said = replace(AskPolicy(answered=True, person="ada", owner="here"), **terms)
     return GateHarness(
         gate=Gate(storage, context, said),
@@ -104,7 +108,7 @@ def make_caller(
     async def find() -> CallOrigin:
         return CallOrigin(root_id=root, turn_id=turn)
 
-    return PermissionCaller(limits=limits or (ASK,), agent=agent, find=find)
+    return PermissionCaller(rulesets=limits or (ASK,), agent=agent, find=find)
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from weft.host.clock import SystemClock
 from weft.local.open import OpenOptions, open_directory
 from weft.local.watcher import watch_files
 from weft.provider.catalog.offers import make_scripted_model
+from weft.provider.contract import Provider
 from weft.provider.registry import ServedModel
 from weft.provider.scripted import AnyMove, Say, ScriptedProvider
 from weft.server.access import AccessPolicy
@@ -103,14 +104,15 @@ def serve_project(
     project: Path | None = None,
     pages: str = "",
     allowed: tuple[Path, ...] = (),
+    provider: Provider | None = None,
 ) -> Iterator[ProjectServer]:
-    """Serve a new project until the end of the block. The model plays the script."""
+    """Serve a new project until the end of the block. The model plays the script, or is the one of `provider`."""
     own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode"
     own.mkdir(parents=True, exist_ok=True)
     if not (own / "opencode.json").exists():
         (own / "opencode.json").write_text(json.dumps({"model": "scripted/test", **(config or {})}))
     at = project or make_project(tmp_path / "project")
-    model = ServedModel(make_scripted_model("test"), ScriptedProvider(script, SystemClock()))
+    model = ServedModel(make_scripted_model("test"), provider or ScriptedProvider(script, SystemClock()))
     notes: list[str] = []
     env = dict(os.environ)
     setup = ServerSetup(
@@ -121,7 +123,7 @@ def serve_project(
                 store=f"file:{tmp_path / 'storage'}",
                 answered=True,
                 models=(model,),
-                pages=pages,
+                share_url=pages,
             )
         ),
         default_directory=str(at),

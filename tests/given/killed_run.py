@@ -6,7 +6,7 @@ import sys
 
 from weft.host.clock import SystemClock
 from weft.local.open import OpenOptions, open_directory
-from weft.model.event import PartGrew, PartUpdated, SessionRested
+from weft.model.event import PartGrew, PartUpdated, SessionIdled
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput, prompt
 from weft.model.part import RunningState, ToolPart
@@ -28,7 +28,7 @@ async def main(directory: str, named: str, script: str) -> None:
                     print("grew", len(delta), flush=True)
                 case PartUpdated(part=ToolPart(tool=tool, state=RunningState())):
                     print("running", tool, flush=True)
-                case SessionRested(session_id=rested) if rested == session:
+                case SessionIdled(session_id=rested) if rested == session:
                     break
                 case _:
                     pass

@@ -17,7 +17,7 @@ from given.undo_harness import ToolUse, UndoHarness, call_bash, call_write, open
 from weft.bus import Bus
 from weft.journal import Journal
 from weft.model.ids import MessageID, SessionID
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.store.contract import Store
 from weft.undo.revert import revert
 
@@ -33,7 +33,7 @@ class KillingJournal(Journal):
         super().__init__(store, Bus(), directory="/")
         self._before = before
 
-    async def edit(self, session: SessionID, editor: Callable[[Session], Session]) -> Session:
+    async def edit(self, session: SessionID, editor: Callable[[SessionInfo], SessionInfo]) -> SessionInfo:
         if not self._before:
             await super().edit(session, editor)
         die()
@@ -61,11 +61,13 @@ async def work(harness: UndoHarness, how: str) -> None:
 
 
 async def take_back(harness: UndoHarness, how: str) -> None:
-    undoer = harness.api.runtime.undoer
+    undo_context = harness.api.runtime.undo_context
     if how != "slow":
-        undoer = replace(undoer, journal=KillingJournal(undoer.store, before=how == "before"))
+        undo_context = replace(
+            undo_context, journal=KillingJournal(undo_context.store, before=how == "before")
+        )
     session, to = await harness.api.get_session(harness.session), MessageID(sys.argv[4])
-    await revert(undoer, session, await harness.history(), (to, None))
+    await revert(undo_context, session, await harness.history(), (to, None))
 
 
 async def main(root: Path, how: str) -> None:

@@ -3,7 +3,14 @@
 from typing import Any
 
 from weft.model.catalog import Capabilities, Limit, Modalities, Model, ModelApi
-from weft.provider.contract import ModelMessage, ModelRequest, Parameters, TextContent, ToolSpec, UserTurn
+from weft.provider.contract import (
+    ModelMessage,
+    ModelRequest,
+    Parameters,
+    TextContent,
+    ToolSpec,
+    UserModelMessage,
+)
 
 ALL_MEDIA = Modalities(image=True, pdf=True, audio=True, video=True)
 READ = ToolSpec(
@@ -40,6 +47,6 @@ def request(model: Model, *messages: ModelMessage, **more: Any) -> ModelRequest:
     names = Parameters.__struct_fields__
     parameters = Parameters(**{name: value for name, value in more.items() if name in names})
     rest = {name: value for name, value in more.items() if name not in names}
-    said = messages or (UserTurn(content=(TextContent(text="hello"),)),)
+    said = messages or (UserModelMessage(content=(TextContent(text="hello"),)),)
     made: dict[str, Any] = {"system": ("Be brief.",), "parameters": parameters} | rest
     return ModelRequest(model=model, messages=said, **made)

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from weft.host.clock import Clock
 from weft.provider.chunk import AnyChunk
-from weft.provider.contract import ModelRequest, TextContent, UserTurn
+from weft.provider.contract import ModelRequest, TextContent, UserModelMessage
 from weft.provider.scripted import AnyMove, ScriptedProvider
 
 # A move may depend on the request, for example on the id of a session, which a script cannot know.
@@ -38,7 +38,7 @@ class PromptKeyedProvider:
         said = [
             part.text
             for turn in request.messages
-            if isinstance(turn, UserTurn)
+            if isinstance(turn, UserModelMessage)
             for part in turn.content
             if isinstance(part, TextContent)
         ]

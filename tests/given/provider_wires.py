@@ -15,7 +15,7 @@ from given.engine import open_engine, text_prompt
 from given.model_requests import GEMINI_3, GPT_5
 from given.models import CLAUDE, GPT, ON_BEDROCK
 from weft.context.system import Briefing, Environment
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.catalog import Model
 from weft.model.input import SessionInput
 from weft.model.message import MessageWithParts
@@ -36,10 +36,10 @@ from weft.run.decide import ModelStep, find_newest_prompt
 from weft.run.request import build_request, list_summary_requests, split_for_summary
 from weft.run.runtime import Runtime
 from weft.testing.fake_server import Dialect, ReceivedRequest
-from weft.testing.provider_stand import MakeProvider, open_stand
+from weft.testing.provider_harness import MakeProvider, open_provider_harness
 
 THINKING = {"thinking": {"type": "enabled", "budgetTokens": 16_000}}
-SUMMARISER = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
+SUMMARISER = AgentInfo(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
 BASIS = Briefing(environment=Environment(directory="/nowhere", git=False, platform="linux", today="a day"))
 
 
@@ -110,10 +110,10 @@ class RequestChecker:
 async def capture_request(wire: Wire) -> ReceivedRequest:
     """Return a request as the adapter sends it, for its address and headers."""
     async with (
-        open_stand(wire.dialect(), wire.make, wire.model) as stand,
-        open_engine(model=wire.model, provider=stand.provider) as engine,
+        open_provider_harness(wire.dialect(), wire.make, wire.model) as harness,
+        open_engine(model=wire.model, provider=harness.provider) as engine,
     ):
-        stand.play([Say(text="hello")])
+        harness.play([Say(text="hello")])
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         await engine.api.prompt(session, text_prompt("hello"))
-        return stand.server.requests[0]
+        return harness.server.requests[0]

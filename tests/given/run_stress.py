@@ -78,7 +78,7 @@ class MarkingModel:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         self.asked += 1
-        called = type(request.messages[-1]).__name__ == "ToolTurn"
+        called = type(request.messages[-1]).__name__ == "ToolModelMessage"
         command = f"echo {self._who}.{self.asked} >> ran.txt"
         marked: list[AnyMove] = [
             UseTool(tool="bash", input={"command": command, "description": "Leave a mark"})

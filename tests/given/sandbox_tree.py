@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from weft.config.sources import ConfigScope
 from weft.host.paths import paths_from
 from weft.local.sandbox import SandboxSettings, SandboxState, build_sandbox
-from weft.testing.tool_contract import Bench
+from weft.testing.tool_contract import ToolHarness
 from weft.tool.registry import BASH
 
 SECRET = "the person's own"
@@ -58,15 +58,15 @@ class SandboxTree(Struct, frozen=True, kw_only=True):
             subprocess.run(["git", *words], cwd=self.project, check=True)
         return linked
 
-    def bench(self, state: SandboxState) -> Bench:
-        bench = Bench(self.project, outside=self.root / "bench", environment=self.env)
-        bench.desk = replace(bench.desk, sandbox=state.sandbox)
-        return bench
+    def harness(self, state: SandboxState) -> ToolHarness:
+        harness = ToolHarness(self.project, outside=self.root / "bench", environment=self.env)
+        harness.resources = replace(harness.resources, sandbox=state.sandbox)
+        return harness
 
 
-async def run(bench: Bench, command: str) -> tuple[int, str]:
+async def run(harness: ToolHarness, command: str) -> tuple[int, str]:
     """Return the exit code and the output of a command."""
-    result = await bench.call(BASH, command=command, description="Try")
+    result = await harness.call(BASH, command=command, description="Try")
     return result.metadata["exit"], result.metadata["output"]
 
 

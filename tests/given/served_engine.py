@@ -33,12 +33,17 @@ class ServedEngine(Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def open_server(
-    open: OpenDirectory, *, name: str = "boot", port: int = 0, access: AccessPolicy | None = None
+    open: OpenDirectory,
+    *,
+    name: str = "boot",
+    port: int = 0,
+    access: AccessPolicy | None = None,
+    default_directory: str = "/nowhere",
 ) -> AsyncIterator[str]:
     """Run a server until the end of the block, and yield its URL."""
     setup = ServerSetup(
         open=open,
-        default_directory="/nowhere",
+        default_directory=default_directory,
         access=access or AccessPolicy(password=None),
         name=name,
         note=print,

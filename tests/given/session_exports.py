@@ -19,7 +19,7 @@ from weft.model.part import (
     Tokens,
     ToolPart,
 )
-from weft.model.session import Session, SessionTime
+from weft.model.session import SessionInfo, SessionTime
 from weft.model.transfer import SessionExport
 
 AT = 1_790_000_000_000
@@ -47,8 +47,8 @@ def export(
     )
 
 
-def info(session: SessionID, *, directory: str = "/there/project", turns: int = 1) -> Session:
-    return Session(
+def info(session: SessionID, *, directory: str = "/there/project", turns: int = 1) -> SessionInfo:
+    return SessionInfo(
         id=session,
         slug="quiet-otter",
         version="1.1.34",

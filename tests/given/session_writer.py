@@ -17,10 +17,11 @@ from weft.model.part import (
     Tokens,
     ToolPart,
 )
-from weft.model.session import Session, SessionTime
+from weft.model.session import SessionInfo, SessionTime
 from weft.model.wire import encode_pretty
-from weft.search.library import SessionLibrary
 from weft.store.files.reader import FileReader
+from weft.store.files.search import SessionIndex
+from weft.store.files.tree import Tree
 
 PROJECT = ProjectID("p1")
 START = 1_790_000_000_000
@@ -36,21 +37,21 @@ class SessionWriter:
         self.tree = FileReader(str(self.storage))
         self._count = 0
 
-    def library(self, **more: Any) -> SessionLibrary:
-        return SessionLibrary(FileReader(str(self.storage)), self.cache, **more)
+    def index(self, **more: Any) -> SessionIndex:
+        return SessionIndex(Tree(str(self.storage)), self.cache, **more)
 
-    def session(self, name: str, title: str = "", **more: Any) -> Session:
+    def session(self, name: str, title: str = "", **more: Any) -> SessionInfo:
         at = START + self._next()
         fields = {
             "project_id": PROJECT,
             "directory": "/d",
             "time": SessionTime(created=at, updated=at),
         } | more
-        session = Session(id=SessionID(f"ses_{name}"), title=title or f"About {name}", **fields)
+        session = SessionInfo(id=SessionID(f"ses_{name}"), title=title or f"About {name}", **fields)
         self.write(f"session/{session.project_id}/{session.id}", session)
         return session
 
-    def prompt(self, session: Session, words: str) -> MessageID:
+    def prompt(self, session: SessionInfo, words: str) -> MessageID:
         number = self._next()
         id = MessageID(f"msg_{number:06}")
         info = UserMessage(id=id, session_id=session.id, time=Moment(created=START + number), agent="build")
@@ -59,7 +60,7 @@ class SessionWriter:
         return id
 
     def answer(
-        self, session: Session, words: str, *, cost: str = "0", model: str = "m", **more: Any
+        self, session: SessionInfo, words: str, *, cost: str = "0", model: str = "m", **more: Any
     ) -> MessageID:
         number = self._next()
         id = MessageID(f"msg_{number:06}")
@@ -73,7 +74,7 @@ class SessionWriter:
         return id
 
     def call(
-        self, session: Session, message: MessageID, tool: str, output: str, *, failed: bool = False
+        self, session: SessionInfo, message: MessageID, tool: str, output: str, *, failed: bool = False
     ) -> None:
         number, time = self._next(), CallTime(start=1, end=2)
         state = (
@@ -100,5 +101,5 @@ class SessionWriter:
         return self._count
 
 
-def _text(session: Session, message: MessageID, number: int, words: str) -> TextPart:
+def _text(session: SessionInfo, message: MessageID, number: int, words: str) -> TextPart:
     return TextPart(id=PartID(f"prt_{number:06}"), session_id=session.id, message_id=message, text=words)

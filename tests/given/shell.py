@@ -11,7 +11,7 @@ from weft.config.agents import build_agents
 from weft.config.schema import Config
 from weft.host.paths import paths_from
 from weft.local.permissions import Explanation, explain
-from weft.model.permission import Action, Limits
+from weft.model.permission import Action, Rulesets
 from weft.tool.shell.paths import CommandLocation, locate_command
 
 CORPUS = Path(__file__).parents[1] / "golden" / "bypass"
@@ -98,7 +98,7 @@ class ShellTree(Struct, frozen=True, kw_only=True):
     def where(self) -> CommandLocation:
         return locate_command(str(self.project), str(self.project), self.environment())
 
-    def limits(self, rules: str) -> Limits:
+    def limits(self, rules: str) -> Rulesets:
         config = convert({"permission": PERSONS[rules]}, Config)
         agents = build_agents(config, paths_from(self.environment()), str(self.project))
         agent = agents[rules if rules in agents else "build"]

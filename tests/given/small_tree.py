@@ -20,7 +20,7 @@ from weft.model.ids import MessageID, PartID, ProjectID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, MessagePath, UserMessage
 from weft.model.part import Moment, TextPart
 from weft.model.project import Project, ProjectTime
-from weft.model.session import Session, Todo
+from weft.model.session import SessionInfo, Todo
 from weft.store.contract import Store
 from weft.store.files.store import FileStore
 from weft.testing.store_values import NOW, PROJECT, session
@@ -44,7 +44,7 @@ async def fill(store: Store) -> None:
 
 async def put_session(
     store: Store, id: str, *, created: int = NOW, parent: str | None = None, **more: Any
-) -> Session:
+) -> SessionInfo:
     made = replace(
         session(id, created=created), parent_id=None if parent is None else SessionID(parent), **more
     )

@@ -9,7 +9,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
 from random import Random
@@ -17,6 +18,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from weft.errors import WeftError
 from weft.model.event import (
     Durable,
     MessageRemoved,
@@ -28,15 +30,20 @@ from weft.model.event import (
 )
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import AssistantTime
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.store.contract import Store
 from weft.store.files.store import FileStore
 from weft.store.memory import MemoryStore
+from weft.store.postgres.connection import load_driver
+from weft.store.postgres.store import PostgresStore
+from weft.store.url import open_store
 from weft.testing.store_values import PROJECT, SESSION, answer, growth, prompt, session, text
 
 OTHER = SessionID("ses_2")
 MESSAGES = 30
 LONGEST = 0.03
+SELECT_CLIENTS = """SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"""
 
 
 # --- children ---
@@ -108,38 +115,61 @@ async def everything(store: Store) -> list[Any]:
     ]
 
 
-async def write_forever(root: str, seed: int, first: int, acknowledged: str) -> None:
-    store, log = FileStore(root), os.open(acknowledged, os.O_WRONLY | os.O_APPEND)
-    for number in count(first):
-        await store.apply(*batch(seed, number))
-        os.write(log, b"%d\n" % number)
+@asynccontextmanager
+async def open_beside(url: str) -> AsyncIterator[Store]:
+    """Open a store as a process does that was there before another one died: it does not look for what that one left."""
+    if url.startswith("file:"):
+        store = FileStore(url.removeprefix("file:"))
+        yield store
+        store.close()
+    else:
+        async with open_store(url) as opened:
+            yield opened
 
 
-async def check(root: str, seed: int, last: int, *, anew: bool) -> dict[str, Any]:
+async def write_forever(url: str, seed: int, first: int, acknowledged: str) -> None:
+    log = os.open(acknowledged, os.O_WRONLY | os.O_APPEND)
+    async with open_beside(url) as store:
+        for number in count(first):
+            await store.apply(*batch(seed, number))
+            os.write(log, b"%d\n" % number)
+
+
+async def check(url: str, seed: int, last: int, *, anew: bool) -> dict[str, Any]:
     """Report which of the two valid states is stored: with the interrupted batch, or without it."""
-    reference, store = MemoryStore(), FileStore(root)
+    reference, root = MemoryStore(), url.partition(":")[2]
     noted = len(_names(f"{root}/.weft/redo"))
-    if anew:
-        await store.prepare(lambda _: None)
     for number in range(last + 1):
         await reference.apply(*batch(seed, number))
     before = await everything(reference)
     await reference.apply(*batch(seed, last + 1))
     after = await everything(reference)
-    found = await everything(store)
-    if not anew:
-        await store.prepare(lambda _: None)
+    async with (open_store if anew else open_beside)(url) as store:
+        await wait_for_server(store)
+        found = await everything(store)
+    async with open_store(url) as store:
+        kept = found == await everything(store)
     left = [name for place in ("redo", "temp") for name in _names(f"{root}/.weft/{place}")]
     state = "after" if found == after else "before" if found == before else f"neither: {found!r}"
-    return {"state": state, "left": left, "kept": found == await everything(store), "noted": noted}
+    return {"state": state, "left": left, "kept": kept, "noted": noted}
 
 
-def kill_repeatedly(root: str, seed: int, kills: int) -> dict[str, Any]:
+async def wait_for_server(store: Store) -> None:
+    """Wait until a database server has noticed that its client was killed, and has ended what it was doing for it."""
+    if isinstance(store, PostgresStore):
+        while await store.database.fetch_value(SELECT_CLIENTS):
+            pass
+
+
+def kill_repeatedly(url: str, place: str, seed: str, kills: str) -> dict[str, Any]:
+    return _kill_repeatedly(url, f"{place}/acknowledged", int(seed), int(kills))
+
+
+def _kill_repeatedly(url: str, acknowledged: str, seed: int, kills: int) -> dict[str, Any]:
     random, last, noted, states = Random(seed), -1, 0, {"before": 0, "after": 0}
-    acknowledged = f"{os.path.dirname(root)}/acknowledged"
     for kill in range(kills):
         open(acknowledged, "wb").close()
-        pid, reading = fork_child(partial(write_forever, root, seed, last + 1, acknowledged))
+        pid, reading = fork_child(partial(write_forever, url, seed, last + 1, acknowledged))
         while last_acknowledged(acknowledged, last) == last:  # until it writes
             if os.waitpid(pid, os.WNOHANG) != (0, 0):
                 return {"kill": kill, "died": os.read(reading, 10_000).decode()}
@@ -148,7 +178,7 @@ def kill_repeatedly(root: str, seed: int, kills: int) -> dict[str, Any]:
         os.close(reading)
         os.waitpid(pid, 0)
         last = last_acknowledged(acknowledged, last)
-        found = wait_for_answer(*fork_child(partial(check, root, seed, last, anew=kill % 2 == 0)))
+        found = wait_for_answer(*fork_child(partial(check, url, seed, last, anew=kill % 2 == 0)))
         noted += found.pop("noted", 0) > 0
         if found not in ({"state": state, "left": [], "kept": True} for state in states):
             return {"kill": kill, "last": last, "found": found}
@@ -170,9 +200,13 @@ def last_acknowledged(path: str, known: int) -> int:
 # --- concurrent processes ---
 
 
-async def write_concurrently(root: str, who: int, times: int) -> int:
+async def write_concurrently(url: str, who: int, times: int) -> int:
     """Write to this writer's own session and to the shared one."""
-    store = FileStore(root)
+    async with open_beside(url) as store:
+        return await _write(store, who, times)
+
+
+async def _write(store: Store, who: int, times: int) -> int:
     own = session(f"ses_own{who}")
     await store.apply(SessionCreated(info=own))
     for number in range(times):
@@ -186,50 +220,93 @@ async def write_concurrently(root: str, who: int, times: int) -> int:
     return times
 
 
-def touch_session(known: Session) -> Session:
+def touch_session(known: SessionInfo) -> SessionInfo:
     return replace(known, time=replace(known.time, updated=known.time.updated + 1))
 
 
-async def read_concurrently(root: str, stop: str) -> dict[str, int]:
+async def read_concurrently(url: str, stop: str) -> dict[str, int]:
     """Read until the stop file exists, and count inconsistent reads."""
-    store, reads, halves, fewer, seen = FileStore(root), 0, 0, 0, 0
-    while not await asyncio.to_thread(os.path.exists, stop):
-        messages = await store.list_messages(SESSION)
-        halves += sum(len(each.parts) != 2 for each in messages)
-        fewer += len(messages) < seen
-        seen, reads = len(messages), reads + 1
-        await store.get_session(SESSION)
+    reads, halves, fewer, seen = 0, 0, 0, 0
+    async with open_beside(url) as store:
+        while not await asyncio.to_thread(os.path.exists, stop):
+            messages = await store.list_messages(SESSION)
+            halves += sum(len(each.parts) != 2 for each in messages)
+            fewer += len(messages) < seen
+            seen, reads = len(messages), reads + 1
+            await store.get_session(SESSION)
     return {"halves": halves, "fewer": fewer, "read_something": reads > 0}
 
 
-async def read_outcome(root: str, writers: int) -> dict[str, Any]:
-    store = FileStore(root)
+async def read_outcome(url: str, writers: int) -> dict[str, Any]:
     own = [SessionID(f"ses_own{who}") for who in range(writers)]
-    counts = [await store.find_value(("counts", f"of{who}")) for who in range(writers)]
-    edits = {each.id: each.time.updated - each.time.created for each in await store.list_sessions()}
-    return {
-        "shared": [len(await store.list_messages(SESSION)), edits[SESSION]],
-        "own": [[len(await store.list_messages(id)), edits[id]] for id in own],
-        "counts": counts,
-        "damage": [str(each) for each in await store.damage()],
-    }
+    async with open_beside(url) as store:
+        counts = [await store.find_value(("counts", f"of{who}")) for who in range(writers)]
+        edits = {each.id: each.time.updated - each.time.created for each in await store.list_sessions()}
+        return {
+            "shared": [len(await store.list_messages(SESSION)), edits[SESSION]],
+            "own": [[len(await store.list_messages(id)), edits[id]] for id in own],
+            "counts": counts,
+            "damage": [str(each) for each in await store.damage()],
+        }
 
 
-def write_in_parallel(root: str, writers: int, times: int) -> dict[str, Any]:
-    stop = f"{os.path.dirname(root)}/stop"
-    wait_for_answer(*fork_child(partial(FileStore(root).apply, SessionCreated(info=session()))))
-    reading = [fork_child(partial(read_concurrently, root, stop)) for _ in range(2)]
-    writing = [fork_child(partial(write_concurrently, root, who, times)) for who in range(writers)]
+async def create_shared(url: str) -> None:
+    async with open_store(url) as store:
+        await store.apply(SessionCreated(info=session()))
+
+
+def write_in_parallel(url: str, place: str, writers: str, times: str) -> dict[str, Any]:
+    stop, everybody = f"{place}/stop", range(int(writers))
+    created = wait_for_answer(*fork_child(partial(create_shared, url)))
+    assert created is None, created
+    reading = [fork_child(partial(read_concurrently, url, stop)) for _ in range(2)]
+    writing = [fork_child(partial(write_concurrently, url, who, int(times))) for who in everybody]
     wrote = [wait_for_answer(*each) for each in writing]
     open(stop, "wb").close()
     return {
         "wrote": wrote,
         "read": [wait_for_answer(*each) for each in reading],
-        "found": wait_for_answer(*fork_child(partial(read_outcome, root, writers))),
+        "found": wait_for_answer(*fork_child(partial(read_outcome, url, len(everybody)))),
+    }
+
+
+# --- many processes at once ---
+
+
+async def commit_often(url: str, who: int, commits: int) -> dict[str, Any]:
+    """Open the store, create it if need be, and commit again and again. Report errors and the longest wait."""
+    errors, longest = list[str](), 0.0
+    async with open_store(url) as store:
+        for number in range(commits):
+            began = time.perf_counter()
+            try:
+                await store.apply(MessageUpdated(info=answer(f"msg_{who}_{number}", created=number)))
+            except WeftError as error:
+                errors.append(str(error))
+            longest = max(longest, time.perf_counter() - began)
+    return {"errors": errors, "longest": longest}
+
+
+async def count_messages(url: str) -> int:
+    async with open_store(url) as store:
+        return len(await store.list_messages(SESSION))
+
+
+def commit_at_once(url: str, processes: str, commits: str) -> dict[str, Any]:
+    began = time.perf_counter()
+    children = [fork_child(partial(commit_often, url, who, int(commits))) for who in range(int(processes))]
+    reports = [wait_for_answer(*each) for each in children]
+    return {
+        "errors": [error for report in reports for error in report["errors"]],
+        "longest": max(report["longest"] for report in reports),
+        "seconds": time.perf_counter() - began,
+        "messages": wait_for_answer(*fork_child(partial(count_messages, url))),
     }
 
 
 if __name__ == "__main__":
-    kind, root, *given = sys.argv[1:]
-    what = {"kill": kill_repeatedly, "beside": write_in_parallel}[kind]
-    sys.stdout.write(json.dumps(what(root, *map(int, given))))
+    kind, *given = sys.argv[1:]
+    if given[0].startswith("postgres"):
+        load_driver()  # once, and not in every child
+    what = {"kill": kill_repeatedly, "beside": write_in_parallel, "storm": commit_at_once}[kind]
+    sys.stdout.write(json.dumps(what(*given)))

@@ -10,22 +10,22 @@ from msgspec import Struct
 from given.engine import ALLOW, ECHO, NOW, open_engine
 from given.prompt_keyed_provider import PromptKeyedProvider, Script
 from weft.local.api import LocalApi
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput, SubtaskInput
 from weft.model.message import MessageWithParts
 from weft.model.part import CompletedState, ErrorState, PendingState, RunningState, TextPart, ToolPart
 from weft.model.permission import Rule
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.provider.scripted import UseTool
 from weft.testing.clock import HandClock
 from weft.tool.contract import AnyTool
 from weft.tool.registry import INVALID, TASK
 
-GENERAL = Agent(name="general", mode="subagent", description="For work of any kind.", permission=ALLOW)
-EXPLORE = Agent(name="explore", mode="subagent", description="For finding things.", permission=ALLOW)
-SECRET = Agent(name="secret", mode="subagent", hidden=True, permission=ALLOW)
-NESTING = Agent(
+GENERAL = AgentInfo(name="general", mode="subagent", description="For work of any kind.", permission=ALLOW)
+EXPLORE = AgentInfo(name="explore", mode="subagent", description="For finding things.", permission=ALLOW)
+SECRET = AgentInfo(name="secret", mode="subagent", hidden=True, permission=ALLOW)
+NESTING = AgentInfo(
     name="nesting", mode="subagent", permission=(*ALLOW, Rule(permission="task", pattern="*", action="allow"))
 )
 AGENTS = (GENERAL, EXPLORE, SECRET, NESTING)
@@ -76,7 +76,7 @@ async def tasks_of(engine: SubtaskEngine, session: SessionID) -> list[ToolPart]:
     return tasks_in(await engine.api.list_messages(session))
 
 
-async def children_of(engine: SubtaskEngine, session: SessionID) -> list[Session]:
+async def children_of(engine: SubtaskEngine, session: SessionID) -> list[SessionInfo]:
     return await engine.api.list_children(session)
 
 

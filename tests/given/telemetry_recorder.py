@@ -57,13 +57,20 @@ class RecordedTelemetry:
 
     def sum_metric(self, name: str, **about: str) -> float:
         """Return the sum of a counter or histogram over the points with these attributes."""
+        points = self._find_points(name, about)
+        return sum(point.sum if hasattr(point, "sum") else point.value for point in points)
+
+    def count_measurements(self, name: str, **about: str) -> int:
+        """Return how many values a histogram took with these attributes."""
+        return sum(point.count for point in self._find_points(name, about))
+
+    def _find_points(self, name: str, about: dict[str, str]) -> list[Any]:
         wanted = {key.replace("__", "."): value for key, value in about.items()}
-        points = [
+        return [
             point
             for metric, point in self._points
             if metric == name and wanted.items() <= dict(point.attributes).items()
         ]
-        return sum(point.sum if hasattr(point, "sum") else point.value for point in points)
 
     def all_text(self) -> str:
         """Return everything that was exported, as one text."""

@@ -552,15 +552,20 @@ def to_row(row: Case) -> str:
     return f"| {row.name} | {_told(row.undo, row)} | {_told(row.redo, row, note=False)} |"
 
 
+FATE_TEXTS = {"kept": "not touched", "uncovered": "not covered"}
+
+
 def _told(fates: dict[str, str], row: Case, *, note: bool = True) -> str:
     files = "; ".join(
-        f"`{name!r}` {fate}".replace("'", "") if not name.isprintable() else f"`{name}` {fate}"
+        f"`{name!r}` {FATE_TEXTS.get(fate, fate)}".replace("'", "")
+        if not name.isprintable()
+        else f"`{name}` {FATE_TEXTS.get(fate, fate)}"
         for name, fate in sorted(fates.items())
     )
     kept = [f"`{name}`" for name in sorted(row.mine) if name not in fates]
     beside = f"; the person's {', '.join(kept)} untouched" if kept and note else ""
     then = f" ({row.then})" if row.then and note else ""
-    return f"{files or 'nothing to do'}{beside}{then}"
+    return f"{files or 'no file changes'}{beside}{then}"
 
 
 def to_table() -> str:

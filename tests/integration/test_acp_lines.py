@@ -123,4 +123,4 @@ def test_a_missing_package_is_named_with_what_installs_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "acp", None)
     assert run_command(["acp"]) == 2
-    assert "pip install 'weft[acp]'" in capsys.readouterr().err
+    assert "in weft's checkout: pip install '.[acp]'" in capsys.readouterr().err

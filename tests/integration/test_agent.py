@@ -295,61 +295,6 @@ async def test_an_abort_from_elsewhere_is_an_error_of_its_own(project: Path) -> 
             await stream.answer()
 
 
-BAD = [
-    ({"model": 3}, weft.InvalidInputError, "model: it is a int"),
-    ({"model": "claude"}, weft.InvalidInputError, "provider/model"),
-    ({"model": "nope/nothing"}, weft.ModelNotFoundError, "nope/nothing"),
-    ({"agent": "nobody"}, weft.NotFoundError, "nobody"),
-    ({"tools": [3]}, weft.InvalidInputError, "is not a function"),
-    ({"tools": [lambda x: x]}, weft.InvalidInputError, "cannot be the name of a tool"),
-    ({"tools": [len]}, weft.InvalidInputError, "tool len"),
-    ({"permissions": "maybe"}, weft.InvalidInputError, "'maybe' is none of allow, ask, deny"),
-    ({"permissions": {"bash": 1}}, weft.InvalidInputError, "permissions.bash"),
-    ({"budget": "much"}, weft.InvalidInputError, "'much' is not a number of dollars"),
-    ({"schema": 3}, weft.InvalidInputError, "3 is not a type"),
-    ({"schema": threading.Thread}, weft.InvalidInputError, "JSON cannot express it"),
-    ({"system": b"x"}, weft.InvalidInputError, "system: it is a bytes"),
-    ({"store": "nonsense://x"}, weft.WeftError, "nonsense"),
-]
-
-
-@pytest.mark.parametrize(("options", "error", "message"), BAD, ids=lambda each: str(each)[:25])
-def test_bad_input_is_named(
-    options: dict[str, object], error: type[weft.WeftError], message: str, project: Path
-) -> None:
-    with pytest.raises(error) as raised, weft.open(project, **{"store": "memory:", **options}):  # type: ignore[call-overload]
-        pass
-    assert message in str(raised.value)
-
-
-def test_a_hint_is_in_the_traceback(project: Path) -> None:
-    with pytest.raises(weft.InvalidInputError) as raised:
-        weft.open(project, model="claude")
-    assert raised.value.__notes__ == [f"Hint: {raised.value.hint}"]
-
-
-def test_a_closed_agent_says_so(project: Path) -> None:
-    opening = open_scripted(project, Script().says("x"))
-    with opening as agent:
-        pass
-    with pytest.raises(weft.ClosedError):
-        agent.ask("x")
-    with pytest.raises(weft.ClosedError), opening:
-        pass
-    with pytest.raises(AttributeError, match="not open yet"):
-        open_scripted(project, Script()).ask  # type: ignore[attr-defined]  # noqa: B018
-
-
-async def test_an_agent_of_another_loop_says_so(project: Path) -> None:
-    async with open_scripted(project, Script().says("x")) as agent:
-
-        def elsewhere() -> None:
-            with pytest.raises(weft.InvalidInputError, match="opened in another one"):
-                asyncio.run(agent.ask("x"))
-
-        await asyncio.to_thread(elsewhere)
-
-
 async def test_the_blocking_agent_works_where_a_loop_runs_as_in_a_notebook(project: Path) -> None:
     agent = open_scripted(project, Script("a").says("A").asked("b").says("B")).start()
     try:

@@ -14,7 +14,7 @@ from given.cutting_proxy import open_cutting_proxy
 from given.served_engine import always_open, open_server
 from weft.agent.tools import serve_tools
 from weft.client.api import connect
-from weft.model.event import MessageUpdated, SessionRested, ToolRequested
+from weft.model.event import MessageUpdated, SessionIdled, ToolRequested
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput, prompt
 from weft.model.message import UserMessage
@@ -95,18 +95,6 @@ def long_title() -> weft.ToolAnswer:
     return weft.ToolAnswer(output="x", title="x" * 100_000)
 
 
-async def ask(ctx: weft.ToolCallContext) -> str:
-    """Ask for a permission."""
-    await ctx.ask("scales", "kitchen")
-    return "asked"
-
-
-async def report(ctx: weft.ToolCallContext) -> str:
-    """Report progress."""
-    await ctx.report(title="half done")
-    return "reported"
-
-
 FAILURES = [
     (fail, {}, "ValueError: no scales"),
     (count, {"number": "many"}, "The count tool was called with invalid arguments"),
@@ -114,8 +102,6 @@ FAILURES = [
     (unwritable, {}, "returned a Unwritable, which cannot be written as JSON"),
     (half_a_character, {}, "returned a result that cannot be written as JSON"),
     (long_title, {}, "title: it is longer than"),
-    (ask, {}, "ToolCallContext.ask works only with weft.open"),
-    (report, {}, "ToolCallContext.report works only with weft.open"),
 ]
 
 
@@ -299,7 +285,7 @@ async def test_a_client_that_disappears_fails_the_call_and_the_run_goes_on() -> 
             await clock.somebody_sleeps(seconds)
             clock.turn(seconds * 1000)
         async for published in events:
-            if isinstance(published.event, SessionRested):
+            if isinstance(published.event, SessionIdled):
                 break
         (part,) = await list_calls(engine.api, session)
         assert isinstance(part.state, ErrorState)
@@ -458,9 +444,14 @@ async def test_opencode_has_no_tools_of_clients() -> None:
 
 async def test_a_scripted_model_works_in_process_only() -> None:
     async with open_served_engine() as (url, _):
-        with pytest.raises(weft.UnsupportedError, match="a scripted model over HTTP"):
+        with pytest.raises(weft.UnsupportedError, match="a scripted model over HTTP") as opening:
             async with weft.connect(url, model=Script().says("x")):
                 pass
+        async with weft.connect(url) as agent:
+            with pytest.raises(weft.UnsupportedError) as asking:
+                await agent.ask("Hello.", model=Script().says("x"))
+        hint = 'pass the script to weft.open, or name a model of the server: model="provider/model"'
+        assert (opening.value.hint, asking.value.hint) == (hint, hint)
 
 
 async def test_a_name_that_the_server_reserves_is_an_error_of_the_question() -> None:

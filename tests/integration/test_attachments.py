@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from given.engine import ALLOW, PLACE, open_engine
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.input import AgentInput, AnyPartInput, FileInput, PromptInput, SessionInput
 from weft.model.message import MessageWithParts
 from weft.model.part import AgentPart, FilePart, TextPart
@@ -17,7 +17,7 @@ from weft.provider.scripted import Say
 from weft.tool.registry import LIST, READ
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(24)
-GENERAL = Agent(name="general", mode="subagent", permission=ALLOW)
+GENERAL = AgentInfo(name="general", mode="subagent", permission=ALLOW)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ async def test_a_name_with_a_space_is_found(project: Path) -> None:
     assert "spaced" in texts(await attached(project, file(project / "a name.txt")))[1]
 
 
-async def test_b27_what_is_not_there_is_a_part_that_says_so_and_the_prompt_is_answered(project: Path) -> None:
+async def test_what_is_not_there_is_a_part_that_says_so_and_the_prompt_is_answered(project: Path) -> None:
     asked = await attached(project, file(project / "gone.txt"), file(project / "gone.png", mime="image/png"))
     text, picture = texts(asked)
     for said, name in ((text, "gone.txt"), (picture, "gone.png")):
@@ -109,7 +109,7 @@ async def test_b27_what_is_not_there_is_a_part_that_says_so_and_the_prompt_is_an
         ("data:text/plain;base64,!", "[unreadable data: 1 characters that are not base64]"),
     ],
 )
-async def test_b27_text_in_an_address_is_decoded_behind_its_comma(url: str, text: str, project: Path) -> None:
+async def test_text_in_an_address_is_decoded_behind_its_comma(url: str, text: str, project: Path) -> None:
     asked = await attached(project, FileInput(mime="text/plain", filename="note.txt", url=url))
     assert texts(asked) == [
         'Called the Read tool with the following input: {"filePath":"note.txt"}',

@@ -133,7 +133,7 @@ def test_a_key_is_forgotten(weft: Run, auth_file: Path) -> None:
     assert stored(auth_file) == {"openai": {"type": "api", "key": KEY}}
     code, _, err = weft("auth", "logout", "anthropic")
     assert code == 2
-    assert "there are openai" in err
+    assert "keys are stored for openai" in err
 
 
 def test_a_broken_file_is_told_without_its_contents(weft: Run, auth_file: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from weft.config.load import load_config
 from weft.errors import ConfigError
 from weft.host.paths import paths_from
-from weft.local.open import to_budgets, to_scope
+from weft.local.open import read_scope, to_budgets
 from weft.model.ids import ProjectID
 from weft.model.project import Place, Project, ProjectTime
 from weft.model.spending import Budget, Budgets
@@ -32,7 +32,7 @@ def budgets(directory: Path, **env: str) -> Budgets:
     project = Project(id=ProjectID("global"), worktree=str(directory), time=time)
     place = Place(project=project, directory=str(directory), worktree=str(directory))
     known = {**os.environ, **env}
-    return to_budgets(load_config(to_scope(place, paths_from(known), known), strict=True))
+    return to_budgets(load_config(read_scope(place, paths_from(known), known), strict=True))
 
 
 def test_every_limit_of_every_budget_is_read_exactly(tmp_path: Path) -> None:

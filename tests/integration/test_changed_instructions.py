@@ -11,7 +11,7 @@ from given.provider_wires import WIRES
 from given.request_prefix import find_prefix_change
 from weft.model.input import SessionInput
 from weft.provider.scripted import Say, Think, UseTool
-from weft.testing.provider_stand import open_stand
+from weft.testing.provider_harness import open_provider_harness
 
 CALL = [Think(text="hm"), Say(text="I call."), UseTool(tool="echo", input={"words": "x"})]
 
@@ -20,13 +20,18 @@ async def send_with_changing_files(name: str, repository: Repository) -> list[by
     """Return the requests of a session in which the nearer file changes, then the farther one, which is then removed."""
     wire = WIRES[name]
     async with (
-        open_stand(wire.dialect(), wire.make, wire.model) as stand,
+        open_provider_harness(wire.dialect(), wire.make, wire.model) as harness,
         open_engine(
-            model=wire.model, provider=stand.provider, place=repository.place, instructions=repository.read()
+            model=wire.model,
+            provider=harness.provider,
+            place=repository.place,
+            instructions=repository.read(),
         ) as engine,
     ):
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        stand.play(CALL, [Say(text="one")], CALL, [Say(text="two")], [Say(text="three")], [Say(text="four")])
+        harness.play(
+            CALL, [Say(text="one")], CALL, [Say(text="two")], [Say(text="three")], [Say(text="four")]
+        )
         await engine.api.prompt(session, text_prompt("first"))
         (repository.near / "AGENTS.md").write_text("Nearer.")
         await engine.api.prompt(session, text_prompt("second"))
@@ -34,7 +39,7 @@ async def send_with_changing_files(name: str, repository: Repository) -> list[by
         await engine.api.prompt(session, text_prompt("third"))
         (repository.top / "AGENTS.md").unlink()
         await engine.api.prompt(session, text_prompt("fourth"))
-        return [request.raw for request in stand.server.requests]
+        return [request.raw for request in harness.server.requests]
 
 
 @pytest.mark.parametrize("name", WIRES)

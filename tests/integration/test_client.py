@@ -27,7 +27,7 @@ from weft.errors import (
 )
 from weft.host.clock import SystemClock
 from weft.local.permissions import PermissionSettings
-from weft.model.event import PartUpdated, SessionCreated, SessionRested, SessionUpdated
+from weft.model.event import PartUpdated, SessionCreated, SessionIdled, SessionUpdated
 from weft.model.event_wire import RESYNC, UnknownEvent
 from weft.model.failure import AbortedFailure
 from weft.model.ids import SessionID
@@ -44,7 +44,7 @@ from weft.server.access import AccessPolicy
 from weft.testing import Script
 
 ANSWER = [Say(text="Here is a short answer.")]
-ANSWERED = PermissionSettings(terms=GateTerms(answered=True))
+ANSWERED = PermissionSettings(policy=GateTerms(answered=True))
 ASK = (Rule(permission="echo", pattern="*", action="ask"),)
 
 
@@ -64,7 +64,7 @@ KEEPERS = pytest.mark.parametrize("keeper", [in_process, over_http])
 
 
 def make_agent(api: Api) -> Agent[str]:
-    return Agent(Host(api, None), QuestionOptions())
+    return Agent(Host(api, None, "the test"), QuestionOptions())
 
 
 @KEEPERS
@@ -74,7 +74,7 @@ async def test_a_prompt_gives_events_until_the_session_rests_and_then_the_answer
         run, heard = PromptRun(api, session.id, text_prompt("hello")), Transcript()
         events = [event async for event in run.events()]
         heard.feed(*events)
-        assert isinstance(events[-1], SessionRested)
+        assert isinstance(events[-1], SessionIdled)
         assert heard.messages() == await api.list_messages(session.id)
         assert await run.answer() == heard.messages()[-1]
         assert not run.missed
@@ -251,7 +251,7 @@ async def test_a_gap_in_a_run_is_told_once() -> None:
 
 async def test_a_server_that_is_gone_for_good_is_not_waited_for_for_ever() -> None:
     async with open_served_engine(
-        [Wait(seconds=600)], options=ConnectionOptions(patience=0.2, pulse=0.05)
+        [Wait(seconds=600)], options=ConnectionOptions(patience=0.2, health_interval=0.05)
     ) as served:
         api = served.api
         session = await api.create_session(SessionInput())
@@ -266,7 +266,7 @@ async def test_a_server_that_is_gone_for_good_is_not_waited_for_for_ever() -> No
 
 async def test_a_server_that_says_nothing_any_more_is_left(canned: CannedServer) -> None:
     canned.answers["/global/health"]["weft"] = True
-    async with open_remote(canned.url, ConnectionOptions(patience=0.1, pulse=0.05), env={}) as api:
+    async with open_remote(canned.url, ConnectionOptions(patience=0.1, health_interval=0.05), env={}) as api:
         canned.silent = True  # it takes requests, and no more
         with pytest.raises(UnreachableError):
             await api.prompt(SessionID("ses_1e10b972bffeAbCdEfGhIjKlMn"), text_prompt("hello"))
@@ -367,7 +367,7 @@ async def test_a_run_joined_by_two_is_heard_by_both() -> None:
             heard = Transcript()
             async for published in listening:
                 heard.feed(published.event)
-                if isinstance(published.event, SessionRested):
+                if isinstance(published.event, SessionIdled):
                     break
             assert heard.messages() == await other.list_messages(session.id)
 

@@ -39,7 +39,7 @@ async def test_after_a_hundred_cuts_a_client_holds_what_the_server_holds() -> No
     ):
         # The session is created at the server: a client does not repeat this request if its connection is cut.
         session = (await engine.api.create_session(SessionInput())).id
-        agent: Agent[str] = Agent(Host(api, None), QuestionOptions())
+        agent: Agent[str] = Agent(Host(api, None, "the test"), QuestionOptions())
         talk = await agent.converse(session)
         heard, listening = Transcript(), api.events()
         answers: list[Answer[str]] = []

@@ -12,7 +12,7 @@ import pytest
 
 from given.http_server import make_project, prompt, serve_project
 from given.serve_process import start_serve
-from weft.store.files.lock import RedoNote, RedoStep, encode_note
+from weft.store.files.lock import RenameStep, WriteAheadNote, encode_note
 
 WEFT = str(Path(sys.executable).with_name("weft"))
 DIES_HOLDING_A_LEASE = """
@@ -184,8 +184,8 @@ def test_a_batch_that_cannot_be_finished_holds_up_no_other(tmp_path: Path) -> No
     aside, target = root / ".weft/temp/session.x~1", root / "todo" / f"{other_session}.json"
     aside.parent.mkdir(exist_ok=True)
     aside.write_text("[]")
-    step = RedoStep("in", str(aside.relative_to(root)), str(target.relative_to(root)))
-    note = RedoNote(locks=(f"session.{other_session}",), steps=(step,))
+    step = RenameStep("in", str(aside.relative_to(root)), str(target.relative_to(root)))
+    note = WriteAheadNote(locks=(f"session.{other_session}",), steps=(step,))
     (root / ".weft/redo" / f"session.{dead_session}").mkdir(parents=True)  # no note can be read there, ever
     (root / ".weft/redo" / f"session.{other_session}").write_bytes(encode_note(note))
 

@@ -1,9 +1,12 @@
 """`weft doctor`: names every broken document, loads the rest, and repairs what it can, with a backup."""
 
 import os
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 from msgspec.structs import replace
 
@@ -29,7 +32,7 @@ from weft.maintenance.repair import FindingRepairer
 from weft.model.event import ProjectUpdated, SessionCreated, SessionUpdated
 from weft.model.ids import ProjectID, SessionID
 from weft.model.project import Project, ProjectTime
-from weft.search.database import index_path
+from weft.store.files.index_database import index_path
 from weft.testing.store_values import NOW, session
 
 DOCUMENTS = [
@@ -70,7 +73,7 @@ def case(root: Path) -> DoctorInput:
         env=os.environ,
         paths=paths_from(os.environ),
         directory=str(root.parent),
-        root=str(root),
+        url=f"file:{root}",
         now=now() + 60_000,
     )
 
@@ -285,11 +288,54 @@ def test_what_others_can_read_is_locked_up(tmp_path: Path) -> None:
     assert [each for each in examine(case(data / "storage")) if each.cure == "lock-up"] == []
 
 
+def test_a_file_of_another_program_is_neither_locked_up_nor_moved(tmp_path: Path) -> None:
+    notes, database = tmp_path / "notes.txt", tmp_path / "other.db"
+    notes.write_text("notes of a person\n" * 20)
+    with closing(sqlite3.connect(database)) as other:
+        other.execute("CREATE TABLE t (x)")
+    for path in (notes, database):
+        path.chmod(0o644)
+        before = path.read_bytes()
+        target = replace(case(tmp_path), url=f"sqlite:{path}")
+        FindingRepairer(target).repair(examine(target))
+        assert (path.stat().st_mode & 0o777, path.read_bytes()) == (0o644, before)
+    assert sorted(each.name for each in tmp_path.iterdir() if each.is_file()) == ["notes.txt", "other.db"]
+
+
 def test_a_broken_configuration_is_a_finding(root: Path) -> None:
     (root.parent / "opencode.json").write_text('{"model": 5}')
     [finding] = [each for each in examine(case(root)) if each.area == "configuration"]
     assert finding.severity == "problem"
     assert "model" in finding.what
+
+
+def test_broken_json_says_that_nothing_runs_and_what_to_do(root: Path) -> None:
+    (root.parent / "opencode.json").write_text('{"model": ')
+    [finding] = [each for each in examine(case(root)) if each.area == "configuration"]
+    assert finding.what == f"{root.parent}/opencode.json:1:11: model: a value is expected here"
+    assert finding.means == "no run starts here before it is corrected"
+    assert finding.repair == "correct it at this line and column; weft doctor checks it again"
+
+
+def test_a_directory_that_does_not_exist_has_a_hint(root: Path) -> None:
+    target = replace(case(root), directory=f"{root}/nosuch")
+    [finding] = [each for each in examine(target) if each.area == "configuration"]
+    assert finding.what == f"{root}/nosuch: no such file or directory"
+    assert finding.repair == "create it, or pass another directory"
+
+
+def test_a_store_that_cannot_be_opened_is_reported_once(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("notes of a person\n" * 20)
+    findings = examine(replace(case(tmp_path), url=f"sqlite:{notes}"))
+    [finding] = [each for each in findings if str(notes) in each.what]
+    assert finding.area == "store"
+    assert finding.repair.startswith("choose another file for --store")
+    assert not any("--fix" in each.repair for each in findings)
+
+
+def test_the_version_of_sqlite_is_that_of_the_stores(root: Path) -> None:
+    assert any(f"SQLite {apsw.sqlite_lib_version()}" in what for what in whats(examine(case(root))))
 
 
 def test_a_bad_index_is_removed(root: Path) -> None:
@@ -325,3 +371,18 @@ async def test_looking_changes_nothing(root: Path) -> None:
 
 def stamps(root: Path) -> dict[Path, tuple[int, int]]:
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in root.rglob("*")}
+
+
+def test_a_database_is_suggested_for_a_tree_with_thousands_of_sessions(tmp_path: Path) -> None:
+    directory = tmp_path / "storage/session/p1"
+    directory.mkdir(parents=True)
+    for number in range(2_999):
+        (directory / f"ses_{number}.json").write_bytes(b"{}")
+    root, many = tmp_path / "storage", "the tree has 3,000 sessions"
+    assert many not in whats(examined(root))
+    (directory / "ses_2999.json").write_bytes(b"{}")
+    [found] = [each for each in examined(root) if each.what == many]
+    assert (found.severity, found.repair) == (
+        "note",
+        f"weft storage migrate file:{root} sqlite:{tmp_path}/sessions.db",
+    )

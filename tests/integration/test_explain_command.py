@@ -12,7 +12,7 @@ from weft.cli.exit import ExitCode
 from weft.cli.main import run_command
 from weft.host.paths import paths_from
 from weft.model.ids import ProjectID, SessionID
-from weft.model.session import Session, SessionTime
+from weft.model.session import SessionInfo, SessionTime
 from weft.model.wire import encode_pretty, to_plain
 from weft.tool.contract import Job
 from weft.tool.shell.jobs import remove_record, write_record
@@ -46,6 +46,7 @@ def test_a_command_is_taken_apart_with_the_rule_for_each_part(
                     "pattern": f"{tree.project}/.env",
                     "action": "ask",
                     "rule": "read *.env ask",
+                    "source": "built in",
                     "always": f"{tree.project}/.env",
                     "why": "",
                     "mayWrite": False,
@@ -55,6 +56,7 @@ def test_a_command_is_taken_apart_with_the_rule_for_each_part(
                     "pattern": "x",
                     "action": "allow",
                     "rule": "* * allow",
+                    "source": "built in",
                     "always": "x",
                     "why": "",
                     "mayWrite": False,
@@ -64,6 +66,7 @@ def test_a_command_is_taken_apart_with_the_rule_for_each_part(
                     "pattern": "cat .env",
                     "action": "allow",
                     "rule": "* * allow",
+                    "source": "built in",
                     "always": "cat *",
                     "why": "",
                     "mayWrite": False,
@@ -99,11 +102,52 @@ def test_the_exit_code_is_the_verdict(
 def test_people_get_a_table_and_a_sentence(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["permission", "explain", "make", "--agent", "plan"]) == ExitCode.ASK
     assert capsys.readouterr().out == (
-        "verdict  permission  what  rule           why\n"
-        "ask      bash        make  bash make ask  it may change files\n"
+        "verdict  permission  what  rule           source    why\n"
+        "ask      bash        make  bash make ask  built in  it may change files, and edit is denied\n"
         "\n"
-        "asked: a person decides first (agent plan)\n"
+        "ask: a person decides before it runs (agent plan)\n"
     )
+
+
+def test_a_rule_that_asks_by_itself_needs_no_other_reason(
+    tree: ShellTree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_user_config('{\n"permission": {\n"bash": {"*": "ask"}}}')
+    code, printed = explained(capsys, "make", "--agent", "plan")
+    assert (code, printed["parts"]) == (
+        ExitCode.ASK,
+        [
+            {
+                "permission": "bash",
+                "pattern": "make",
+                "action": "ask",
+                "rule": "bash * ask",
+                "source": f"{config}:3",
+                "always": "make *",
+                "why": "",
+                "mayWrite": True,
+            }
+        ],
+    )
+
+
+def test_the_rule_of_an_agent_has_the_source_of_the_agent(
+    tree: ShellTree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_user_config(
+        '{"permission": {"bash": "allow"},\n"agent": {"build": {"permission":\n{"bash": {"ls *": "deny"}}}}}'
+    )
+    _, printed = explained(capsys, "ls")
+    assert [(part["rule"], part["source"]) for part in printed["parts"]] == [
+        ("bash ls * deny", f"{config}:3")
+    ]
+
+
+def write_user_config(text: str) -> Path:
+    config = Path(paths_from(os.environ).config) / "opencode.json"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(text)
+    return config
 
 
 def test_an_agent_that_is_not_there_is_named(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,9 +156,7 @@ def test_an_agent_that_is_not_there_is_named(tree: ShellTree, capsys: pytest.Cap
 
 
 def test_a_persons_rules_count(tree: ShellTree, capsys: pytest.CaptureFixture[str]) -> None:
-    config = Path(paths_from(os.environ).config)
-    config.mkdir(parents=True, exist_ok=True)
-    (config / "opencode.json").write_text('{"permission": {"bash": {"git push *": "deny"}}}')
+    write_user_config('{"permission": {"bash": {"git push *": "deny"}}}')
     code, printed = explained(capsys, "git -C src push")
     assert (code, [part["rule"] for part in printed["parts"] if part["action"] == "deny"]) == (
         ExitCode.REFUSED,
@@ -127,7 +169,7 @@ def test_what_goes_on_for_a_session_is_listed(
 ) -> None:
     session = SessionID("ses_00000000000000000000000001")
     at = SessionTime(created=1, updated=1)
-    written = Session(
+    written = SessionInfo(
         id=session, project_id=ProjectID("global"), directory=str(tree.project), title="About it", time=at
     )
     file = Path(paths_from(os.environ).storage, "session", "global", f"{session}.json")

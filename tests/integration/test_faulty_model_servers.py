@@ -34,7 +34,7 @@ from weft.provider.openai_responses.adapter import OpenAIResponses
 from weft.provider.pydantic_ai.adapter import PydanticAiProvider
 from weft.provider.scripted import Say
 from weft.testing.fake_server import Dialect, FakeServer
-from weft.testing.provider_stand import MakeProvider, ServerStand, open_stand
+from weft.testing.provider_harness import MakeProvider, ServerProviderHarness, open_provider_harness
 
 PATIENCE = 60
 SOON = StreamDeadlines(connect=5, first_byte=2, between=2)
@@ -68,14 +68,14 @@ WIRES = {
 
 
 @asynccontextmanager
-async def open_session(name: str) -> AsyncIterator[tuple[Engine, ServerStand]]:
+async def open_session(name: str) -> AsyncIterator[tuple[Engine, ServerProviderHarness]]:
     wire = WIRES[name]
     async with (
         asyncio.timeout(PATIENCE),
-        open_stand(wire.dialect(), wire.make, wire.model) as stand,
-        open_engine(model=wire.model, provider=stand.within(SOON), skip_waits=True) as engine,
+        open_provider_harness(wire.dialect(), wire.make, wire.model) as harness,
+        open_engine(model=wire.model, provider=harness.with_deadlines(SOON), skip_waits=True) as engine,
     ):
-        yield engine, stand
+        yield engine, harness
 
 
 # --- how a server may misbehave ---
@@ -116,15 +116,15 @@ FAULTS = (html, half_a_line, wrong_json, no_finish, a_call_without_a_name, nothi
 
 async def fail_and_go_on(name: str, fault: Callable[[FakeServer], None]) -> str:
     """Return the failure on the message. Retries do not matter here, because each of them fails."""
-    async with open_session(name) as (engine, stand):
+    async with open_session(name) as (engine, harness):
         for _ in range(6):
-            fault(stand.server)
+            fault(harness.server)
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         failed = (await engine.api.prompt(session, text_prompt("go"))).info
         assert isinstance(failed, AssistantMessage)
         assert isinstance(failed.error, ApiFailure), failed.error
-        stand.server.forget()
-        stand.play([Say(text="fine")])
+        harness.server.forget()
+        harness.play([Say(text="fine")])
         answer = await engine.api.prompt(session, text_prompt("again"))
         assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["fine"]
         return failed.error.data.message
@@ -140,25 +140,25 @@ async def test_the_failure_is_kept_and_the_session_goes_on(
 
 @pytest.mark.parametrize("name", WIRES)
 async def test_a_failure_names_the_address_that_was_asked_and_nothing_secret_in_it(name: str) -> None:
-    async with open_session(name) as (engine, stand):
-        stand.server.refuse(400, "no")
+    async with open_session(name) as (engine, harness):
+        harness.server.refuse(400, "no")
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         failed = (await engine.api.prompt(session, text_prompt("go"))).info
         assert isinstance(failed, AssistantMessage)
         assert isinstance(failed.error, ApiFailure)
-        asked = stand.server.requests[-1].path.partition("?")[0]
+        asked = harness.server.requests[-1].path.partition("?")[0]
         # Which path a package of others adds to the address of an API, only the package knows.
         known = "/v1" if name == "pydantic-ai" else asked
         assert failed.error.data.metadata == {
-            "url": f"http://{stand.server.requests[-1].headers['host']}{known}"
+            "url": f"http://{harness.server.requests[-1].headers['host']}{known}"
         }
 
 
 @pytest.mark.parametrize("name", WIRES)
 async def test_two_ends_are_one(name: str) -> None:
-    async with open_session(name) as (engine, stand):
-        frames = stand.server.dialect.frames([Say(text="one two")])
-        stand.server.send(*frames, *frames)
+    async with open_session(name) as (engine, harness):
+        frames = harness.server.dialect.frames([Say(text="one two")])
+        harness.server.send(*frames, *frames)
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         answer = await engine.api.prompt(session, text_prompt("go"))
         assert isinstance(answer.info, AssistantMessage)
@@ -167,16 +167,16 @@ async def test_two_ends_are_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WIRES)
-async def test_b32_silence_has_an_end(name: str) -> None:
+async def test_silence_has_an_end(name: str) -> None:
     wire = WIRES[name]
     skip_waits = StreamDeadlines(connect=0.5, first_byte=0.05, between=0.05)
     async with (
         asyncio.timeout(PATIENCE),
-        open_stand(wire.dialect(), wire.make, wire.model) as stand,
-        open_engine(model=wire.model, provider=stand.within(skip_waits), skip_waits=True) as engine,
+        open_provider_harness(wire.dialect(), wire.make, wire.model) as harness,
+        open_engine(model=wire.model, provider=harness.with_deadlines(skip_waits), skip_waits=True) as engine,
     ):
         for _ in range(6):
-            silence(stand.server)
+            silence(harness.server)
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         failed = (await engine.api.prompt(session, text_prompt("go"))).info
         assert isinstance(failed, AssistantMessage)

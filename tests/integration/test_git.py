@@ -138,7 +138,7 @@ def test_plumbing_hears_nobody_is_bounded_in_time_and_can_be_stopped(
     check = ["cat-file", "--batch-check=%(objecttype)"]
     assert plumbing.run(check, input=head, seconds=10) == head + b" missing\n"
     lent = str(repository / ".git" / "objects")
-    assert plumbing.run(check, input=head, borrow=lent, seconds=10) == b"commit\n"
+    assert plumbing.run(check, input=head, alternate=lent, seconds=10) == b"commit\n"
     plumbing.feed(["fast-import", "--quiet", "--done"], [b"blob\n", b"data 1\nx\n", b"done\n"], seconds=10)
     with pytest.raises(GitError) as slow:
         plumbing.run(["cat-file", "--batch"], seconds=0)

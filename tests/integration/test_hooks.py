@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from given.engine import MODEL, NOW, Engine, open_engine, text_prompt
 from given.fake_hooks import FakeHooks, block, leave
 from weft.errors import BlockedError, InvalidInputError, NotFoundError
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.event import PartUpdated
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.input import PromptInput, SessionInput, TextInput
@@ -26,15 +26,15 @@ from weft.plugin.hooks import (
     ShownMessages,
     SystemPrompt,
 )
-from weft.provider.contract import AssistantTurn, TextContent, ToolTurn, UserTurn
+from weft.provider.contract import AssistantModelMessage, TextContent, ToolModelMessage, UserModelMessage
 from weft.provider.registry import ServedModel
 from weft.provider.scripted import Fail, Say, ScriptedProvider, UseTool
 from weft.testing.clock import HandClock
 
 CALL = UseTool(tool="echo", input={"words": "x"})
-HELPER = Agent(name="helper", mode="primary", prompt="Help.")
-TITLER = Agent(name="title", mode="primary", hidden=True, prompt="You are a title generator.")
-SUMMARISER = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
+HELPER = AgentInfo(name="helper", mode="primary", prompt="Help.")
+TITLER = AgentInfo(name="title", mode="primary", hidden=True, prompt="You are a title generator.")
+SUMMARISER = AgentInfo(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
 OTHER_MODEL = replace(MODEL, id="other")
 
 
@@ -219,10 +219,10 @@ async def test_what_a_model_is_shown_goes_through_the_plugin_for_each_request() 
         (stored,) = await prompts_of(engine, session)
         first, second = engine.provider.requests
 
-        assert first.messages[0] == UserTurn(content=(TextContent(text="My word is ***."),))
+        assert first.messages[0] == UserModelMessage(content=(TextContent(text="My word is ***."),))
         assert second.messages[: len(first.messages)] == first.messages
-        assert isinstance(second.messages[1], AssistantTurn)
-        assert isinstance(second.messages[2], ToolTurn)
+        assert isinstance(second.messages[1], AssistantModelMessage)
+        assert isinstance(second.messages[2], ToolModelMessage)
         assert texts(stored) == ["My word is hunter2."]
 
 
@@ -238,8 +238,8 @@ async def test_messages_that_are_left_out_leave_a_valid_request() -> None:
         async with open_engine([CALL], [Say(text="ok")], hooks=hooks) as engine:
             await engine.api.prompt(await start(engine), text_prompt("Mend it."))
             last = engine.provider.requests[1].messages
-            calls = sum(len(each.content) for each in last if isinstance(each, AssistantTurn))
-            results = sum(len(each.content) for each in last if isinstance(each, ToolTurn))
+            calls = sum(len(each.content) for each in last if isinstance(each, AssistantModelMessage))
+            results = sum(len(each.content) for each in last if isinstance(each, ToolModelMessage))
             assert (len(last), calls, results) == (turns, 1, 1)
 
 
@@ -260,7 +260,7 @@ async def test_a_summary_is_asked_for_with_more_to_keep_in_mind_or_in_other_word
             await engine.api.prompt(session, text_prompt("Mend it."))
             await engine.api.compact(session)
             last = engine.provider.requests[1].messages[-1]
-            assert isinstance(last, UserTurn)
+            assert isinstance(last, UserModelMessage)
             assert isinstance(last.content[0], TextContent)
             asked.append(last.content[0].text)
     assert asked[1] == f"{asked[0]}\n\nKeep the ticket's number.\n\nAnd its owner."
@@ -293,7 +293,7 @@ async def test_a_finished_text_is_stored_and_told_as_the_plugin_would_have_it() 
         assert (hooks.calls[0][1].part_id, hooks.calls[0][1].message_id) == (said.id, answer.info.id)
         # The model reads its words as they were stored.
         await engine.api.prompt(session, text_prompt("Sure?"))
-        assert engine.provider.requests[1].messages[1] == AssistantTurn(
+        assert engine.provider.requests[1].messages[1] == AssistantModelMessage(
             content=(TextContent(text="All done now. -- weft"),)
         )
 

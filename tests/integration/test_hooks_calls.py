@@ -1,7 +1,6 @@
 """Hooks on tool calls of every kind, on slash commands and on permissions."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,8 +24,9 @@ from weft.plugin.hooks import (
     CommandParts,
     PermissionAnswer,
 )
-from weft.provider.contract import AssistantTurn, CallContent, ResultContent, ToolTurn
+from weft.provider.contract import AssistantModelMessage, CallContent, ResultContent, ToolModelMessage
 from weft.provider.scripted import Say, UseTool
+from weft.store.contract import Store
 from weft.tool.contract import Tool, ToolContext, ToolResult
 from weft.tool.registry import BASH, BATCH, INVALID, TASK
 from weft.tool.truncate import MAX_BYTES
@@ -72,10 +72,10 @@ async def test_a_call_is_made_with_the_arguments_of_the_plugin_and_shown_with_th
         assert isinstance(call.state, CompletedState)
         assert (call.state.input, call.state.output) == ({"words": "x"}, "x!")
         assert call.state.metadata["weft"] == {"args": {"words": "x!"}}
-        assert isinstance(made, AssistantTurn)
+        assert isinstance(made, AssistantModelMessage)
         assert isinstance(made.content[0], CallContent)
         assert made.content[0].input == {"words": "x"}
-        assert isinstance(brought, ToolTurn)
+        assert isinstance(brought, ToolModelMessage)
         assert brought.content[0].output == "x!"
         assert hooks.calls[0][1] == CallHookInput(
             tool="echo", session_id=session, call_id=call.call_id, args={"words": "x"}
@@ -119,7 +119,7 @@ async def test_a_blocked_call_is_not_made_and_the_model_reads_why() -> None:
         result = engine.provider.requests[1].messages[-1]
 
         assert made == []
-        assert isinstance(result, ToolTurn)
+        assert isinstance(result, ToolModelMessage)
         assert result.content == (
             ResultContent(
                 call_id=result.content[0].call_id,
@@ -239,9 +239,9 @@ def answer(status: Any) -> Any:
     return reply
 
 
-def logged(directory: Path) -> list[dict[str, Any]]:
-    lines = [line for file in directory.rglob("*.jsonl") for line in file.read_text().splitlines()]
-    return [json.loads(line)["entry"] for line in lines]
+async def logged(store: Store) -> list[dict[str, Any]]:
+    [log] = await store.list_logs()
+    return [json.loads(line)["entry"] for line in await store.read_log(log)]
 
 
 @pytest.mark.parametrize(
@@ -252,11 +252,9 @@ def logged(directory: Path) -> list[dict[str, Any]]:
         (block("ask me tomorrow"), "! Blocked by a plugin: ask me tomorrow", "denied"),
     ],
 )
-async def test_a_plugin_may_answer_in_a_persons_place(
-    tmp_path: Path, hook: Any, result: str, what: str
-) -> None:
+async def test_a_plugin_may_answer_in_a_persons_place(hook: Any, result: str, what: str) -> None:
     hooks = FakeHooks({"permission.ask": hook})
-    permitting = PermissionSettings(directory=str(tmp_path))
+    permitting = PermissionSettings(persistent=True)
     async with open_engine(
         [CALL], [Say(text="ok")], hooks=hooks, rules=ASK, permissions=permitting
     ) as engine:
@@ -264,7 +262,7 @@ async def test_a_plugin_may_answer_in_a_persons_place(
         await engine.api.prompt(session, text_prompt("go"))
         assert [short(call) for call in await calls_of(engine, session)] == [result]
         assert hooks.calls[0][1].patterns == ("x",)
-    assert [(each["what"], each["rule"]) for each in logged(tmp_path)] == [
+    assert [(each["what"], each["rule"]) for each in await logged(engine.store)] == [
         (what, "a plugin's permission.ask")
     ]
 

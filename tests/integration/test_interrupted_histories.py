@@ -26,7 +26,7 @@ from weft.provider.chunk import Usage
 from weft.provider.scripted import AnyMove, End, Fail, Say, Think, UseTool
 from weft.run.decide import find_newest_prompt
 from weft.session.settle import to_settling_events
-from weft.testing.provider_stand import ServerStand, open_stand
+from weft.testing.provider_harness import ServerProviderHarness, open_provider_harness
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
 from weft.tool.registry import INVALID
 
@@ -63,7 +63,7 @@ class Held(Struct, frozen=True, kw_only=True):
     """A running session over one API."""
 
     engine: Engine
-    stand: ServerStand
+    harness: ServerProviderHarness
     session: SessionID
 
     async def events(self) -> list[Event]:
@@ -75,7 +75,7 @@ class Held(Struct, frozen=True, kw_only=True):
         ]
 
     async def prompt(self, words: str, *answers: Sequence[AnyMove]) -> None:
-        self.stand.play(*answers)
+        self.harness.play(*answers)
         await self.engine.api.prompt(self.session, text_prompt(words))
 
     async def abort_when(self, seen: Callable[[Event], bool], words: str) -> None:
@@ -95,13 +95,13 @@ async def open_held(name: str) -> AsyncIterator[Held]:
     model = replace(wire.model, limit=SMALL)
     async with (
         asyncio.timeout(PATIENCE),
-        open_stand(wire.dialect(), wire.make, model) as stand,
+        open_provider_harness(wire.dialect(), wire.make, model) as harness,
         open_engine(
-            model=model, provider=stand.provider, tools=TOOLS, agents=(SUMMARISER,), skip_waits=True
+            model=model, provider=harness.provider, tools=TOOLS, agents=(SUMMARISER,), skip_waits=True
         ) as engine,
     ):
         session = (await engine.api.create_session(SessionInput(title="t"))).id
-        yield Held(engine=engine, stand=stand, session=session)
+        yield Held(engine=engine, harness=harness, session=session)
 
 
 def _word_by_word(event: Event) -> Iterator[Event]:
@@ -135,9 +135,9 @@ async def work(held: Held, name: str) -> None:
         [Think(text="half a thought"), Say(text="half an"), Fail(message="overloaded", retryable=True)],
         [Think(text="whole"), Say(text="A whole answer.")],
     )
-    held.stand.play([Think(text="well"), Say(text="I hold."), *echo, UseTool(tool="hold")])
+    held.harness.play([Think(text="well"), Say(text="I hold."), *echo, UseTool(tool="hold")])
     await held.abort_when(_is_holding, "hold it")
-    held.stand.server.hang(Think(text="so it"), Say(text="is as it"), pieces=5)
+    held.harness.server.hang(Think(text="so it"), Say(text="is as it"), pieces=5)
     await held.abort_when(_is_growing, "say it")
     await held.prompt("and the end?", [Say(text="The end.")])
 
@@ -224,7 +224,7 @@ async def test_cut_anywhere_the_next_request_is_taken(name: str, session: str) -
         await hold_session(held, name)
         events = await held.events()
     assert kinds(events) == held_in_it
-    own = held.stand.server.dialect
+    own = held.harness.server.dialect
     readers = {
         other: (
             wire.model,

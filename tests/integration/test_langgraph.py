@@ -2,7 +2,7 @@
 
 import asyncio
 import operator
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.runnables import RunnableConfig
+from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.conformance.capabilities import Capability
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
@@ -112,6 +115,129 @@ async def test_a_config_without_a_thread_or_checkpoint_is_refused(store: Session
         await saver.aget_tuple({"configurable": {}})
     with pytest.raises(InvalidInputError, match="no checkpoint_id"):
         await saver.aput_writes(thread("a"), [("x", 1)], "task")
+
+
+# --- copying, pruning and deleting ---
+
+
+def extend(state: list[str], writes: Sequence[list[str]]) -> list[str]:
+    return [*state, *(word for write in writes for word in write)]
+
+
+class DeltaState(TypedDict, total=False):
+    words: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=5)]
+
+
+def answer_briefly(state: DeltaState) -> DeltaState:
+    return {"words": [f"{state['words'][-1]}!"]}
+
+
+def build_deltas(checkpointer: BaseCheckpointSaver[Any]) -> Any:
+    """Return a graph whose checkpoints rarely contain the words, which are rebuilt from earlier ones."""
+    builder = StateGraph(DeltaState)
+    builder.add_node("answer", answer_briefly)
+    builder.add_edge(START, "answer")
+    return builder.compile(checkpointer=checkpointer)
+
+
+async def count(saver: BaseCheckpointSaver[Any], name: str) -> int:
+    return len([each async for each in saver.alist(thread(name))])
+
+
+async def test_langgraphs_conformance_suite_passes(store: SessionStore) -> None:
+    @checkpointer_test(name="weft")
+    async def create() -> AsyncIterator[BaseCheckpointSaver[Any]]:
+        yield WeftCheckpointer(store)
+
+    report = await validate(create)
+    assert {name: (each.passed, each.failures) for name, each in report.results.items()} == {
+        each.value: (True, []) for each in Capability
+    }
+
+
+async def test_a_copied_thread_goes_on_by_itself(store: SessionStore) -> None:
+    saver = WeftCheckpointer(store)
+    graph = build(saver, asks=True)
+    await graph.ainvoke({"words": ["one"]}, thread("a"))
+    await saver.acopy_thread("a", "b/ü")
+    await saver.acopy_thread("a", "a")
+    await saver.acopy_thread("missing", "c")
+    ended = await graph.ainvoke(Command(resume="yes"), thread("b/ü"))
+    assert ended == {"words": ["one", "answer to one"], "approved": True}
+    assert (await graph.aget_state(thread("a"))).next == ("ask",)
+    assert (await graph.aget_state(thread("c"))).values == {}
+    await saver.adelete_thread("a")
+    assert (await graph.aget_state(thread("b/ü"))).values == ended
+
+
+async def test_pruning_keeps_the_last_checkpoint_and_the_graph_goes_on(store: SessionStore) -> None:
+    saver = WeftCheckpointer(store)
+    graph = build(saver, asks=True)
+    for name in ("a", "b"):
+        await graph.ainvoke({"words": ["one"]}, thread(name))
+    before = await graph.aget_state(thread("a"))
+    await saver.aprune(["a", "missing"])
+    assert (await count(saver, "a"), await count(saver, "b")) == (1, 3)
+    after = await graph.aget_state(thread("a"))
+    assert (after.values, after.next, after.interrupts) == (before.values, before.next, before.interrupts)
+    ended = await graph.ainvoke(Command(resume="yes"), thread("a"))
+    assert ended == {"words": ["one", "answer to one"], "approved": True}
+    await saver.aprune(["a"], strategy="delete")
+    assert (await count(saver, "a"), await count(saver, "b")) == (0, 3)
+
+
+async def test_pruning_keeps_what_values_are_rebuilt_from(store: SessionStore) -> None:
+    saver = WeftCheckpointer(store)
+    graph = build_deltas(saver)
+    counts: list[int] = []
+    for number in range(8):
+        state = await graph.ainvoke({"words": [str(number)]}, thread("a"))
+        await saver.aprune(["a"])
+        assert (await graph.aget_state(thread("a"))).values == state
+        counts.append(await count(saver, "a"))
+    assert state["words"] == [word for number in range(8) for word in (str(number), f"{number}!")]
+    assert counts == [3, 6, 2, 5, 1, 4, 7, 2]  # without pruning 3, 6, 9, …
+
+
+async def test_a_deleted_run_leaves_those_of_others_as_they_were(store: SessionStore) -> None:
+    saver = WeftCheckpointer(store)
+    graph = build(saver)
+    for run in ("run 1", "run 2", "run 3"):
+        await graph.ainvoke({"words": [run]}, thread("a", run_id=run))
+    before = (await graph.aget_state(thread("a"))).values
+    await saver.adelete_for_runs(["run 2", "missing"])
+    left = [each.metadata["run_id"] async for each in saver.alist(thread("a"))]
+    assert left == ["run 3", "run 3", "run 3", "run 1", "run 1", "run 1"]
+    assert (await graph.aget_state(thread("a"))).values == before
+    await saver.adelete_for_runs(["run 3"])
+    assert (await graph.aget_state(thread("a"))).values == {"words": ["run 1", "answer to run 1"]}
+
+
+async def test_of_a_deleted_run_remains_what_values_of_others_are_rebuilt_from(store: SessionStore) -> None:
+    saver = WeftCheckpointer(store)
+    graph = build_deltas(saver)
+    for run in ("run 1", "run 2"):
+        await graph.ainvoke({"words": [run]}, thread("a", run_id=run))
+    await saver.adelete_for_runs(["run 1"])
+    assert (await graph.aget_state(thread("a"))).values == {"words": ["run 1", "run 1!", "run 2", "run 2!"]}
+    await saver.adelete_for_runs(["run 1", "run 2"])
+    assert await count(saver, "a") == 0
+
+
+async def test_copying_pruning_and_deleting_work_from_other_threads(store: SessionStore) -> None:
+    saver = WeftCheckpointer(store)
+    await build(saver).ainvoke({"words": ["one"]}, thread("a", run_id="run 1"))
+    await asyncio.to_thread(saver.copy_thread, "a", "b")
+    await asyncio.to_thread(saver.prune, ["a"])
+    assert (await count(saver, "a"), await count(saver, "b")) == (1, 3)
+    await asyncio.to_thread(saver.delete_for_runs, ["run 1"])
+    assert (await count(saver, "a"), await count(saver, "b")) == (0, 0)
+
+
+async def test_an_unknown_way_of_pruning_is_refused(store: SessionStore) -> None:
+    with pytest.raises(InvalidInputError, match="'keep_some' is unknown") as caught:
+        await WeftCheckpointer(store).aprune(["a"], strategy="keep_some")
+    assert caught.value.hint == "pass one of keep_latest, delete"
 
 
 # --- beside LangGraph's own saver ---

@@ -13,7 +13,7 @@ import pytest
 from weft.errors import McpError
 from weft.host.tasks import open_tasks
 from weft.model.workspace import McpConnected, McpDisabled, McpFailed
-from weft.testing.tool_contract import AskedPermission, Bench, processes_in
+from weft.testing.tool_contract import AskedPermission, ToolHarness, processes_in
 from weft.tool.mcp.connection import MAX_TOOLS, SdkConnector
 from weft.tool.mcp.contract import McpTimeouts
 from weft.tool.mcp.entry import MAX_NAME_LENGTH, LocalEntry
@@ -84,10 +84,10 @@ async def test_nothing_is_started_before_something_is_to_be_done(tmp_path: Path)
 async def test_a_call_asks_under_the_tools_own_name_and_brings_the_answer(tmp_path: Path) -> None:
     async with pooled(tmp_path, raw(tmp_path, "plain")) as pool:
         await pool.wait_until_settled()
-        bench = Bench(tmp_path, outside=tmp_path.parent, environment=os.environ)
-        result = await bench.call(pool.tools()["plain_echo"], words="hello")
+        harness = ToolHarness(tmp_path, outside=tmp_path.parent, environment=os.environ)
+        result = await harness.call(pool.tools()["plain_echo"], words="hello")
         assert (result.title, result.output, result.attachments) == ("", '{"words": "hello"}', ())
-        assert bench.asked == [AskedPermission(permission="plain_echo", patterns=("*",), always=("*",))]
+        assert harness.asked == [AskedPermission(permission="plain_echo", patterns=("*",), always=("*",))]
 
 
 @pytest.mark.parametrize(
@@ -225,9 +225,9 @@ async def test_a_server_that_dies_reports_its_last_output_and_is_not_restarted_a
         await until(lambda: isinstance(server.status, McpFailed))
         assert list(pool.tools()) == []
         assert not server.is_due
-        bench = Bench(tmp_path, outside=tmp_path.parent, environment=os.environ)
+        harness = ToolHarness(tmp_path, outside=tmp_path.parent, environment=os.environ)
         with pytest.raises(McpError, match="is not connected"):
-            await bench.call(tool)
+            await harness.call(tool)
         server.start_connecting()
         await server.wait_until_settled()
         assert pool.tools()["dies_echo"].name == tool.name

@@ -157,7 +157,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
 ) -> None:
     weft("add", "near", "--", *raw(tmp_path, "plain"))
     monkeypatch.setitem(sys.modules, "mcp", None)
-    assert "pip install 'weft[mcp]'" in weft("list")[1]
+    assert "in weft's checkout: pip install '.[mcp]'" in weft("list")[1]
 
 
 # --- what configuration comes to ---

@@ -23,7 +23,7 @@ from weft.local.parts import open_mcp
 from weft.model.event import Event
 from weft.model.workspace import McpConnected, McpDisabled, McpFailed, McpNeedsAuth, McpNeedsRegistration
 from weft.model.workspace_event import McpBrowserFailed, McpToolsChanged
-from weft.testing.tool_contract import Bench
+from weft.testing.tool_contract import ToolHarness
 from weft.tool.mcp.sdk.transport import MAX_RESPONSE_BYTES
 
 
@@ -61,22 +61,22 @@ async def test_over_streamable_http_it_is_like_any_other(plain: str, tmp_path: P
         assert await mcp.list_servers(connect=True) == {"far": McpConnected()}
         tools = mcp.pool.tools()
         assert {"far_add", "far_odd_name_with_path", "far_draw"} <= set(tools)
-        assert (tools["far_add"].declares_changes, tools["far_draw"].declares_changes) == (True, False)
+        assert (tools["far_add"].watch_all, tools["far_draw"].watch_all) == (False, True)
         schema = tools["far_add"].schema
         assert schema is not None
         assert (schema["type"], schema["additionalProperties"]) == ("object", False)
         assert schema["properties"]["a"]["type"] == "integer"
 
-        bench = Bench(tmp_path, outside=tmp_path.parent, environment=os.environ)
-        assert (await bench.call(tools["far_add"], a=1, b=2)).output == "3"
-        drawn = await bench.call(tools["far_draw"])
+        harness = ToolHarness(tmp_path, outside=tmp_path.parent, environment=os.environ)
+        assert (await harness.call(tools["far_add"], a=1, b=2)).output == "3"
+        drawn = await harness.call(tools["far_draw"])
         assert [file.mime for file in drawn.attachments] == ["image/png"]
         with pytest.raises(McpError, match="Error executing tool fail"):
-            await bench.call(tools["far_fail"], words="x")
+            await harness.call(tools["far_fail"], words="x")
         with pytest.raises(McpError, match="validation error"):
-            await bench.call(tools["far_add"], a="x")
+            await harness.call(tools["far_add"], a="x")
 
-        assert await bench.call(tools["far_grow"])
+        assert await harness.call(tools["far_grow"])
         assert await event_queue.get() == McpToolsChanged(server="far")
         assert "far_grown" in mcp.pool.tools()
 

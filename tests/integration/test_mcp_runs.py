@@ -18,7 +18,7 @@ from weft.host.clock import SystemClock
 from weft.local.mcp_settings import McpSettings
 from weft.local.permissions import PermissionSettings
 from weft.model.agent import CommandArgument
-from weft.model.event import QuestionAsked, SessionRested, SessionWarned
+from weft.model.event import QuestionAsked, SessionIdled, SessionWarned
 from weft.model.input import CommandInput, FileInput, PromptInput, SessionInput, TextInput
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import (
@@ -35,7 +35,7 @@ from weft.model.workspace import McpConnected, McpFailed
 from weft.permission.policy import AskPolicy
 from weft.provider.scripted import Say, UseTool
 
-ANSWERED = PermissionSettings(terms=AskPolicy(answered=True))
+ANSWERED = PermissionSettings(policy=AskPolicy(answered=True))
 RAW = Path(__file__).parents[1] / "given" / "mcp_servers" / "raw.py"
 
 
@@ -204,7 +204,7 @@ async def warned(engine: Engine) -> list[str]:
         match each.event:
             case SessionWarned(message=message):
                 warnings.append(message)
-            case SessionRested():
+            case SessionIdled():
                 break
             case _:
                 pass

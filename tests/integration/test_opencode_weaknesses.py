@@ -13,8 +13,8 @@ from given.provider_wires import SUMMARISER
 from given.simulated_time import SimulatedClock, simulate
 from given.unfinished import list_unfinished
 from weft.errors import ProviderError
-from weft.model.agent import Agent
-from weft.model.event import Event, SessionFailed, SessionRested
+from weft.model.agent import AgentInfo
+from weft.model.event import Event, SessionFailed, SessionIdled
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
@@ -29,7 +29,7 @@ from weft.testing.clock import HandClock
 from weft.tool.contract import Tool, ToolContext, ToolResult
 
 PATIENCE = 60
-TITLER = Agent(name="title", mode="primary", hidden=True, prompt="You are a title generator.")
+TITLER = AgentInfo(name="title", mode="primary", hidden=True, prompt="You are a title generator.")
 
 
 async def start(engine: Engine, title: str | None = "t") -> SessionID:
@@ -45,7 +45,7 @@ def words(message: MessageWithParts) -> str:
     return "".join(part.text for part in message.parts if isinstance(part, TextPart))
 
 
-async def test_b6_a_prompt_sent_while_an_aborted_run_is_dying_is_answered_and_not_aborted() -> None:
+async def test_a_prompt_sent_while_an_aborted_run_is_dying_is_answered_and_not_aborted() -> None:
     begun, may_die = asyncio.Event(), asyncio.Event()
 
     async def die_slowly(_: EchoInput, __: ToolContext) -> ToolResult:
@@ -119,7 +119,7 @@ async def prompted_at(number: int) -> bool:
     return bool(sent)
 
 
-def test_b8_a_prompt_that_comes_at_any_moment_of_a_run_is_answered() -> None:
+def test_a_prompt_that_comes_at_any_moment_of_a_run_is_answered() -> None:
     number = 1
     while simulate(prompted_at(number)):
         number += 1
@@ -144,13 +144,13 @@ def test_b8_a_prompt_that_comes_at_any_moment_of_a_run_is_answered() -> None:
         (500, b"", "server"),
     ],
 )
-def test_b13_a_failure_without_a_code_is_told_apart_all_the_same(status: int, body: bytes, kind: str) -> None:
+def test_a_failure_without_a_code_is_told_apart_all_the_same(status: int, body: bytes, kind: str) -> None:
     error = parse_error(status, {}, body)
     assert isinstance(error, ProviderError)
     assert (error.kind, error.retryable) == (kind, True)
 
 
-async def test_b15_a_title_is_asked_for_once_and_what_a_person_changes_meanwhile_stays() -> None:
+async def test_a_title_is_asked_for_once_and_what_a_person_changes_meanwhile_stays() -> None:
     asked: list[ModelRequest] = []
 
     class Titling:
@@ -185,7 +185,7 @@ async def test_b15_a_title_is_asked_for_once_and_what_a_person_changes_meanwhile
     assert found.weft.spent.own == spending.own
 
 
-async def test_b36_a_run_goes_on_from_results_and_ends_with_words_whatever_the_finish_word() -> None:
+async def test_a_run_goes_on_from_results_and_ends_with_words_whatever_the_finish_word() -> None:
     call = UseTool(tool="echo", input={"words": "x"})
     script = (
         [call, End(reason="stop")],
@@ -197,7 +197,7 @@ async def test_b36_a_run_goes_on_from_results_and_ends_with_words_whatever_the_f
         assert (words(answer), info(answer).finish, len(engine.provider.requests)) == ("so", "unknown", 3)
 
 
-async def test_b37_a_prompt_that_comes_while_the_last_step_is_taken_has_steps_of_its_own() -> None:
+async def test_a_prompt_that_comes_while_the_last_step_is_taken_has_steps_of_its_own() -> None:
     clock = HandClock(NOW)
     script = ([Wait(seconds=1), Say(text="one")], [Say(text="two")])
     async with asyncio.timeout(PATIENCE), open_engine(*script, clock=clock, steps=1) as engine:
@@ -212,7 +212,7 @@ async def test_b37_a_prompt_that_comes_while_the_last_step_is_taken_has_steps_of
         assert words(second.result()) == "two"
 
 
-async def test_b38_a_model_that_is_gone_when_it_is_to_answer_is_a_failure_stored_and_told() -> None:
+async def test_a_model_that_is_gone_when_it_is_to_answer_is_a_failure_stored_and_told() -> None:
     store, gone = MemoryStore(), replace(MODEL, id="gone")
     named = ModelRef(provider_id=gone.provider_id, model_id=gone.id)
     async with open_engine(
@@ -229,7 +229,7 @@ async def test_b38_a_model_that_is_gone_when_it_is_to_answer_is_a_failure_stored
         async for each in listening:
             if isinstance(each.event, SessionFailed):
                 failures.append(str(each.event.error))
-            if isinstance(each.event, SessionRested):
+            if isinstance(each.event, SessionIdled):
                 break
 
     assert "scripted/gone" in str(info(answer).error)
@@ -238,7 +238,7 @@ async def test_b38_a_model_that_is_gone_when_it_is_to_answer_is_a_failure_stored
     assert "scripted/gone" in failures[0]
 
 
-async def test_b38_a_provider_with_a_bug_ends_one_answer_and_not_the_prompt_behind_it() -> None:
+async def test_a_provider_with_a_bug_ends_one_answer_and_not_the_prompt_behind_it() -> None:
     class Broken:
         def __init__(self) -> None:
             self.asked = 0

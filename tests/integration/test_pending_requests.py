@@ -8,19 +8,21 @@ from typing import Any
 
 import pytest
 
-from given.engine import ECHO, Engine, open_engine, text_prompt
+from given.engine import ECHO, PLACE, Engine, open_engine, text_prompt
 from given.gate_harness import make_caller, make_gate_harness, run_alongside
 from given.undo_harness import call_bash, open_undo_harness
 from weft.errors import ConflictError, RejectedError
-from weft.local.permissions import PermissionSettings, open_decision_log
+from weft.local.permissions import PermissionSettings, permission_project
 from weft.model.event import PermissionAsked, PermissionReplied, QuestionAsked, QuestionRejected
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.part import CompletedState, ErrorState, TextPart, ToolPart
 from weft.model.permission import PermissionRequest, Rule
-from weft.permission.audit import find_break
+from weft.permission.audit import find_break, read_end
 from weft.permission.policy import AskPolicy
+from weft.permission.storage import end_key, log_key
 from weft.provider.scripted import AnyMove, Say, UseTool
+from weft.store.reader import open_reader
 from weft.store.url import open_store
 from weft.tool.question import UNATTENDED_OUTPUT
 from weft.tool.registry import QUESTION
@@ -38,7 +40,7 @@ async def open_engine_in(
 ) -> AsyncIterator[Engine]:
     """Open an engine in a directory, as one process after another does."""
     said = AskPolicy(answered=answered, person="ada", **terms)
-    permitting = PermissionSettings(terms=said, directory=str(directory / "permission"))
+    permitting = PermissionSettings(policy=said, persistent=True)
     async with (
         open_store(f"file:{directory / 'storage'}") as store,
         open_engine(
@@ -155,10 +157,10 @@ async def test_a_request_refused_without_a_user_can_be_allowed_and_continued(
         await engine.api.reply_permission(request.id, "once")
         await engine.api.prompt(session, text_prompt("go on"))
         assert isinstance(await call_of(engine, session), CompletedState)
-    assert (
-        find_break(open_decision_log(str(tmp_path / "permission"), engine.api.runtime.place.project.id))[1]
-        is None
-    )
+    reader, project = open_reader(f"file:{tmp_path / 'storage'}"), permission_project(PLACE)
+    end = read_end(reader.find_value(end_key(project)))
+    intact, broken = find_break(reader.read_log(log_key(project)), end)
+    assert (end and end.seq, intact, broken) == (4, 4, None)
 
 
 async def test_an_aborted_run_leaves_no_question(tmp_path: Path) -> None:

@@ -12,17 +12,16 @@ from given.gate_harness import OTHER, SESSION, make_caller, make_gate_harness, r
 from weft.cli.main import run_command
 from weft.errors import CorrectedError, UnansweredError
 from weft.host.paths import paths_from
-from weft.local.permissions import (
-    open_decision_log,
-    permission_directory,
-    permission_project,
-    redact_text,
-    request_file,
-)
+from weft.local.permissions import permission_project, redact_text
 from weft.local.reader import SessionReader
 from weft.model.ids import ProjectID, QuestionID, SessionID
 from weft.model.permission import QuestionRequest
+from weft.model.wire import to_plain
+from weft.permission.audit import AuditChain, AuditEntry
 from weft.permission.requests import OpenRequest
+from weft.permission.storage import REQUESTS_KEY, log_key
+from weft.store.files.layout import Layout
+from weft.store.files.store import FileStore
 
 
 def here() -> ProjectID:
@@ -31,20 +30,23 @@ def here() -> ProjectID:
 
 
 @pytest.fixture
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("USER", "ada")
     monkeypatch.setenv("LOGNAME", "ada")
-    return permission_directory(paths_from(os.environ))
+    return paths_from(os.environ).storage
 
 
-def refused(
-    directory: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None
-) -> str:
+def log_path(root: str) -> Path:
+    """Return the file of this project's audit log."""
+    return Path(Layout(root).log(log_key(here())))
+
+
+def refused(root: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None) -> str:
     """Return the id of a permission request that a run without a user could not get answered."""
 
     async def ask() -> str:
-        harness = make_gate_harness(directory, project=project or here(), answered=False, seed=str(patterns))
+        harness = make_gate_harness(root, project=project or here(), answered=False, seed=str(patterns))
         with pytest.raises(UnansweredError) as error:
             await harness.gate.let_pass(
                 harness.request(*patterns, session_id=session, always=("git *",)), make_caller(root=session)
@@ -55,11 +57,9 @@ def refused(
     return asyncio.run(ask())
 
 
-def passes(
-    directory: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None
-) -> bool:
+def passes(root: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None) -> bool:
     async def ask() -> bool:
-        harness = make_gate_harness(directory, project=project or here(), answered=False)
+        harness = make_gate_harness(root, project=project or here(), answered=False)
         try:
             await harness.gate.let_pass(
                 harness.request(*patterns, session_id=session), make_caller(root=session)
@@ -79,11 +79,9 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_what_is_asked_is_listed_with_what_it_wants(
-    directory: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_asked_is_listed_with_what_it_wants(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "list") == []
-    id = refused(directory, "git push")
+    id = refused(root, "git push")
     [row] = printed(capsys, "list")
     assert (row["id"], row["sessionID"], row["permission"], row["patterns"], row["state"]) == (
         id,
@@ -97,22 +95,22 @@ def test_what_is_asked_is_listed_with_what_it_wants(
 
 
 def test_an_approval_is_used_for_the_next_equal_request(
-    directory: str, capsys: pytest.CaptureFixture[str]
+    root: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    id = refused(directory, "git push")
+    id = refused(root, "git push")
     assert run_command(["permission", "reply", id[:20], "once"]) == 0
     assert f"weft run -s {SESSION}" in capsys.readouterr().err
     assert printed(capsys, "list") == []
-    assert passes(directory, "git push")
-    assert not passes(directory, "git push")
+    assert passes(root, "git push")
+    assert not passes(root, "git push")
 
 
-def test_a_rejection_can_say_what_to_do_instead(directory: str) -> None:
-    refused(directory, "git push")
+def test_a_rejection_can_say_what_to_do_instead(root: str) -> None:
+    refused(root, "git push")
     assert run_command(["permission", "reply", "last", "reject", "--message", "not on a Friday"]) == 0
 
     async def again() -> None:
-        harness = make_gate_harness(directory, project=here(), answered=False)
+        harness = make_gate_harness(root, project=here(), answered=False)
         with pytest.raises(CorrectedError, match="not on a Friday"):
             await harness.gate.let_pass(harness.request("git push"), make_caller())
 
@@ -120,9 +118,9 @@ def test_a_rejection_can_say_what_to_do_instead(directory: str) -> None:
 
 
 def test_an_always_answer_is_a_grant_that_is_listed_used_and_revoked(
-    directory: str, capsys: pytest.CaptureFixture[str]
+    root: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    id = refused(directory, "git push")
+    id = refused(root, "git push")
     assert run_command(["permission", "reply", id, "always", "--scope", "project", "--expires", "7d"]) == 0
     [grant] = printed(capsys, "grants")
     assert (grant["scope"], grant["patterns"], grant["agent"], grant["by"]) == (
@@ -132,60 +130,66 @@ def test_an_always_answer_is_a_grant_that_is_listed_used_and_revoked(
         "ada",
     )
     assert grant["expires"] - grant["created"] <= 7 * 86_400_000
-    assert passes(directory, "git fetch", session=OTHER)
+    assert passes(root, "git fetch", session=OTHER)
     run_command(["permission", "grants"])
     assert "bash: git *" in capsys.readouterr().out
 
     assert run_command(["permission", "revoke", grant["id"]]) == 0
     assert printed(capsys, "grants") == []
-    assert not passes(directory, "git fetch", session=OTHER)
+    assert not passes(root, "git fetch", session=OTHER)
 
 
-def test_last_means_the_last_of_this_project_and_others_are_named_by_id(directory: str) -> None:
+def test_last_means_the_last_of_this_project_and_others_are_named_by_id(root: str) -> None:
     other = ProjectID("0123456789abcdef0123456789abcdef01234567")
-    id = refused(directory, "git push", project=other)
+    id = refused(root, "git push", project=other)
     assert run_command(["permission", "reply", "last", "always", "--scope", "project"]) == 2
     assert run_command(["permission", "reply", id, "always", "--scope", "project"]) == 0
-    assert passes(directory, "git push", project=other)
+    assert passes(root, "git push", project=other)
     assert run_command(["permission", "revoke", "last"]) == 2
-    assert passes(directory, "git push", project=other)
+    assert passes(root, "git push", project=other)
 
 
 def test_what_is_granted_in_a_directory_without_a_repository_does_not_hold_in_another(
-    directory: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    root: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refused(directory, "git push")
+    refused(root, "git push")
     assert run_command(["permission", "reply", "last", "always", "--scope", "project"]) == 0
-    assert passes(directory, "git push", session=OTHER)
+    assert passes(root, "git push", session=OTHER)
     (tmp_path / "another").mkdir()
     monkeypatch.chdir(tmp_path / "another")
     assert printed(capsys, "grants") == []
-    assert not passes(directory, "git push", session=OTHER)
+    assert not passes(root, "git push", session=OTHER)
 
 
-def test_invalid_arguments_are_refused(directory: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_are_refused(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["permission", "reply", "last", "once"]) == 2
     assert run_command(["permission", "revoke", "gra_x"]) == 2
-    first, second = refused(directory, "a"), refused(directory, "b")
+    first, second = refused(root, "a"), refused(root, "b")
     assert run_command(["permission", "reply", "per_", "once"]) == 2
     assert "matches 2 of them" in capsys.readouterr().err
     assert run_command(["permission", "reply", first, "once", "--scope", "user"]) == 2
     assert run_command(["permission", "reply", second, "once", "--message", "x"]) == 2
-    assert all(each.answer is None for each in request_file(directory).read())
+    assert [row["id"] for row in printed(capsys, "list")] == [first, second]
 
 
 def test_every_decision_is_in_the_log_and_the_log_can_be_checked(
-    directory: str, capsys: pytest.CaptureFixture[str]
+    root: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    id = refused(directory, "git push")
+    id = refused(root, "git push")
     run_command(["permission", "reply", id, "always"])
-    passes(directory, "git push")
+    passes(root, "git push")
     capsys.readouterr()
     assert run_command(["permission", "log", "--format", "json"]) == 0
     entries = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [entry["what"] for entry in entries] == ["asked", "unanswered", "granted", "answered", "allowed"]
     assert [entry.get("by") for entry in entries] == [None, None, "ada", "ada", None]
     assert entries[-1]["grants"] == entries[2]["grants"]
+
+    assert run_command(["permission", "log"]) == 0
+    reasons = [
+        line.partition("bash: git ")[2].split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:]
+    ]
+    assert reasons[:2] == [["push", "rule * * ask"], ["push", "nobody answered (asking.unanswered: deny)"]]
 
     assert run_command(["permission", "log", "--session", OTHER, "--format", "json"]) == 0
     assert capsys.readouterr().out == ""
@@ -195,13 +199,33 @@ def test_every_decision_is_in_the_log_and_the_log_can_be_checked(
     assert run_command(["permission", "log", "--verify"]) == 0
     assert "5 records, and the chain holds" in capsys.readouterr().out
     assert not list_permission_findings(capsys)
-    path = Path(open_decision_log(directory, here()).path)
+    path = log_path(root)
     path.write_bytes(path.read_bytes().replace(b"git push", b"git pull", 1))
     assert run_command(["permission", "log", "--verify"]) == 1
-    assert f"{path}:2: record 2 does not follow" in capsys.readouterr().err
+    assert "line 2: record 2 does not follow" in capsys.readouterr().err
     assert run_command(["permission", "log"]) == 0
-    assert f"{path}:2: record 2 does not follow" in capsys.readouterr().err
-    assert [item["where"] for item in list_permission_findings(capsys)] == [f"{path.name}:2"]
+    assert "line 2: record 2 does not follow" in capsys.readouterr().err
+    assert [item["where"] for item in list_permission_findings(capsys)] == [f"{here()}:2"]
+
+
+@pytest.mark.parametrize(
+    ("decider", "shown"),
+    [
+        ("bash git * allow", "rule bash git * allow"),
+        ("answer to per_1", "by the answer to per_1"),
+        ("a plugin's permission.ask", "by a plugin's permission.ask hook"),
+        ("unanswered skip", "nobody answered (asking.unanswered: skip)"),
+    ],
+)
+def test_the_log_calls_only_a_rule_a_rule(
+    root: str, capsys: pytest.CaptureFixture[str], decider: str, shown: str
+) -> None:
+    entry = AuditEntry(
+        time=1, what="allowed", agent="build", permission="bash", patterns=("ls",), rule=decider
+    )
+    asyncio.run(AuditChain(FileStore(root), here()).append([entry]))
+    assert run_command(["permission", "log"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].endswith(f"bash: ls    {shown}")
 
 
 def list_permission_findings(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
@@ -211,18 +235,18 @@ def list_permission_findings(capsys: pytest.CaptureFixture[str]) -> list[dict[st
     return [item for found in findings if found["area"] == "permissions" for item in found["items"]]
 
 
-def test_no_key_gets_into_the_log(directory: str) -> None:
+def test_no_key_gets_into_the_log(root: str) -> None:
     key = "sk-ant-" + "a1B2" * 12
-    refused(directory, f"curl -H 'x-api-key: {key}' https://api.example.test")
-    raw = Path(open_decision_log(directory, here()).path).read_text()
+    refused(root, f"curl -H 'x-api-key: {key}' https://api.example.test")
+    raw = log_path(root).read_text()
     assert key not in raw
     assert "[redacted:" in raw
     assert redact_text("ls -la") == "ls -la"
 
 
-def test_an_answer_reaches_a_run_that_waits_in_another_process(directory: str) -> None:
+def test_an_answer_reaches_a_run_that_waits_in_another_process(root: str) -> None:
     async def run() -> None:
-        harness = make_gate_harness(directory, project=here())
+        harness = make_gate_harness(root, project=here())
         request = harness.request("git push")
         async with run_alongside(harness.gate.let_pass(request, make_caller())) as [passing]:
             await harness.wait_for_requests()
@@ -235,11 +259,11 @@ def test_an_answer_reaches_a_run_that_waits_in_another_process(directory: str) -
 
 
 def test_a_question_in_words_is_answered_in_its_session(
-    directory: str, capsys: pytest.CaptureFixture[str]
+    root: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     question = QuestionRequest(id=QuestionID("que_1"), session_id=SESSION, questions=())
     asked = OpenRequest(question=question, project_id=here(), root_id=SESSION, time=1)
-    request_file(directory).change(lambda known: (*known, asked))
+    asyncio.run(FileStore(root).put_value(REQUESTS_KEY, [to_plain(asked)]))
     assert [row["id"] for row in printed(capsys, "list")] == ["que_1"]
     assert run_command(["permission", "reply", "que_1", "once"]) == 2
     assert f"weft run -s {SESSION}" in capsys.readouterr().err

@@ -12,7 +12,7 @@ import pytest
 from given.plugins import Project, prompt
 from weft.bus import Bus
 from weft.host.clock import SystemClock
-from weft.local.plugin_host import apply_changes, drain_listeners, open_plugin_listeners
+from weft.local.plugin_host import apply_changes, drain_listeners, make_plugin_listeners
 from weft.model.event import FileEdited
 from weft.plugin.chain import FaultCounter, HookChain, register_function
 from weft.plugin.hooks import Happened
@@ -88,7 +88,7 @@ async def test_a_slow_event_hook_misses_events_and_a_warning_says_so() -> None:
         voice = register_function(worker, HookFunction("event", slow), plugin="slow.py", seconds=10)
         conduct = FaultCounter(said.append)
         chain = HookChain([voice], conduct, SystemClock())
-        (ear,) = open_plugin_listeners(chain, bus)
+        (ear,) = make_plugin_listeners(chain, bus)
         listening = asyncio.ensure_future(ear.listen(chain, conduct))
         bus.publish(FileEdited(file="first"), directory="/")
         await begun.wait()

@@ -125,6 +125,24 @@ async def test_a_tool_that_cannot_await_an_answer_is_not_treated_as_allowed(proj
     assert said == "ask needs an async tool: write async def, and await it"
 
 
+async def test_a_permission_without_patterns_is_asked_for_as_a_whole(project: Project) -> None:
+    project.tool(
+        "deploy",
+        """
+        from weft.plugin.tools import ToolCallContext, tool
+
+        @tool
+        async def deploy(ctx: ToolCallContext) -> str:
+            "Deploy."
+            await ctx.ask("deploy_to")
+            return "deployed"
+        """,
+    )
+    project.configure(permission={"deploy_to": "deny"})
+    ((_, said),) = await called(project, UseTool(tool="deploy"))
+    assert "A rule forbids this call (deploy_to '*'" in said
+
+
 async def test_an_async_function_that_is_wrapped_is_called_like_any_other(project: Project) -> None:
     project.tool(
         "deploy",

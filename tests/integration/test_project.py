@@ -13,7 +13,7 @@ from weft.errors import GitError
 from weft.host.git import Git
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
 from weft.model.project import Place, Project, ProjectTime
-from weft.model.session import Session, SessionTime
+from weft.model.session import SessionInfo, SessionTime
 from weft.project.checkout import find_checkout, write_id
 from weft.project.facts import History, KnownProjects, ProjectAlias, Resolution, alias_to_plain, find_alias
 from weft.project.resolve import adopt_sessions, find_settled, resolve
@@ -66,7 +66,7 @@ class ProjectHarness:
         self.git: History = Git(os.environ)
         self.projects: dict[ProjectID, Project] = {}
         self.aliases: dict[ProjectID, ProjectAlias] = {}
-        self.sessions: dict[SessionID, Session] = {}
+        self.sessions: dict[SessionID, SessionInfo] = {}
 
     def resolve(self, directory: Path | str) -> Resolution:
         at = find_checkout(str(directory))
@@ -106,7 +106,7 @@ class ProjectHarness:
             self.record(place.project.id, title, place.directory)
 
     def record(self, project: str, title: str, directory: Path | str) -> None:
-        self.sessions[SessionID(title)] = Session(
+        self.sessions[SessionID(title)] = SessionInfo(
             id=SessionID(title),
             project_id=ProjectID(project),
             directory=str(directory),
@@ -124,7 +124,7 @@ def harness() -> ProjectHarness:
     return ProjectHarness()
 
 
-# --- what F15 of the behaviour says ---
+# --- as in OpenCode ---
 
 
 def test_a_repository_without_commits_is_global_and_keeps_no_id(

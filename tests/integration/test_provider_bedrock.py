@@ -20,13 +20,13 @@ from weft.provider.bedrock.adapter import Bedrock
 from weft.provider.chunk import Usage
 from weft.provider.endpoint import AwsKeys, ModelEndpoint
 from weft.provider.scripted import End, Say, Think, UseTool
-from weft.testing.provider_stand import ServerStand, open_stand
+from weft.testing.provider_harness import ServerProviderHarness, open_provider_harness
 
 
 @asynccontextmanager
 async def open_session(
     keys: AwsKeys | ProviderAuthError = SECRET,
-) -> AsyncIterator[tuple[Engine, ServerStand]]:
+) -> AsyncIterator[tuple[Engine, ServerProviderHarness]]:
     def find() -> AwsKeys:
         if isinstance(keys, ProviderAuthError):
             raise keys
@@ -37,10 +37,10 @@ async def open_session(
 
     model = replace(ON_BEDROCK, options={"reasoningConfig": {"type": "enabled", "budgetTokens": 4000}})
     async with (
-        open_stand(ConverseDialect(), make, model) as stand,
-        open_engine(model=model, provider=stand.provider) as engine,
+        open_provider_harness(ConverseDialect(), make, model) as harness,
+        open_engine(model=model, provider=harness.provider) as engine,
     ):
-        yield engine, stand
+        yield engine, harness
 
 
 def info(answer: MessageWithParts) -> AssistantMessage:
@@ -48,15 +48,15 @@ def info(answer: MessageWithParts) -> AssistantMessage:
     return answer.info
 
 
-def sent(stand: ServerStand) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = stand.server.requests[-1].body["messages"]
+def sent(harness: ServerProviderHarness) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = harness.server.requests[-1].body["messages"]
     return messages
 
 
 async def test_a_call_is_carried_out_and_its_result_sent_back_signed() -> None:
-    async with open_session() as (engine, stand):
+    async with open_session() as (engine, harness):
         used = Usage(input=7, output=5, cache_read=40, cache_write=5)
-        stand.play(
+        harness.play(
             [Think(text="hm, so \n"), Say(text="I call."), UseTool(tool="echo", input={"words": "hi"})],
             [Say(text="It said hi."), End(usage=used)],
         )
@@ -66,15 +66,15 @@ async def test_a_call_is_carried_out_and_its_result_sent_back_signed() -> None:
         assert (info(answer).finish, info(answer).error) == ("stop", None)
         assert info(answer).tokens == Tokens(input=7, output=5, cache=CacheTokens(read=40, write=5))
     kept = {"reasoningText": {"text": "hm, so \n", "signature": signature_of("hm, so \n")}}
-    assert sent(stand)[1]["content"][0] == {"reasoningContent": kept}
-    assert stand.server.requests[0].path == (
+    assert sent(harness)[1]["content"][0] == {"reasoningContent": kept}
+    assert harness.server.requests[0].path == (
         "/v1/model/eu.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse-stream"
     )
 
 
 async def test_wrong_keys_are_refused_and_the_session_goes_on() -> None:
-    async with open_session(AwsKeys(id="AKIAOTHER", secret="wrong")) as (engine, stand):
-        stand.play([Say(text="fine")])
+    async with open_session(AwsKeys(id="AKIAOTHER", secret="wrong")) as (engine, harness):
+        harness.play([Say(text="fine")])
         session = await engine.api.create_session(SessionInput(title="t"))
         failed = info(await engine.api.prompt(session.id, text_prompt("go"))).error
     assert failed is not None
@@ -83,8 +83,8 @@ async def test_wrong_keys_are_refused_and_the_session_goes_on() -> None:
 
 async def test_keys_that_are_not_there_are_told() -> None:
     missing = ProviderAuthError("amazon-bedrock", "no keys in the profile 'work'")
-    async with open_session(missing) as (engine, stand):
+    async with open_session(missing) as (engine, harness):
         session = await engine.api.create_session(SessionInput(title="t"))
         failed = info(await engine.api.prompt(session.id, text_prompt("go"))).error
     assert isinstance(failed, AuthFailure)
-    assert (failed.data.message, stand.asked()) == ("no keys in the profile 'work'", 0)
+    assert (failed.data.message, harness.request_count) == ("no keys in the profile 'work'", 0)

@@ -15,7 +15,7 @@ from weft.model.part import TextPart, Tokens
 from weft.provider.chunk import Usage
 from weft.provider.gemini.adapter import Gemini
 from weft.provider.scripted import End, Fail, Say, Think, UseTool
-from weft.testing.provider_stand import ServerStand, open_stand
+from weft.testing.provider_harness import ServerProviderHarness, open_provider_harness
 
 HI = {"role": "user", "parts": [{"text": "say hi"}]}
 
@@ -23,22 +23,22 @@ HI = {"role": "user", "parts": [{"text": "say hi"}]}
 @asynccontextmanager
 async def open_session(
     model: Model = GEMINI_3, *, ids: bool = False
-) -> AsyncIterator[tuple[Engine, ServerStand]]:
+) -> AsyncIterator[tuple[Engine, ServerProviderHarness]]:
     async with (
-        open_stand(GeminiDialect(ids=ids), Gemini, model) as stand,
-        open_engine(model=model, provider=stand.provider) as engine,
+        open_provider_harness(GeminiDialect(ids=ids), Gemini, model) as harness,
+        open_engine(model=model, provider=harness.provider) as engine,
     ):
-        yield engine, stand
+        yield engine, harness
 
 
-def sent(stand: ServerStand, number: int) -> list[dict[str, Any]]:
-    contents: list[dict[str, Any]] = stand.server.requests[number].body["contents"]
+def sent(harness: ServerProviderHarness, number: int) -> list[dict[str, Any]]:
+    contents: list[dict[str, Any]] = harness.server.requests[number].body["contents"]
     return contents
 
 
 async def test_calls_and_their_signature_go_back_as_they_came() -> None:
-    async with open_session(ids=True) as (engine, stand):
-        stand.play(
+    async with open_session(ids=True) as (engine, harness):
+        harness.play(
             [
                 Think(text="Let me see."),
                 Say(text="One moment."),
@@ -49,7 +49,7 @@ async def test_calls_and_their_signature_go_back_as_they_came() -> None:
         )
         session = await engine.api.create_session(SessionInput())
         answer = await engine.api.prompt(session.id, text_prompt("say hi"))
-    [asked, model_turn, answered] = sent(stand, 1)
+    [asked, model_turn, answered] = sent(harness, 1)
     signature = model_turn["parts"][1]["thoughtSignature"]
     assert asked == HI
     assert model_turn == {
@@ -77,22 +77,22 @@ async def test_calls_and_their_signature_go_back_as_they_came() -> None:
 
 
 async def test_without_ids_calls_are_matched_by_name_and_order() -> None:
-    async with open_session(GEMINI_2) as (engine, stand):
-        stand.play(
+    async with open_session(GEMINI_2) as (engine, harness):
+        harness.play(
             [UseTool(tool="echo", input={"words": "hi"}), UseTool(tool="echo", input={"words": "ho"})],
             [Say(text="Both.")],
         )
         session = await engine.api.create_session(SessionInput())
         await engine.api.prompt(session.id, text_prompt("say hi"))
-    assert sent(stand, 1)[-1]["parts"] == [
+    assert sent(harness, 1)[-1]["parts"] == [
         {"functionResponse": {"name": "echo", "response": {"output": "hi"}}},
         {"functionResponse": {"name": "echo", "response": {"output": "ho"}}},
     ]
 
 
 async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
-    async with open_session() as (engine, stand):
-        stand.play([Say(text="One"), Fail(message="boom")], [Say(text="Here I am.")])
+    async with open_session() as (engine, harness):
+        harness.play([Say(text="One"), Fail(message="boom")], [Say(text="Here I am.")])
         session = await engine.api.create_session(SessionInput())
         broken = await engine.api.prompt(session.id, text_prompt("say hi"))
         whole = await engine.api.prompt(session.id, text_prompt("again"))
@@ -101,12 +101,12 @@ async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
     assert (broken.info.error.data.message, broken.info.error.data.status_code) == ("boom", 400)
     assert isinstance(whole.info, AssistantMessage)
     assert whole.info.error is None
-    assert sent(stand, 1) == [HI, {"role": "user", "parts": [{"text": "again"}]}]
+    assert sent(harness, 1) == [HI, {"role": "user", "parts": [{"text": "again"}]}]
 
 
 async def test_an_answer_that_is_filtered_says_so() -> None:
-    async with open_session() as (engine, stand):
-        stand.play([End(reason="content-filter", usage=Usage(input=1))])
+    async with open_session() as (engine, harness):
+        harness.play([End(reason="content-filter", usage=Usage(input=1))])
         session = await engine.api.create_session(SessionInput())
         answer = await engine.api.prompt(session.id, text_prompt("say hi"))
     assert isinstance(answer.info, AssistantMessage)

@@ -29,8 +29,8 @@ from weft.local.open import open_directory
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.message import AssistantMessage
 from weft.model.part import ModelRef
-from weft.model.provider import AuthMethod, Authorization, AuthPrompt, OAuth
-from weft.plugin.auth import Authorized, OAuthMethod, PluginAuth, list_auths, to_login
+from weft.model.provider import AuthMethod, AuthPrompt, LoginInstructions, OAuth
+from weft.plugin.auth import Authorized, OAuthMethod, PluginAuth, list_auths, to_plugin_login
 from weft.plugin.worker import open_worker
 from weft.provider.github_login import parse_server
 from weft.testing.clock import HandClock
@@ -106,7 +106,7 @@ async def test_a_plugin_says_how_one_logs_in_and_what_comes_of_it_is_stored(
             AuthMethod(type="api", label="Acme key"),
         ]
         assert methods["anthropic"] == [AuthMethod(type="api", label="API key")]
-        assert begun == Authorization(
+        assert begun == LoginInstructions(
             url="https://login.acme.test/?as=ada", method="code", instructions="Bring the code."
         )
         assert stored(auth_file) == {
@@ -161,7 +161,7 @@ async def test_an_address_that_nobody_should_open_is_not_given_out(url: Any) -> 
 
     method = OAuthMethod(label="x", authorize=begin)
     async with open_worker("x") as worker:
-        login = to_login(worker, PluginAuth(provider="x", methods=(method,)), HandClock())
+        login = to_plugin_login(worker, PluginAuth(provider="x", methods=(method,)), HandClock())
         with pytest.raises(ProviderAuthError, match="without an address"):
             await login.authorize(method, {})
 
@@ -173,7 +173,7 @@ async def test_a_login_that_never_begins_is_given_up() -> None:
 
     clock, method = HandClock(), OAuthMethod(label="x", authorize=never)
     async with open_worker("x") as worker, asyncio.TaskGroup() as tasks:
-        login = to_login(worker, PluginAuth(provider="x", methods=(method,)), clock)
+        login = to_plugin_login(worker, PluginAuth(provider="x", methods=(method,)), clock)
         waiting = tasks.create_task(_raised(login.authorize(method, {})))
         while not waiting.done():
             clock.turn(10_000)

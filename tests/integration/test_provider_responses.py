@@ -14,7 +14,7 @@ from weft.model.part import ReasoningPart, TextPart, Tokens, ToolPart
 from weft.provider.chunk import Usage
 from weft.provider.openai_responses.adapter import OpenAIResponses
 from weft.provider.scripted import End, Fail, Say, Think, UseTool
-from weft.testing.provider_stand import ServerStand, open_stand
+from weft.testing.provider_harness import ServerProviderHarness, open_provider_harness
 from weft.tool.registry import INVALID
 
 T = TypeVar("T")
@@ -23,23 +23,23 @@ HI = {"role": "user", "content": [{"type": "input_text", "text": "say hi"}]}
 
 
 @asynccontextmanager
-async def open_session() -> AsyncIterator[tuple[Engine, ServerStand]]:
+async def open_session() -> AsyncIterator[tuple[Engine, ServerProviderHarness]]:
     async with (
-        open_stand(ResponsesDialect(), OpenAIResponses, GPT_5) as stand,
-        open_engine(model=GPT_5, provider=stand.provider, tools=(ECHO, INVALID)) as engine,
+        open_provider_harness(ResponsesDialect(), OpenAIResponses, GPT_5) as harness,
+        open_engine(model=GPT_5, provider=harness.provider, tools=(ECHO, INVALID)) as engine,
     ):
-        yield engine, stand
+        yield engine, harness
 
 
-def sent(stand: ServerStand, number: int) -> list[dict[str, Any]]:
+def sent(harness: ServerProviderHarness, number: int) -> list[dict[str, Any]]:
     """Return the items of a request, without the system prompt."""
-    items: list[dict[str, Any]] = stand.server.requests[number].body["input"]
+    items: list[dict[str, Any]] = harness.server.requests[number].body["input"]
     return [item for item in items if item.get("role") != "developer"]
 
 
 async def test_a_thought_and_a_call_go_back_as_they_came() -> None:
-    async with open_session() as (engine, stand):
-        stand.play(
+    async with open_session() as (engine, harness):
+        harness.play(
             [
                 Think(text="Let me see."),
                 Say(text="One moment."),
@@ -52,8 +52,8 @@ async def test_a_thought_and_a_call_go_back_as_they_came() -> None:
         [_, first, last] = await engine.api.list_messages(session.id)
     thought, call = _one(first.parts, ReasoningPart), _one(first.parts, ToolPart)
     assert thought.metadata is not None
-    assert sent(stand, 0) == [HI]
-    assert sent(stand, 1) == [
+    assert sent(harness, 0) == [HI]
+    assert sent(harness, 1) == [
         HI,
         {
             "type": "reasoning",
@@ -77,8 +77,8 @@ async def test_a_thought_and_a_call_go_back_as_they_came() -> None:
 
 
 async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
-    async with open_session() as (engine, stand):
-        stand.play(
+    async with open_session() as (engine, harness):
+        harness.play(
             [Think(text="Let me see."), Say(text="One"), Fail(message="boom")],
             [Say(text="Here I am.")],
         )
@@ -90,24 +90,24 @@ async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
     assert (broken.info.error.data.message, broken.info.error.data.status_code) == ("boom", 400)
     assert isinstance(whole.info, AssistantMessage)
     assert whole.info.error is None
-    assert sent(stand, 1) == [HI, {"role": "user", "content": [{"type": "input_text", "text": "again"}]}]
+    assert sent(harness, 1) == [HI, {"role": "user", "content": [{"type": "input_text", "text": "again"}]}]
 
 
 async def test_arguments_that_are_not_json_come_back_as_a_result_and_not_as_a_broken_session() -> None:
-    async with open_session() as (engine, stand):
-        stand.play([UseTool(tool="echo", raw='{"words": "h')], [Say(text="I see.")])
+    async with open_session() as (engine, harness):
+        harness.play([UseTool(tool="echo", raw='{"words": "h')], [Say(text="I see.")])
         session = await engine.api.create_session(SessionInput())
         answer = await engine.api.prompt(session.id, text_prompt("say hi"))
     assert isinstance(answer.info, AssistantMessage)
     assert answer.info.error is None
-    call, result = sent(stand, 1)[1:]
+    call, result = sent(harness, 1)[1:]
     assert (call["type"], result["type"]) == ("function_call", "function_call_output")
     assert result["call_id"] == call["call_id"]
 
 
 async def test_an_answer_cut_by_its_limit_is_kept() -> None:
-    async with open_session() as (engine, stand):
-        stand.play([Say(text="As far as"), End(reason="length", usage=Usage(input=1, output=2))])
+    async with open_session() as (engine, harness):
+        harness.play([Say(text="As far as"), End(reason="length", usage=Usage(input=1, output=2))])
         session = await engine.api.create_session(SessionInput())
         answer = await engine.api.prompt(session.id, text_prompt("say hi"))
     assert isinstance(answer.info, AssistantMessage)

@@ -23,7 +23,7 @@ from weft.provider.chunk import Usage
 from weft.provider.openai_chat.adapter import OpenAIChat
 from weft.provider.scripted import End, Say, Think, UseTool
 from weft.store.memory import MemoryStore
-from weft.testing.provider_stand import ServerStand, open_stand
+from weft.testing.provider_harness import ServerProviderHarness, open_provider_harness
 
 SPEAKING = {
     "anthropic": (AnthropicDialect, AnthropicMessages, CLAUDE),
@@ -34,13 +34,13 @@ SPEAKING = {
 @asynccontextmanager
 async def open_session(
     wire: str, store: MemoryStore | None = None
-) -> AsyncIterator[tuple[Engine, ServerStand]]:
+) -> AsyncIterator[tuple[Engine, ServerProviderHarness]]:
     dialect, make, model = SPEAKING[wire]
     async with (
-        open_stand(dialect(), make, model) as stand,
-        open_engine(model=model, provider=stand.provider, store=store) as engine,
+        open_provider_harness(dialect(), make, model) as harness,
+        open_engine(model=model, provider=harness.provider, store=store) as engine,
     ):
-        yield engine, stand
+        yield engine, harness
 
 
 def info(answer: MessageWithParts) -> AssistantMessage:
@@ -52,15 +52,15 @@ def words(answer: MessageWithParts) -> str:
     return "".join(part.text for part in answer.parts if isinstance(part, TextPart))
 
 
-def sent(stand: ServerStand) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = stand.server.requests[-1].body["messages"]
+def sent(harness: ServerProviderHarness) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = harness.server.requests[-1].body["messages"]
     return messages
 
 
 @pytest.mark.parametrize("wire", SPEAKING)
 async def test_a_call_is_carried_out_and_its_result_sent_back(wire: str) -> None:
-    async with open_session(wire) as (engine, stand):
-        stand.play(
+    async with open_session(wire) as (engine, harness):
+        harness.play(
             [Think(text="hm, so \n"), Say(text="I call."), UseTool(tool="echo", input={"words": "hi"})],
             [
                 Say(text="It said hi."),
@@ -74,35 +74,37 @@ async def test_a_call_is_carried_out_and_its_result_sent_back(wire: str) -> None
         assert info(answer).tokens == Tokens(
             input=7, output=3, reasoning=2, cache=CacheTokens(read=40, write=5)
         )
-        assert "hi" in str(sent(stand)[-1])
+        assert "hi" in str(sent(harness)[-1])
     if wire == "anthropic":
         thinking = {"type": "thinking", "thinking": "hm, so \n", "signature": signature_of("hm, so \n")}
-        assert sent(stand)[1]["content"][0] == thinking
+        assert sent(harness)[1]["content"][0] == thinking
 
 
 async def test_another_model_takes_the_conversation_over() -> None:
     store = MemoryStore()
-    async with open_session("anthropic", store) as (engine, stand):
-        stand.play([Think(text="hm"), UseTool(tool="echo", input={"words": "hi"})], [Say(text="there")])
+    async with open_session("anthropic", store) as (engine, harness):
+        harness.play([Think(text="hm"), UseTool(tool="echo", input={"words": "hi"})], [Say(text="there")])
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         await engine.api.prompt(session, text_prompt("go"))
-    async with open_session("openai", store) as (engine, stand):
-        stand.play([Think(text="well"), UseTool(tool="echo", input={"words": "ho"})], [Say(text="and there")])
+    async with open_session("openai", store) as (engine, harness):
+        harness.play(
+            [Think(text="well"), UseTool(tool="echo", input={"words": "ho"})], [Say(text="and there")]
+        )
         answer = await engine.api.prompt(session, text_prompt("and you?", model=to_ref(GPT)))
         assert (words(answer), info(answer).error) == ("and there", None)
-    async with open_session("anthropic", store) as (engine, stand):
-        stand.play([Say(text="back")])
+    async with open_session("anthropic", store) as (engine, harness):
+        harness.play([Say(text="back")])
         answer = await engine.api.prompt(session, text_prompt("and now?", model=to_ref(CLAUDE)))
         assert (words(answer), info(answer).error) == ("back", None)
-        kinds = [block["type"] for message in sent(stand) for block in message["content"]]
+        kinds = [block["type"] for message in sent(harness) for block in message["content"]]
         assert kinds.count("thinking") == 1
 
 
 @pytest.mark.parametrize("wire", SPEAKING)
 async def test_a_refusal_is_kept_and_the_session_goes_on(wire: str) -> None:
-    async with open_session(wire) as (engine, stand):
-        stand.server.refuse(400, "no, because of this")
-        stand.play([Say(text="fine")])
+    async with open_session(wire) as (engine, harness):
+        harness.server.refuse(400, "no, because of this")
+        harness.play([Say(text="fine")])
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         failed = info(await engine.api.prompt(session, text_prompt("go"))).error
         assert isinstance(failed, ApiFailure)
@@ -116,8 +118,8 @@ async def test_a_refusal_is_kept_and_the_session_goes_on(wire: str) -> None:
 
 @pytest.mark.parametrize("wire", SPEAKING)
 async def test_an_abort_closes_the_connection(wire: str) -> None:
-    async with open_session(wire) as (engine, stand):
-        stand.server.hang(Say(text="one two three"), pieces=4)
+    async with open_session(wire) as (engine, harness):
+        harness.server.hang(Say(text="one two three"), pieces=4)
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         listening = engine.api.events()
         async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
@@ -126,5 +128,5 @@ async def test_an_abort_closes_the_connection(wire: str) -> None:
                 if isinstance(published.event, PartUpdated) and published.event.delta == "one":
                     break
             await engine.api.abort(session)
-        await stand.server.left()
+        await harness.server.wait_for_disconnect()
         assert isinstance(info(prompt.result()).error, AbortedFailure)

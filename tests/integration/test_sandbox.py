@@ -19,7 +19,7 @@ from weft.host.processes import ProcessCommand, ProcessExit, run_command
 from weft.local.sandbox import SandboxSettings, SandboxState, build_sandbox
 from weft.sandbox.backends import find_sandbox
 from weft.sandbox.policy import Sandbox, SandboxPolicy
-from weft.testing.tool_contract import Bench, processes_in
+from weft.testing.tool_contract import ToolHarness, processes_in
 from weft.tool.programs import ProgramContext, find_program
 from weft.tool.registry import BASH
 
@@ -27,6 +27,7 @@ AUTO = SandboxSettings(mode="auto")
 REQUIRED = SandboxSettings(mode="required")
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 CONNECT = f"{PYTHON} -c 'import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])))'"
+NO_BWRAP_PATH = "/bin-without-bwrap" if os.path.exists("/usr/bin/bwrap") else "/usr/bin:/bin"
 FAKE_BWRAP = "#!/bin/sh\necho 'setting up uid map: Permission denied' >&2\nexit 1\n"
 
 
@@ -40,7 +41,7 @@ def state(request: pytest.FixtureRequest, tree: SandboxTree) -> SandboxState:
     """Each kind of sandbox that works on this machine."""
     env = tree.env
     if request.param == "landlock":
-        env["PATH"] = "/usr/bin:/bin" if not os.path.exists("/usr/bin/bwrap") else "/bin-without-bwrap"
+        env["PATH"] = NO_BWRAP_PATH
     elif shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed")
     found = tree.build_state(AUTO, env)
@@ -50,15 +51,15 @@ def state(request: pytest.FixtureRequest, tree: SandboxTree) -> SandboxState:
 
 
 @pytest.fixture
-def sandboxed(tree: SandboxTree, state: SandboxState) -> Bench:
-    return tree.bench(state)
+def sandboxed(tree: SandboxTree, state: SandboxState) -> ToolHarness:
+    return tree.harness(state)
 
 
 # --- what can be done ---
 
 
 async def test_a_command_works_in_the_project_and_in_the_temporary_directory(
-    tree: SandboxTree, sandboxed: Bench
+    tree: SandboxTree, sandboxed: ToolHarness
 ) -> None:
     script = (
         'echo new > made && mkdir -p a/b && mv made a/b/ && cat a/b/made file && pwd && echo t > "$TMPDIR/t"'
@@ -67,14 +68,14 @@ async def test_a_command_works_in_the_project_and_in_the_temporary_directory(
     assert (tree.temporary / "t").read_text() == "t\n"
 
 
-async def test_git_commits_with_the_persons_name(sandboxed: Bench) -> None:
+async def test_git_commits_with_the_persons_name(sandboxed: ToolHarness) -> None:
     script = (
         "git add file && git commit -q -m 'A beginning' && git log --format='%an %s' && git status --short"
     )
     assert await run(sandboxed, script) == (0, "Ada Loom A beginning\n")
 
 
-async def test_what_a_shell_needs_is_there(sandboxed: Bench) -> None:
+async def test_what_a_shell_needs_is_there(sandboxed: ToolHarness) -> None:
     script = (
         "echo a > /dev/null; echo b > /dev/stderr; echo $(($(head -c 4 /dev/urandom | wc -c))); echo <<<c"
     )
@@ -82,7 +83,7 @@ async def test_what_a_shell_needs_is_there(sandboxed: Bench) -> None:
     assert (code, sorted(said.split())) == (0, ["4", "b"])
 
 
-async def test_an_exit_code_and_a_missing_program_are_as_without(sandboxed: Bench) -> None:
+async def test_an_exit_code_and_a_missing_program_are_as_without(sandboxed: ToolHarness) -> None:
     assert (await run(sandboxed, "exit 7"))[0] == 7
     assert (await run(sandboxed, "no-such-program"))[0] == 127
 
@@ -90,7 +91,7 @@ async def test_an_exit_code_and_a_missing_program_are_as_without(sandboxed: Benc
 # --- what cannot ---
 
 
-async def test_a_secret_at_home_cannot_be_read(tree: SandboxTree, sandboxed: Bench) -> None:
+async def test_a_secret_at_home_cannot_be_read(tree: SandboxTree, sandboxed: ToolHarness) -> None:
     code, said = await run(sandboxed, f"cat {tree.home}/.ssh/id_test")
     assert code == 1
     assert SECRET not in said
@@ -100,7 +101,7 @@ async def test_a_secret_at_home_cannot_be_read(tree: SandboxTree, sandboxed: Ben
     assert code == 1
 
 
-async def test_nothing_is_written_outside(tree: SandboxTree, sandboxed: Bench) -> None:
+async def test_nothing_is_written_outside(tree: SandboxTree, sandboxed: ToolHarness) -> None:
     for script in (
         f"touch {tree.outside}/new",
         f"echo more >> {tree.outside}/file",
@@ -118,7 +119,7 @@ async def test_nothing_is_written_outside(tree: SandboxTree, sandboxed: Bench) -
 
 
 async def test_permissions_elsewhere_stay_as_they_are(
-    tree: SandboxTree, state: SandboxState, sandboxed: Bench
+    tree: SandboxTree, state: SandboxState, sandboxed: ToolHarness
 ) -> None:
     before = (tree.outside / "file").stat().st_mode
     code, _ = await run(sandboxed, f"chmod 600 {tree.outside}/file")
@@ -128,7 +129,7 @@ async def test_permissions_elsewhere_stay_as_they_are(
 
 
 async def test_hooks_and_settings_of_the_repository_stay_as_they_are(
-    tree: SandboxTree, state: SandboxState, sandboxed: Bench
+    tree: SandboxTree, state: SandboxState, sandboxed: ToolHarness
 ) -> None:
     if state.sandbox.lacks:
         pytest.skip("this kernel allows no mounts, and that is said")
@@ -149,7 +150,9 @@ async def test_hooks_and_settings_of_the_repository_stay_as_they_are(
     assert not (tree.project / ".git" / "hooks" / "pre-commit").exists()
 
 
-async def test_our_settings_are_not_to_be_made_by_a_command(tree: SandboxTree, sandboxed: Bench) -> None:
+async def test_our_settings_are_not_to_be_made_by_a_command(
+    tree: SandboxTree, sandboxed: ToolHarness
+) -> None:
     script = "echo '{}' > opencode.json; mkdir .opencode; echo x > .opencode/x"
     result = await sandboxed.call(BASH, command=script, description="Settle in")
     made = [f"{tree.project}/{name}" for name in ("opencode.json", ".opencode")]
@@ -171,22 +174,22 @@ async def test_our_settings_that_are_there_are_not_changed(tree: SandboxTree, st
     again = tree.build_state(AUTO, env)
     if again.sandbox.lacks or again.sandbox.kind == "":
         pytest.skip("this kernel allows no mounts, and that is said")
-    code, _ = await run(tree.bench(again), "echo x > opencode.json")
+    code, _ = await run(tree.harness(again), "echo x > opencode.json")
     assert code != 0
     assert (tree.project / "opencode.json").read_text() == "{}"
 
 
-async def test_the_environment_of_other_processes_is_out_of_reach(sandboxed: Bench) -> None:
+async def test_the_environment_of_other_processes_is_out_of_reach(sandboxed: ToolHarness) -> None:
     code, said = await run(sandboxed, f"cat /proc/{os.getpid()}/environ")
     assert (code, "PATH=" in said) == (1, False)
 
 
-async def test_other_processes_cannot_be_signalled(sandboxed: Bench) -> None:
+async def test_other_processes_cannot_be_signalled(sandboxed: ToolHarness) -> None:
     code, _ = await run(sandboxed, f"kill -0 {os.getpid()}")
     assert code == 1
 
 
-async def test_the_model_is_told_that_the_sandbox_refused(tree: SandboxTree, sandboxed: Bench) -> None:
+async def test_the_model_is_told_that_the_sandbox_refused(tree: SandboxTree, sandboxed: ToolHarness) -> None:
     result = await sandboxed.call(BASH, command=f"touch {tree.outside}/new", description="Try")
     assert "this ran in a sandbox: it can write in the project" in result.output
     other = await sandboxed.call(BASH, command="ls nowhere", description="Try")
@@ -200,14 +203,14 @@ async def test_a_worktree_commits_and_leaves_the_main_checkout_alone(
     env = {**tree.env, "PATH": "/usr/bin:/bin"} if state.sandbox.kind == "landlock" else tree.env
     at = ConfigScope(directory=str(linked), worktree=str(linked), paths=paths_from(env), env=env)
     found = build_sandbox(AUTO, at)
-    bench = Bench(linked, outside=tree.root / "bench", environment=tree.env)
-    bench.desk = replace(bench.desk, sandbox=found.sandbox)
+    harness = ToolHarness(linked, outside=tree.root / "bench", environment=tree.env)
+    harness.resources = replace(harness.resources, sandbox=found.sandbox)
     script = "echo new > new && git add new && git commit -q -m 'In a worktree' && git log -1 --format=%s"
-    assert await run(bench, script) == (0, "In a worktree\n")
-    assert (await run(bench, f"touch {tree.project}/new"))[0] != 0
+    assert await run(harness, script) == (0, "In a worktree\n")
+    assert (await run(harness, f"touch {tree.project}/new"))[0] != 0
     if not found.sandbox.lacks:
-        assert (await run(bench, "echo 'gitdir: elsewhere' > .git"))[0] != 0
-        assert (await run(bench, f"touch {tree.project}/.git/hooks/new"))[0] != 0
+        assert (await run(harness, "echo 'gitdir: elsewhere' > .git"))[0] != 0
+        assert (await run(harness, f"touch {tree.project}/.git/hooks/new"))[0] != 0
 
 
 def test_what_is_hidden_may_lie_where_sockets_do(tree: SandboxTree) -> None:
@@ -228,13 +231,13 @@ def listening() -> Iterator[int]:
 
 
 async def test_the_network_is_there_unless_it_is_denied(
-    tree: SandboxTree, sandboxed: Bench, listening: int, state: SandboxState
+    tree: SandboxTree, sandboxed: ToolHarness, listening: int, state: SandboxState
 ) -> None:
     del state
     assert await run(sandboxed, f"{CONNECT} 127.0.0.1 {listening}") == (0, "")
     env = tree.env
     cut_off = tree.build_state(replace(AUTO, network="deny"), env)
-    code, said = await run(tree.bench(cut_off), f"{CONNECT} 127.0.0.1 {listening}")
+    code, said = await run(tree.harness(cut_off), f"{CONNECT} 127.0.0.1 {listening}")
     assert code == 1
     assert "Error" in said
 
@@ -242,13 +245,13 @@ async def test_the_network_is_there_unless_it_is_denied(
 # --- how it ends ---
 
 
-async def test_processes_left_in_the_sandbox_are_killed(sandboxed: Bench, tree: SandboxTree) -> None:
+async def test_processes_left_in_the_sandbox_are_killed(sandboxed: ToolHarness, tree: SandboxTree) -> None:
     result = await sandboxed.call(BASH, command="sleep 999 & setsid sleep 999 & echo hi", description="Leave")
     assert result.output.startswith("hi\n")
     assert processes_in(tree.project) == []
 
 
-async def test_a_timeout_ends_a_command_in_the_sandbox(sandboxed: Bench, tree: SandboxTree) -> None:
+async def test_a_timeout_ends_a_command_in_the_sandbox(sandboxed: ToolHarness, tree: SandboxTree) -> None:
     result = await sandboxed.call(BASH, command="echo hi; sleep 999", description="Wait", timeout=1000)
     assert "exceeding timeout 1000 ms" in result.output
     assert processes_in(tree.project) == []
@@ -275,11 +278,11 @@ def test_a_missing_sandbox_is_reported_in_one_line(tree: SandboxTree) -> None:
 async def test_a_required_but_missing_sandbox_refuses_every_command(tree: SandboxTree) -> None:
     env = {**tree.env, "HOME": str(tree.project / "home")}
     found = tree.build_state(REQUIRED, env)
-    bench = tree.bench(found)
+    harness = tree.harness(found)
     with pytest.raises(ToolError, match="require a sandbox"):
-        await bench.call(BASH, command="touch made", description="Try")
+        await harness.call(BASH, command="touch made", description="Try")
     assert not (tree.project / "made").exists()
-    assert bench.asked == []
+    assert harness.asked == []
     assert "no command is run" in str(found.warning)
     ground = ProgramContext(directory="/", worktree="/", environment=tree.env, sandbox=found.sandbox)
     assert find_program("sh", (), ground) is None
@@ -312,9 +315,9 @@ def test_without_a_project_the_directory_is_what_can_be_written(tree: SandboxTre
 
 
 async def test_a_sandbox_that_stops_working_runs_nothing(tree: SandboxTree) -> None:
-    found = tree.build_state(AUTO, {**tree.env, "PATH": "/usr/bin:/bin"})
+    found = tree.build_state(AUTO, {**tree.env, "PATH": NO_BWRAP_PATH})
     if found.sandbox.kind != "landlock":
-        pytest.skip(found.why)
+        pytest.skip(f"no landlock here: {found.why}")
     *words, wall = found.sandbox.prefix
     # Stands for whatever a kernel may refuse one day.
     broken = Sandbox(kind="landlock", prefix=(*words, wall.replace('"hidden"', '"hidden-not"')))

@@ -136,6 +136,8 @@ def test_invalid_ids_are_refused(server: ProjectServer, id: str) -> None:
         ("DELETE", f"/weft/grant/{id}", None),
         ("POST", "/weft/session", {"id": unquote(id, errors="replace")}),
     ):
+        if method == "GET" and path.endswith("/.."):
+            continue  # what is sent is a request for `/`, which is the page
         answer = (
             server.client.request(method, path, json=body) if body else server.client.request(method, path)
         )

@@ -22,6 +22,7 @@ LEFT_OUT = {
     "global.config.update",
     "event.subscribe",
     "global.event",
+    "weft.view.events",
     "tui.control.next",  # waits
     "session.command",
     "session.init",

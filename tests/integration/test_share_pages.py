@@ -12,7 +12,7 @@ from given.engine import open_engine, text_prompt
 from given.http_server import ProjectServer, prompt, serve_project
 from weft.errors import SharingError
 from weft.model.input import SessionInput
-from weft.page import LIVE_POLICY, STATIC_POLICY
+from weft.page.document import LIVE_POLICY, STATIC_POLICY
 from weft.provider.scripted import Say
 from weft.server.access import AccessPolicy
 from weft.share.contract import ShareSettings

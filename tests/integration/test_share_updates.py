@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from given.engine import open_engine
-from weft.model.event import SessionRested
+from weft.model.event import SessionIdled
 from weft.model.input import SessionInput
 from weft.store.url import open_store
 
@@ -17,6 +17,6 @@ async def test_catching_up_does_not_wait_for_what_was_heard_meanwhile(tmp_path: 
     ):
         session = await engine.api.create_session(SessionInput())
         for _ in range(5):
-            engine.api.bus.publish(SessionRested(session_id=session.id), directory="")
+            engine.api.bus.publish(SessionIdled(session_id=session.id), directory="")
             await engine.api.sharing.catch_up()
         assert engine.api.bus.cursor >= 5

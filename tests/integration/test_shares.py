@@ -21,7 +21,7 @@ from weft.errors import (
 from weft.maintenance.migrate import migrate
 from weft.model.event import SessionWarned
 from weft.model.input import SessionInput
-from weft.model.session import Session, SessionShare
+from weft.model.session import SessionInfo, SessionShare
 from weft.model.share import ShareTerms
 from weft.model.wire import encode
 from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, TextEnd, TextStart, Usage
@@ -48,7 +48,7 @@ def engine(shares: ShareServer, *script: Any, mode: Any = "manual", **more: Any)
     return open_engine(*script, sharing=settings, skip_waits=True, **more)
 
 
-async def shared(engine: Engine) -> Session:
+async def shared(engine: Engine) -> SessionInfo:
     session = await engine.api.create_session(SessionInput(title="warp"))
     return await engine.api.sharing.share(session.id)
 

@@ -14,7 +14,7 @@ from given.subtask_engine import AGENTS
 from weft.config.commands import build_commands
 from weft.config.schema import CommandConfig, Config
 from weft.errors import DeniedError, InvalidInputError, ModelNotFoundError, NotFoundError, UnansweredError
-from weft.model.agent import Agent, Command
+from weft.model.agent import AgentInfo, Command
 from weft.model.event import CommandExecuted, Event
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import CommandInput, FileInput, SessionInput
@@ -100,7 +100,7 @@ async def test_an_event_reports_an_executed_command(tmp_path: Path) -> None:
         )
 
 
-async def test_b38_an_unknown_command_is_named_with_those_near_it_and_nothing_is_stored(
+async def test_an_unknown_command_is_named_with_those_near_it_and_nothing_is_stored(
     tmp_path: Path,
 ) -> None:
     async with open_project(tmp_path, says("Go.")) as given:
@@ -188,7 +188,7 @@ async def test_a_shell_command_that_fails_says_so_and_the_prompt_is_put_all_the_
 async def test_shell_commands_keep_to_the_rules_of_the_agent(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     denied = Rule(permission="bash", pattern="touch *", action="deny")
-    careful = Agent(name="careful", mode="primary", permission=(*ALLOW, denied))
+    careful = AgentInfo(name="careful", mode="primary", permission=(*ALLOW, denied))
     template = f"!`touch {marker}`"
     async with open_project(tmp_path, says(template, agent="careful"), agents=(careful,)) as given:
         with pytest.raises(DeniedError):
@@ -233,7 +233,7 @@ async def test_a_file_outside_of_the_project_stays_a_word(tmp_path: Path) -> Non
 
 async def test_a_command_may_name_its_agent_and_model(tmp_path: Path) -> None:
     commands = says("Go.", agent="careful", model=f"{MODEL.provider_id}/{MODEL.id}")
-    careful = Agent(name="careful", mode="primary", permission=ALLOW)
+    careful = AgentInfo(name="careful", mode="primary", permission=ALLOW)
     async with open_project(tmp_path, commands, agents=(careful,)) as given:
         await given.run("go", agent="build")
         asked = (await given.asked()).info

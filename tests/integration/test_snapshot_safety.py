@@ -64,8 +64,8 @@ async def test_the_persons_repository_is_only_read(tmp_path: Path) -> None:
             write(root / "b.txt", "agent\n")
             (root / "untracked.txt").unlink()
         (patch,) = await harness.end_step()
-        assert len(await harness.snapshots.diff(patch.hash, patch.until)) == 3
-        assert await harness.snapshots.diff_text(patch.hash, patch.until)
+        assert len(await harness.snapshots.diff(patch.before, patch.after)) == 3
+        assert await harness.snapshots.diff_text(patch.before, patch.after)
         await harness.undo()
 
     assert read_tree(root) == files
@@ -278,7 +278,10 @@ async def test_the_home_directory_is_not_looked_through(tmp_path: Path) -> None:
     home = tmp_path / "loom"
     write(home / "a.txt", "a")
     at = SnapshotSite(
-        root=str(home), project=snapshot_site(tmp_path).project, base=str(tmp_path / "data"), home=str(home)
+        root=str(home),
+        project=snapshot_site(tmp_path).project,
+        base=str(tmp_path / "data"),
+        user_home=str(home),
     )
     async with open_snapshots(at, os.environ, SMALL_LIMITS) as snapshots:
         assert snapshots.coverage().extent == "announced"
@@ -333,7 +336,7 @@ async def test_without_snapshots_nothing_can_be_undone() -> None:
     assert await none.restore(RestorePlan(session=SESSION, patches=())) == await none.preview(
         RestorePlan(session=SESSION, patches=())
     )
-    lost = Patch(hash=Tree("0" * 40), until=Tree("1" * 40), files=())
+    lost = Patch(before=Tree("0" * 40), after=Tree("1" * 40), files=())
     with pytest.raises(SnapshotMissingError):
         await none.restore(RestorePlan(session=SESSION, patches=(lost,)))
 

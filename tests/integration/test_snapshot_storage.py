@@ -102,10 +102,10 @@ async def test_a_process_goes_on_from_what_the_last_one_knew(tmp_path: Path) -> 
 async def test_two_checkouts_of_a_project_have_snapshots_of_their_own(tmp_path: Path) -> None:
     at = snapshot_site(tmp_path)
     one, two = (locate_snapshots(at.base, at.project, str(tmp_path / name)) for name in ("one", "two"))
-    assert one.home != two.home
+    assert one.directory != two.directory
     (tmp_path / "one").mkdir()
     (tmp_path / "way").symlink_to("one")
-    assert locate_snapshots(at.base, at.project, str(tmp_path / "way")).home == one.home
+    assert locate_snapshots(at.base, at.project, str(tmp_path / "way")).directory == one.directory
 
 
 # --- diffs ---
@@ -121,11 +121,11 @@ async def test_diffs_are_told_file_by_file_and_as_text(tmp_path: Path) -> None:
             "printf 'one\\n2\\n3\\n' > a.txt; printf '\\000\\001' > b.bin; rm ü.txt; echo n > n.txt"
         )
         (patch,) = await harness.end_step()
-        diffs = await harness.snapshots.diff(patch.hash, patch.until)
-        text = await harness.snapshots.diff_text(patch.hash, patch.until)
+        diffs = await harness.snapshots.diff(patch.before, patch.after)
+        text = await harness.snapshots.diff_text(patch.before, patch.after)
         one = str(harness.root / "a.txt")
-        assert await harness.snapshots.diff(patch.hash, patch.until, [one]) == diffs[:1]
-        short = await harness.snapshots.diff_text(patch.hash, patch.until, [one])
+        assert await harness.snapshots.diff(patch.before, patch.after, [one]) == diffs[:1]
+        short = await harness.snapshots.diff_text(patch.before, patch.after, [one])
 
     assert diffs == (
         FileDiff(file="a.txt", before="one\ntwo\n", after="one\n2\n3\n", additions=2, deletions=1),
@@ -151,7 +151,7 @@ async def test_many_patches_are_folded_into_one(tmp_path: Path) -> None:
         await harness.end_step()
 
         folded = await harness.snapshots.fold(harness.patches)
-        diffs = await harness.snapshots.diff(folded.hash, folded.until)
+        diffs = await harness.snapshots.diff(folded.before, folded.after)
 
     assert folded.files == (str(harness.root / "a.txt"),)
     assert diffs == (FileDiff(file="a.txt", before="0\n", after="3\n", additions=1, deletions=1),)
@@ -270,7 +270,7 @@ async def test_a_directory_that_is_gone_keeps_only_what_its_sessions_need(tmp_pa
 async def test_pins_hold_trees_for_forks_and_refuse_what_is_no_name(tmp_path: Path) -> None:
     async with open_snapshot_harness(tmp_path, LARGE) as harness:
         own = await undone_work(harness, SESSION)
-        trees = [tree for patch in own.patches for tree in (patch.hash, patch.until)]
+        trees = [tree for patch in own.patches for tree in (patch.before, patch.after)]
         await harness.snapshots.pin(OTHER, [*trees, Tree("../../../evil")])
         await harness.snapshots.pin(SessionID("../evil"), trees)
         await harness.snapshots.release(SESSION)

@@ -14,7 +14,7 @@ from given.request_prefix import PrefixChange, find_prefix_change
 from weft.model.ids import SessionID
 from weft.model.input import FileInput, PromptInput, SessionInput, TextInput
 from weft.provider.scripted import AnyMove, Say, Think, UseTool
-from weft.testing.provider_stand import ServerStand, open_stand
+from weft.testing.provider_harness import ServerProviderHarness, open_provider_harness
 from weft.tool.registry import INVALID
 
 TURNS = 30
@@ -40,8 +40,8 @@ def answers(number: int) -> Iterable[list[AnyMove]]:
     yield [Say(text=f"answer {number} ")]
 
 
-async def ask(engine: Engine, stand: ServerStand, session: SessionID, number: int) -> None:
-    stand.play(*answers(number))
+async def ask(engine: Engine, harness: ServerProviderHarness, session: SessionID, number: int) -> None:
+    harness.play(*answers(number))
     await engine.api.prompt(session, prompt(number))
 
 
@@ -49,20 +49,20 @@ async def ask(engine: Engine, stand: ServerStand, session: SessionID, number: in
 async def test_what_was_sent_is_sent_again_and_more(name: str) -> None:
     wire = WIRES[name]
     async with (
-        open_stand(wire.dialect(), wire.make, wire.model) as stand,
+        open_provider_harness(wire.dialect(), wire.make, wire.model) as harness,
         open_engine(
-            model=wire.model, provider=stand.provider, agents=(SUMMARISER,), tools=(INVALID, ECHO)
+            model=wire.model, provider=harness.provider, agents=(SUMMARISER,), tools=(INVALID, ECHO)
         ) as engine,
     ):
         session = (await engine.api.create_session(SessionInput(title="t"))).id
         for number in range(CUT):
-            await ask(engine, stand, session, number)
-        before_cut = stand.asked()
-        stand.play([Say(text="All of it, in short.")])
+            await ask(engine, harness, session, number)
+        before_cut = harness.request_count
+        harness.play([Say(text="All of it, in short.")])
         await engine.api.compact(session)
         for number in range(CUT, TURNS):
-            await ask(engine, stand, session, number)
-        sent = [request.raw for request in stand.server.requests]
+            await ask(engine, harness, session, number)
+        sent = [request.raw for request in harness.server.requests]
     busts = {
         at: change
         for at, pair in enumerate(pairwise(sent), 1)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from given.engine import ALLOW, NOW, open_engine, text_prompt
 from weft.host.tasks import open_tasks
 from weft.local.permissions import PermissionSettings
-from weft.model.event import PermissionAsked, PublishedEvent, SessionRested, StatusChanged
+from weft.model.event import PermissionAsked, PublishedEvent, SessionIdled, StatusChanged
 from weft.model.event_wire import event_to_plain
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
@@ -18,7 +18,7 @@ from weft.provider.scripted import Fail, Say, UseTool
 from weft.testing.clock import HandClock
 
 ASK = (*ALLOW, Rule(permission="echo", pattern="*", action="ask"))
-ANSWERED = PermissionSettings(terms=AskPolicy(answered=True))
+ANSWERED = PermissionSettings(policy=AskPolicy(answered=True))
 
 
 async def statuses(session: SessionID, listening: AsyncIterator[PublishedEvent]) -> list[AnyStatus]:
@@ -27,7 +27,7 @@ async def statuses(session: SessionID, listening: AsyncIterator[PublishedEvent])
         match each.event:
             case StatusChanged(session_id=about, status=status) if about == session:
                 seen.append(status)
-            case SessionRested():
+            case SessionIdled():
                 break
             case _:
                 pass

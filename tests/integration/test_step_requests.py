@@ -12,7 +12,7 @@ from fake.anthropic import AnthropicDialect
 from fake.openai import OpenAIChatDialect
 from given.engine import ALLOW, NOW, Engine, InstantClock, open_engine, text_prompt
 from given.models import CLAUDE, GPT
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.catalog import to_ref
 from weft.model.event import PartUpdated
 from weft.model.failure import ApiFailure
@@ -26,7 +26,7 @@ from weft.provider.openai_chat.adapter import OpenAIChat
 from weft.provider.registry import ServedModel
 from weft.provider.scripted import Say, Think
 from weft.store.memory import MemoryStore
-from weft.testing.provider_stand import ServerStand, open_stand
+from weft.testing.provider_harness import ServerProviderHarness, open_provider_harness
 
 PNG = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 LOOK = PromptInput(
@@ -39,8 +39,8 @@ class TwoModels(Struct, frozen=True):
 
     engine: Engine
     store: MemoryStore
-    claude: ServerStand
-    gpt: ServerStand
+    claude: ServerProviderHarness
+    gpt: ServerProviderHarness
 
     async def start(self) -> SessionID:
         return (await self.engine.api.create_session(SessionInput(title="t"))).id
@@ -52,15 +52,15 @@ class TwoModels(Struct, frozen=True):
 @asynccontextmanager
 async def open_two_models(*, claude_within: StreamDeadlines | None = None) -> AsyncIterator[TwoModels]:
     store = MemoryStore()
-    agent = Agent(
+    agent = AgentInfo(
         name="build", mode="primary", permission=ALLOW, model=to_ref(CLAUDE), fallback=(to_ref(GPT),)
     )
     async with (
         asyncio.timeout(60),
-        open_stand(AnthropicDialect(), AnthropicMessages, CLAUDE) as claude,
-        open_stand(OpenAIChatDialect(), OpenAIChat, GPT) as gpt,
+        open_provider_harness(AnthropicDialect(), AnthropicMessages, CLAUDE) as claude,
+        open_provider_harness(OpenAIChatDialect(), OpenAIChat, GPT) as gpt,
     ):
-        first = claude.within(claude_within) if claude_within else claude.provider
+        first = claude.with_deadlines(claude_within) if claude_within else claude.provider
         served = (ServedModel(CLAUDE, first), ServedModel(GPT, gpt.provider))
         clock = InstantClock(NOW)
         async with open_engine(agents=(agent,), more_models=served, store=store, clock=clock) as engine:
@@ -87,8 +87,8 @@ def setbacks(answer: MessageWithParts) -> list[dict[str, str] | None]:
     ]
 
 
-def sent(stand: ServerStand, number: int = -1) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = stand.server.requests[number].body["messages"]
+def sent(harness: ServerProviderHarness, number: int = -1) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = harness.server.requests[number].body["messages"]
     return messages
 
 
@@ -119,7 +119,7 @@ async def test_a_thought_the_api_does_not_take_is_left_out_and_not_sent_again_ev
             {"kind": "signature", "providerID": "anthropic", "modelID": "claude-sonnet-4"}
         ]
         assert setbacks(after) == []
-        assert (two.claude.asked(), two.gpt.asked()) == (4, 0)
+        assert (two.claude.request_count, two.gpt.request_count) == (4, 0)
         assert [item["type"] for item in sent(two.claude)[1]["content"]] == ["text"]
         assert [item["type"] for item in sent(two.claude)[3]["content"]] == ["thinking", "text"]
 
@@ -134,7 +134,7 @@ async def test_a_picture_the_api_does_not_take_is_named_instead_and_not_sent_aga
 
         assert (words(mended), words(after)) == ("I see no picture.", "Sorry.")
         assert [each["kind"] for each in setbacks(mended) if each] == ["media"]
-        assert two.claude.asked() == 3
+        assert two.claude.request_count == 3
         assert "image" in str(sent(two.claude, 0)[0])
         stub = {"type": "text", "text": "[cat.png is not shown: the model's API refused it]"}
         assert stub in sent(two.claude, 1)[0]["content"]
@@ -150,7 +150,7 @@ async def test_what_is_refused_again_without_its_picture_goes_to_the_next_model_
         answer = await two.prompt(session, LOOK)
 
         assert (words(answer), info(answer).model_id) == ("A cat.", GPT.id)
-        assert (two.claude.asked(), two.gpt.asked()) == (2, 1)
+        assert (two.claude.request_count, two.gpt.request_count) == (2, 1)
         assert PNG in str(sent(two.gpt))
 
 
@@ -166,7 +166,7 @@ async def test_a_limit_without_end_at_one_provider_is_answered_by_another() -> N
         assert (words(first), words(second)) == ("Here.", "Here again.")
         assert (info(first).provider_id, info(second).provider_id) == ("openai", "openai")
         assert (len(setbacks(first)), len(setbacks(second))) == (1, 0)
-        assert two.claude.asked() == 1
+        assert two.claude.request_count == 1
 
 
 async def test_a_key_that_is_refused_at_one_provider_is_answered_by_another() -> None:

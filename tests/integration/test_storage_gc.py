@@ -136,6 +136,7 @@ async def test_locks_temps_notes_and_growth_of_the_dead_go(root: Path) -> None:
     (own / "growth/msg_gone/prt_gone").write_text("1 00000000\n")
     (own / "growth/msg_1/prt_2").write_text("1 00000000\n")
     (own / "lock" / session_lock(SessionID("ses_gone"))).touch()
+    (own / "lock/kept.share.old").touch()
     (own / "run").mkdir(exist_ok=True)
     (own / "run/ses_gone").touch()
     (own / "temp").mkdir(exist_ok=True)
@@ -145,6 +146,7 @@ async def test_locks_temps_notes_and_growth_of_the_dead_go(root: Path) -> None:
         ("growth", "prt_2"),
         ("growth", "prt_gone"),
         ("lease", "ses_gone"),
+        ("lock", "kept.share.old"),
         ("lock", "session.ses_gone"),
         ("temp", "session.ses_first~12.0"),
     ]

@@ -1,6 +1,7 @@
 """Verifying and migrating: the same counts and hashes in whatever store, and a move that can be stopped anywhere."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,10 @@ from weft.model.event import (
 )
 from weft.model.ids import MessageID, SessionID
 from weft.model.part import TextPart
-from weft.model.session import Session, Todo
-from weft.store.contract import Store
+from weft.model.session import SessionInfo, Todo, TrashBundle
+from weft.store.contract import NO_LEASES, Store
 from weft.store.files.store import FileStore
+from weft.store.lease import LeaseToken
 from weft.store.maintenance import open_maintenance
 from weft.store.memory import MemoryStore
 from weft.testing.store_values import HOSTILE, NOW, answer, many_parts, prompt, session, text
@@ -62,7 +64,25 @@ async def filled(store: Store) -> Store:
     )
     await store.put_value(("session_share", "ses_1"), {"id": "1", "secret": "s"})
     await store.put_value(("alias", "p1"), {"worktree": "/work"})
+    await store.put_value(("grant", "all"), [{"id": "gra_1"}])
+    await store.append_log(("decision", "p1"), lambda _: [b"one", b"two"])
+    await store.apply(
+        SessionCreated(info=session("ses_trashed")),
+        MessageUpdated(info=prompt("msg_trashed", of="ses_trashed")),
+        PartUpdated(part=text("prt_1", "words", of="msg_trashed", session="ses_trashed")),
+    )
+    await store.discard([SessionID("ses_trashed")], at=NOW)
     return store
+
+
+async def list_records(store: Store) -> list[object]:
+    """Return everything that is not a session: values, logs and the trash."""
+    keys, logs, trash = await store.list_keys(), await store.list_logs(), await store.list_trash()
+    return [
+        {key: await store.find_value(key) for key in keys},
+        {log: await store.read_log(log) for log in logs},
+        {trashed.id: await store.read_bundle(trashed.id) for trashed in trash},
+    ]
 
 
 def by_session(digest: SessionDigest) -> str:
@@ -123,8 +143,8 @@ async def test_everything_arrives_and_comes_back_with_the_same_hashes(root: Path
     assert again.complete
     assert await hashes(source) == await hashes(target) == await hashes(back)
     assert all(each.before == each.after for each in there.moved)
-    assert await back.find_value(("session_share", "ses_1")) == {"id": "1", "secret": "s"}
-    assert await back.find_value(("alias", "p1")) == {"worktree": "/work"}
+    assert (there.values, there.lines, there.bundles, there.kept) == (3, 2, 1, ())
+    assert await list_records(source) == await list_records(target) == await list_records(back)
     assert await back.list_projects() == await source.list_projects()
 
 
@@ -148,14 +168,20 @@ class Mortal(FileStore):
 
     lives = 0
 
-    async def apply(self, *events: Durable) -> None:
+    async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
         if self.lives == 0:
             raise KeyboardInterrupt
         self.lives -= 1
-        await super().apply(*events)
+        await super().apply(*events, leases=leases)
+
+    async def discard(self, sessions: Sequence[SessionID], *, at: int) -> TrashBundle:
+        if self.lives == 0:
+            raise KeyboardInterrupt
+        self.lives -= 1
+        return await super().discard(sessions, at=at)
 
 
-@pytest.mark.parametrize("lives", range(6))
+@pytest.mark.parametrize("lives", range(8))
 async def test_stopped_anywhere_and_run_again_it_ends_the_same(tmp_path: Path, lives: int) -> None:
     source = await filled(await open_file_store(tmp_path / "old"))
     original = contents(tmp_path / "old")
@@ -167,8 +193,10 @@ async def test_stopped_anywhere_and_run_again_it_ends_the_same(tmp_path: Path, l
     try:
         await migrate(source, cut, at_once=1)
     except KeyboardInterrupt:
-        assert lives < 5
-    assert set((await hashes(cut)).items()) <= set((await hashes(source)).items())
+        assert lives < 7
+    copied = await hashes(cut)
+    copied.pop("ses_trashed", None)  # it lives until it is discarded
+    assert copied.items() <= (await hashes(source)).items()
     finished = await migrate(source, await open_file_store(tmp_path / "cut"))
     assert finished.complete
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
@@ -202,6 +230,28 @@ async def test_what_went_on_since_is_added_and_what_went_apart_is_left_alone() -
     assert after[FIRST] == (await hashes(source))[FIRST]
 
 
+async def test_what_the_target_has_differently_is_left_alone_and_named() -> None:
+    source, target = await filled(MemoryStore()), MemoryStore()
+    await target.put_value(("alias", "p1"), {"worktree": "/other"})
+    await target.append_log(("decision", "p1"), lambda _: [b"another"])
+    await target.apply(SessionCreated(info=session("ses_trashed", title="alive")))
+    before = await list_records(target)
+    result = await migrate(source, target)
+    assert result.kept == ("value alias/p1", "log decision/p1", f"bundle {NOW}-ses_trashed in the trash")
+    after = await list_records(target)
+    assert after[1:] == before[1:]
+    assert await target.find_value(("alias", "p1")) == {"worktree": "/other"}
+    assert await target.get_session(SessionID("ses_trashed")) == session("ses_trashed", title="alive")
+
+
+async def test_a_log_that_went_on_is_continued() -> None:
+    source, target = await filled(MemoryStore()), MemoryStore()
+    await migrate(source, target)
+    await source.append_log(("decision", "p1"), lambda _: [b"three"])
+    assert (await migrate(source, target)).lines == 1
+    assert await target.read_log(("decision", "p1")) == [b"one", b"two", b"three"]
+
+
 async def test_a_bad_document_is_named_and_not_migrated(root: Path) -> None:
     source = await open_file_store(root)
     await fill(source)
@@ -217,10 +267,10 @@ async def test_a_bad_document_is_named_and_not_migrated(root: Path) -> None:
 class Refusing(MemoryStore):
     """A store that will not take one session."""
 
-    async def apply(self, *events: Durable) -> None:
+    async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
         if any(isinstance(event, SessionCreated) and event.info.id == CHILD for event in events):
             raise StoreError("no room")
-        await super().apply(*events)
+        await super().apply(*events, leases=leases)
 
 
 async def test_a_session_that_cannot_be_written_does_not_block_the_others() -> None:
@@ -251,7 +301,7 @@ def test_whatever_a_session_says_its_hash_survives_the_way_through_files(
     async def there_and_back() -> tuple[dict[str, str], dict[str, str]]:
         source, back = MemoryStore(), MemoryStore()
         target = await open_file_store(tmp_path_factory.mktemp("migrated") / "storage")
-        made: Session = await put_session(source, "ses_any", created=NOW + seed, title=title)
+        made: SessionInfo = await put_session(source, "ses_any", created=NOW + seed, title=title)
         part = TextPart(
             id="prt_any_1_a", session_id=made.id, message_id="msg_any_1", text=text, metadata=metadata
         )

@@ -13,7 +13,7 @@ from given.subtask_engine import (
     tasks_of,
     words,
 )
-from weft.model.event import PartUpdated, SessionRested, StatusChanged, session_of
+from weft.model.event import PartUpdated, SessionIdled, StatusChanged, session_of
 from weft.model.failure import AbortedFailure
 from weft.model.ids import SessionID
 from weft.model.message import AssistantMessage
@@ -53,7 +53,7 @@ async def test_aborting_a_run_aborts_and_settles_its_children_at_every_depth() -
             kin += [child.id for child in await children_of(engine, each)]
         rested = []
         async for published in listening:
-            if isinstance(published.event, SessionRested):
+            if isinstance(published.event, SessionIdled):
                 rested.append(published.event.session_id)
             if len(rested) == len(kin):
                 break

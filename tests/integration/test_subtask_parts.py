@@ -27,7 +27,7 @@ from weft.model.part import (
 from weft.provider.scripted import Fail, Say, Wait
 
 
-async def test_b9_every_subtask_of_a_prompt_runs_in_order() -> None:
+async def test_every_subtask_of_a_prompt_runs_in_order() -> None:
     scripts = {
         "one": [[Say(text="first")]],
         "two": [[Say(text="second")]],

@@ -17,8 +17,8 @@ from given.subtask_engine import (
     words,
 )
 from weft.local.permissions import PermissionSettings
-from weft.model.agent import Agent
-from weft.model.event import PermissionAsked, SessionRested
+from weft.model.agent import AgentInfo
+from weft.model.event import PermissionAsked, SessionIdled
 from weft.model.input import AgentInput, PromptInput, TextInput
 from weft.model.part import (
     ToolPart,
@@ -51,7 +51,7 @@ async def test_a_session_that_may_not_edit_cannot_edit_through_a_child() -> None
         return ToolResult(title="", output="changed")
 
     tool = Tool(name="change", about="Change.", takes=EchoInput, run=change)
-    plan = Agent(
+    plan = AgentInfo(
         name="plan",
         mode="primary",
         permission=(*ALLOW, deny("edit"), Rule(permission="edit", pattern="plan.md", action="allow")),
@@ -107,18 +107,18 @@ async def test_tasks_are_handed_on_as_deep_as_configured_and_no_deeper() -> None
 
 async def test_a_question_of_a_child_is_asked_in_its_name_and_its_parent_stays_busy() -> None:
     ask = Rule(permission="echo", pattern="*", action="ask")
-    wary = Agent(name="wary", mode="subagent", permission=(*ALLOW, ask))
+    wary = AgentInfo(name="wary", mode="subagent", permission=(*ALLOW, ask))
     scripts = {
         "go": [[task_call("look", "wary")], [Say(text="ok")]],
         "look": [[UseTool(tool="echo", input={"words": "x"})], [Say(text="allowed")]],
     }
-    asked = PermissionSettings(terms=AskPolicy(answered=True))
+    asked = PermissionSettings(policy=AskPolicy(answered=True))
     async with open_subtask_engine(scripts, agents=(wary,), permissions=asked) as engine:
         session = await start(engine)
         listening = engine.api.events()
         asking = asyncio.ensure_future(engine.api.prompt(session, text_prompt("go")))
         async for published in listening:
-            assert not isinstance(published.event, SessionRested)
+            assert not isinstance(published.event, SessionIdled)
             if isinstance(published.event, PermissionAsked):
                 break
         (child,) = await children_of(engine, session)

@@ -24,7 +24,7 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.provider.chunk import Usage
-from weft.provider.contract import ModelRequest, ResultContent, ToolTurn
+from weft.provider.contract import ModelRequest, ResultContent, ToolModelMessage
 from weft.provider.scripted import End, Fail, Say, UseTool
 from weft.tool.contract import Tool, ToolContext, ToolResult
 
@@ -56,7 +56,7 @@ async def test_a_task_is_done_by_a_child_and_its_last_words_come_back() -> None:
             "model": {"providerID": "scripted", "modelID": "test"},
             "truncated": False,
         }
-        assert engine.provider.requests_for("go")[1].messages[-1] == ToolTurn(
+        assert engine.provider.requests_for("go")[1].messages[-1] == ToolModelMessage(
             content=(ResultContent(call_id="call_1.0", tool="task", output=done(part).output),)
         )
 
@@ -89,7 +89,7 @@ async def test_two_tasks_of_one_answer_are_done_at_the_same_time() -> None:
 def brought_by(request: ModelRequest) -> str:
     """Return the session that the last result in a request names."""
     last = request.messages[-1]
-    assert isinstance(last, ToolTurn)
+    assert isinstance(last, ToolModelMessage)
     found = re.search(r"session_id: (ses_\w+)", last.content[-1].output)
     assert found is not None
     return found[1]

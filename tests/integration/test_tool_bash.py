@@ -7,54 +7,56 @@ from pathlib import Path
 
 import pytest
 
+import weft
 from weft.errors import DeniedError, ToolError
 from weft.model.session import Todo
+from weft.testing import Script
 from weft.testing.clock import HandClock
-from weft.testing.tool_contract import AskedPermission, Bench, processes_in
+from weft.testing.tool_contract import AskedPermission, ToolHarness, processes_in
 from weft.tool.contract import ToolResult
 from weft.tool.registry import BASH, TODOREAD, TODOWRITE
-from weft.tool.shell.bash import find_shell
+from weft.tool.shell.bash import choose_shell
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def harness(tmp_path: Path) -> ToolHarness:
     directory = tmp_path / "project"
     directory.mkdir()
-    return Bench(directory, outside=tmp_path, environment={**os.environ, "SECRET_KEY": "s3cret"})
+    return ToolHarness(directory, outside=tmp_path, environment={**os.environ, "SECRET_KEY": "s3cret"})
 
 
 def size_of(path: str) -> int:
     return os.stat(path).st_size
 
 
-async def test_a_command_is_run_and_its_output_given(bench: Bench) -> None:
-    assert await bench.call(BASH, command="echo hi; pwd", description="Greet") == ToolResult(
+async def test_a_command_is_run_and_its_output_given(harness: ToolHarness) -> None:
+    assert await harness.call(BASH, command="echo hi; pwd", description="Greet") == ToolResult(
         title="Greet",
-        output=f"hi\n{bench.directory}\n",
+        output=f"hi\n{harness.directory}\n",
         metadata={
-            "output": f"hi\n{bench.directory}\n",
+            "output": f"hi\n{harness.directory}\n",
             "exit": 0,
             "description": "Greet",
             "truncated": False,
         },
     )
-    assert bench.asked == [
+    assert harness.asked == [
         AskedPermission(permission="bash", patterns=("echo hi", "pwd"), always=("echo *", "pwd *"))
     ]
 
 
-async def test_a_failure_is_an_answer_and_not_an_error(bench: Bench) -> None:
-    result = await bench.call(BASH, command="echo no >&2; exit 3", description="Fail")
+async def test_a_failure_is_an_answer_and_not_an_error(harness: ToolHarness) -> None:
+    result = await harness.call(BASH, command="echo no >&2; exit 3", description="Fail")
     assert result.output == "no\n\n\n<bash_metadata>\nexit code 3\n</bash_metadata>"
     assert result.metadata["exit"] == 3
 
 
-async def test_a_command_is_killed_at_its_timeout(bench: Bench) -> None:
-    result = await bench.call(BASH, command="echo hi; sleep 999", description="Wait", timeout=1000)
+async def test_a_command_is_killed_at_its_timeout(harness: ToolHarness) -> None:
+    result = await harness.call(BASH, command="echo hi; sleep 999", description="Wait", timeout=1000)
     assert result.output == (
         "hi\n\n\n<bash_metadata>\nbash tool terminated command after exceeding timeout 1000 ms\n</bash_metadata>"
     )
-    assert processes_in(bench.directory) == []
+    assert processes_in(harness.directory) == []
 
 
 @pytest.mark.parametrize(
@@ -67,56 +69,65 @@ async def test_a_command_is_killed_at_its_timeout(bench: Bench) -> None:
         "trap '' TERM HUP INT; sleep 999",
     ],
 )
-async def test_whatever_it_started_ends_when_time_runs_out(bench: Bench, child: str) -> None:
-    result = await bench.call(
+async def test_whatever_it_started_ends_when_time_runs_out(harness: ToolHarness, child: str) -> None:
+    result = await harness.call(
         BASH, command=f"( {child} ) & echo hi; sleep 999", description="Wait", timeout=500
     )
     assert result.output.startswith("hi\n")
     assert "exceeding timeout 500 ms" in result.output
-    assert processes_in(bench.directory) == []
+    assert processes_in(harness.directory) == []
 
 
-async def test_a_child_that_holds_the_pipe_holds_up_nobody(bench: Bench) -> None:
+async def test_the_environment_says_how_long_a_command_may_take(tmp_path: Path) -> None:
+    env = {**os.environ, "OPENCODE_EXPERIMENTAL_BASH_DEFAULT_TIMEOUT_MS": "50"}
+    script = Script().calls("bash", command="sleep 999", description="Wait").says("ended")
+    async with weft.open(tmp_path, model=script, store="memory:", env=env, permissions="allow") as agent:
+        answer = await agent.ask("wait")
+    [call] = answer.steps[0].calls
+    assert "terminated command after exceeding timeout 50 ms" in call.output
+
+
+async def test_a_child_that_holds_the_pipe_holds_up_nobody(harness: ToolHarness) -> None:
     async with asyncio.timeout(60):
-        result = await bench.call(BASH, command="(setsid sleep 999 &); echo hi", description="Leave")
+        result = await harness.call(BASH, command="(setsid sleep 999 &); echo hi", description="Leave")
     assert result.output.startswith("hi\n")
-    assert processes_in(bench.directory) == []
+    assert processes_in(harness.directory) == []
 
 
-async def test_huge_output_never_sits_in_memory(bench: Bench) -> None:
+async def test_huge_output_never_sits_in_memory(harness: ToolHarness) -> None:
     size = 100_000_000
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    result = await bench.call(BASH, command=f"head -c {size} /dev/zero", description="Much")
+    result = await harness.call(BASH, command=f"head -c {size} /dev/zero", description="Much")
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert size_of(result.metadata["outputPath"]) == size
     assert len(result.output) < 60_000
     assert grown * 1024 < size / 4
 
 
-async def test_what_runs_on_in_the_background_is_ended_and_said(bench: Bench) -> None:
-    result = await bench.call(BASH, command="sleep 999 & echo hi", description="Leave")
+async def test_what_runs_on_in_the_background_is_ended_and_said(harness: ToolHarness) -> None:
+    result = await harness.call(BASH, command="sleep 999 & echo hi", description="Leave")
     note = "1 background process(es) still running were ended with the command"
     assert result.output == f"hi\n\n\n<bash_metadata>\n{note}\n</bash_metadata>"
-    assert processes_in(bench.directory) == []
+    assert processes_in(harness.directory) == []
 
 
-async def test_an_aborted_command_leaves_its_output_and_no_process(bench: Bench) -> None:
+async def test_an_aborted_command_leaves_its_output_and_no_process(harness: ToolHarness) -> None:
     calling = asyncio.ensure_future(
-        bench.call(BASH, command="echo hi; (setsid sleep 999 &); sleep 999", description="Wait")
+        harness.call(BASH, command="echo hi; (setsid sleep 999 &); sleep 999", description="Wait")
     )
     async with asyncio.timeout(60):
-        while not any(each.get("output") for each in bench.metadata):  # noqa: ASYNC110  the bench only takes notes
+        while not any(each.get("output") for each in harness.metadata):  # noqa: ASYNC110  the harness only takes notes
             await asyncio.sleep(0.01)
         calling.cancel()
         await asyncio.wait([calling])
     assert calling.cancelled()
     aborted = "hi\n\n\n<bash_metadata>\nUser aborted the command\n</bash_metadata>"
-    assert bench.metadata[-1] == {"output": aborted, "description": "Wait"}
-    assert processes_in(bench.directory) == []
+    assert harness.metadata[-1] == {"output": aborted, "description": "Wait"}
+    assert processes_in(harness.directory) == []
 
 
-async def test_much_output_is_cut_told_and_kept(bench: Bench) -> None:
-    result = await bench.call(BASH, command="yes | head -c 1000000", description="Much")
+async def test_much_output_is_cut_told_and_kept(harness: ToolHarness) -> None:
+    result = await harness.call(BASH, command="yes | head -c 1000000", description="Much")
     path = result.metadata["outputPath"]
     assert result.metadata["truncated"] is True
     assert size_of(path) == 1_000_000
@@ -126,76 +137,76 @@ async def test_much_output_is_cut_told_and_kept(bench: Bench) -> None:
     assert result.metadata["output"] == ("y\n" * 15_000) + "\n\n..."
 
 
-async def test_many_short_lines_are_cut_and_the_notes_are_not(bench: Bench) -> None:
-    result = await bench.call(BASH, command="seq 5000; exit 1", description="Count")
+async def test_many_short_lines_are_cut_and_the_notes_are_not(harness: ToolHarness) -> None:
+    result = await harness.call(BASH, command="seq 5000; exit 1", description="Count")
     assert "\n2000\n\n...3001 lines truncated...\n\n" in result.output
     assert result.output.endswith("\n\n<bash_metadata>\nexit code 1\n</bash_metadata>")
     assert size_of(result.metadata["outputPath"]) == len("".join(f"{number}\n" for number in range(1, 5001)))
 
 
 async def test_progress_is_told_at_once_and_then_not_too_often(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, outside=tmp_path, environment=os.environ, clock=HandClock())
-    await bench.call(BASH, command="for i in $(seq 300); do echo $i; done", description="Count")
+    harness = ToolHarness(tmp_path, outside=tmp_path, environment=os.environ, clock=HandClock())
+    await harness.call(BASH, command="for i in $(seq 300); do echo $i; done", description="Count")
     # The clock stands still: after the first word nothing more may be told.
-    assert bench.metadata == [{"output": "", "description": "Count"}]
+    assert harness.metadata == [{"output": "", "description": "Count"}]
 
 
-async def test_a_child_does_not_see_our_keys(bench: Bench) -> None:
-    result = await bench.call(BASH, command="env", description="Look")
+async def test_a_child_does_not_see_our_keys(harness: ToolHarness) -> None:
+    result = await harness.call(BASH, command="env", description="Look")
     assert "s3cret" not in result.output
     assert "PATH=" in result.output
 
 
 async def test_a_command_runs_in_its_directory_and_needs_permission_outside_the_project(
-    bench: Bench, tmp_path: Path
+    harness: ToolHarness, tmp_path: Path
 ) -> None:
-    (bench.directory / "sub").mkdir()
+    (harness.directory / "sub").mkdir()
     assert (
-        await bench.call(BASH, command="pwd", description="", workdir="sub")
-    ).output == f"{bench.directory}/sub\n"
-    bench.asked.clear()
-    bench.denied = {"external_directory"}
+        await harness.call(BASH, command="pwd", description="", workdir="sub")
+    ).output == f"{harness.directory}/sub\n"
+    harness.asked.clear()
+    harness.denied = {"external_directory"}
     with pytest.raises(DeniedError):
-        await bench.call(BASH, command="pwd", description="", workdir=str(tmp_path))
+        await harness.call(BASH, command="pwd", description="", workdir=str(tmp_path))
     pattern = f"{tmp_path}/*"
-    assert bench.asked == [
+    assert harness.asked == [
         AskedPermission(permission="external_directory", patterns=(pattern,), always=(pattern,))
     ]
 
 
-async def test_a_command_that_cannot_be_run_is_an_error(bench: Bench) -> None:
+async def test_a_command_that_cannot_be_run_is_an_error(harness: ToolHarness) -> None:
     with pytest.raises(ToolError, match="There is no directory"):
-        await bench.call(BASH, command="pwd", description="", workdir="nowhere")
+        await harness.call(BASH, command="pwd", description="", workdir="nowhere")
     with pytest.raises(ToolError, match="Invalid timeout value: -1"):
-        await bench.call(BASH, command="pwd", description="", timeout=-1)
+        await harness.call(BASH, command="pwd", description="", timeout=-1)
     with pytest.raises(ToolError, match="could not be run"):
-        await bench.call(BASH, command="echo \0", description="")
+        await harness.call(BASH, command="echo \0", description="")
 
 
 def test_the_shell_is_the_persons_own_if_models_write_for_it(tmp_path: Path) -> None:
     for name in ("fish", "mysh"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
-    assert find_shell({"SHELL": str(tmp_path / "mysh")}) == str(tmp_path / "mysh")
-    assert os.path.basename(find_shell({"SHELL": str(tmp_path / "fish"), "PATH": os.environ["PATH"]})) in {
+    assert choose_shell({"SHELL": str(tmp_path / "mysh")}) == str(tmp_path / "mysh")
+    assert os.path.basename(choose_shell({"SHELL": str(tmp_path / "fish"), "PATH": os.environ["PATH"]})) in {
         "bash",
         "zsh",
         "sh",
     }
-    assert find_shell({"SHELL": "/nowhere/sh", "PATH": ""}) in {"/bin/sh", "/bin/zsh"}
+    assert choose_shell({"SHELL": "/nowhere/sh", "PATH": ""}) in {"/bin/sh", "/bin/zsh"}
 
 
-async def test_todos_are_written_and_read(bench: Bench) -> None:
+async def test_todos_are_written_and_read(harness: ToolHarness) -> None:
     todos = [
         {"content": "one", "status": "completed", "priority": "high", "id": "1"},
         {"content": "two", "status": "pending", "priority": "low", "id": "2"},
     ]
-    written = await bench.call(TODOWRITE, todos=todos)
-    assert written == await bench.call(TODOREAD)
+    written = await harness.call(TODOWRITE, todos=todos)
+    assert written == await harness.call(TODOREAD)
     assert (written.title, written.metadata) == ("1 todos", {"todos": todos, "truncated": False})
     assert written.output.startswith('[\n  {\n    "content": "one",')
-    assert await bench.todos.read() == (
+    assert await harness.todos.read() == (
         Todo(content="one", status="completed", priority="high", id="1"),
         Todo(content="two", status="pending", priority="low", id="2"),
     )
-    assert [asked.permission for asked in bench.asked] == ["todowrite", "todoread"]
+    assert [asked.permission for asked in harness.asked] == ["todowrite", "todoread"]

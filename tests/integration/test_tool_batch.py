@@ -10,7 +10,7 @@ from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.part import CompletedState, ErrorState, ToolPart
 from weft.model.permission import Rule
-from weft.provider.contract import ToolTurn
+from weft.provider.contract import ToolModelMessage
 from weft.provider.scripted import Say, UseTool
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
 from weft.tool.registry import BATCH, INVALID
@@ -86,7 +86,7 @@ async def test_every_call_has_a_part_and_a_result_of_its_own() -> None:
             "truncated": False,
         }
         results = engine.provider.requests[1].messages[-1]
-        assert isinstance(results, ToolTurn)
+        assert isinstance(results, ToolModelMessage)
         assert sorted(each.output for each in results.content) == [
             "All 2 tools executed successfully.",
             "a",

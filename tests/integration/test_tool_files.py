@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weft.errors import DeniedError, ToolError
-from weft.testing.tool_contract import AskedPermission, Bench, contents
+from weft.testing.tool_contract import AskedPermission, ToolHarness, contents
 from weft.tool.contract import Attachment, ToolResult
 from weft.tool.registry import EDIT, READ, WRITE
 
@@ -21,8 +21,8 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def bench(project: Path, tmp_path: Path) -> Bench:
-    return Bench(project, outside=tmp_path, environment=os.environ)
+def harness(project: Path, tmp_path: Path) -> ToolHarness:
+    return ToolHarness(project, outside=tmp_path, environment=os.environ)
 
 
 def put(path: Path, text: str | bytes) -> Path:
@@ -38,48 +38,50 @@ def text_of(path: Path) -> str:
 # --- read ---
 
 
-async def test_text_comes_with_line_numbers(bench: Bench, project: Path) -> None:
+async def test_text_comes_with_line_numbers(harness: ToolHarness, project: Path) -> None:
     put(project / "src/a.txt", "one\ntwo")
-    assert await bench.call(READ, filePath="src/a.txt") == ToolResult(
+    assert await harness.call(READ, filePath="src/a.txt") == ToolResult(
         title="src/a.txt",
         output="<file>\n00001| one\n00002| two\n\n(End of file - total 2 lines)\n</file>",
         metadata={"preview": "one\ntwo", "truncated": False},
     )
     path = str(project / "src/a.txt")
-    assert bench.asked == [AskedPermission(permission="read", patterns=(path,), always=("*",))]
+    assert harness.asked == [AskedPermission(permission="read", patterns=(path,), always=("*",))]
 
 
-async def test_a_page_of_a_longer_file(bench: Bench, project: Path) -> None:
+async def test_a_page_of_a_longer_file(harness: ToolHarness, project: Path) -> None:
     put(project / "a.txt", "\n".join(str(number) for number in range(10)))
-    result = await bench.call(READ, filePath=str(project / "a.txt"), offset=3, limit=2)
+    result = await harness.call(READ, filePath=str(project / "a.txt"), offset=3, limit=2)
     end = "(File has more lines. Use 'offset' parameter to read beyond line 5)"
     assert result.output == f"<file>\n00004| 3\n00005| 4\n\n{end}\n</file>"
     assert result.metadata == {"preview": "3\n4", "truncated": True}
 
 
-async def test_a_file_of_many_bytes_is_cut_at_whole_lines(bench: Bench, project: Path) -> None:
+async def test_a_file_of_many_bytes_is_cut_at_whole_lines(harness: ToolHarness, project: Path) -> None:
     put(project / "a.txt", ("x" * 999 + "\n") * 100)
-    result = await bench.call(READ, filePath="a.txt")
+    result = await harness.call(READ, filePath="a.txt")
     assert result.output.endswith(
         "\n\n(Output truncated at 51200 bytes. Use 'offset' parameter to read beyond line 51)\n</file>"
     )
     assert result.metadata["truncated"] is True
 
 
-async def test_long_lines_are_cut(bench: Bench, project: Path) -> None:
+async def test_long_lines_are_cut(harness: ToolHarness, project: Path) -> None:
     put(project / "a.txt", "é" * 3000 + "\nb")
-    result = await bench.call(READ, filePath="a.txt")
+    result = await harness.call(READ, filePath="a.txt")
     assert f"00001| {'é' * 2000}...\n00002| b\n" in result.output
 
 
-async def test_the_line_after_the_last_newline_is_shown(bench: Bench, project: Path) -> None:
+async def test_the_line_after_the_last_newline_is_shown(harness: ToolHarness, project: Path) -> None:
     put(project / "a.txt", "one\n")
     put(project / "empty.txt", "")
     assert (
         "00001| one\n00002| \n\n(End of file - total 2 lines)"
-        in (await bench.call(READ, filePath="a.txt")).output
+        in (await harness.call(READ, filePath="a.txt")).output
     )
-    assert "00001| \n\n(End of file - total 1 lines)" in (await bench.call(READ, filePath="empty.txt")).output
+    assert (
+        "00001| \n\n(End of file - total 1 lines)" in (await harness.call(READ, filePath="empty.txt")).output
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,66 +93,68 @@ async def test_the_line_after_the_last_newline_is_shown(bench: Bench, project: P
     ],
 )
 async def test_pictures_and_pdfs_are_attached(
-    bench: Bench, project: Path, name: str, head: bytes, mime: str, said: str
+    harness: ToolHarness, project: Path, name: str, head: bytes, mime: str, said: str
 ) -> None:
     raw = put(project / name, head + bytes(50)).read_bytes()
-    result = await bench.call(READ, filePath=name)
+    result = await harness.call(READ, filePath=name)
     assert result.output == said
     assert result.attachments == (Attachment(mime=mime, url=f"data:{mime};base64,{b64encode(raw).decode()}"),)
 
 
-async def test_a_picture_too_large_for_any_model_is_refused(bench: Bench, project: Path) -> None:
+async def test_a_picture_too_large_for_any_model_is_refused(harness: ToolHarness, project: Path) -> None:
     put(project / "a.png", b"\x89PNG\r\n\x1a\n" + bytes(4_000_000))
     with pytest.raises(ToolError, match="Make a smaller copy"):
-        await bench.call(READ, filePath="a.png")
+        await harness.call(READ, filePath="a.png")
 
 
 @pytest.mark.parametrize(
     ("name", "raw"), [("a.zip", b"text"), ("a", b"a\0b"), ("b", b"\x01" * 40 + b"a" * 60), ("not.png", b"\0")]
 )
-async def test_other_binary_files_are_refused(bench: Bench, project: Path, name: str, raw: bytes) -> None:
+async def test_other_binary_files_are_refused(
+    harness: ToolHarness, project: Path, name: str, raw: bytes
+) -> None:
     put(project / name, raw)
     with pytest.raises(ToolError, match=f"Cannot read binary file: {project}/{name}"):
-        await bench.call(READ, filePath=name)
+        await harness.call(READ, filePath=name)
 
 
-async def test_a_missing_file_brings_near_names(bench: Bench, project: Path) -> None:
+async def test_a_missing_file_brings_near_names(harness: ToolHarness, project: Path) -> None:
     put(project / "settings.py.bak", "")
     with pytest.raises(ToolError) as raised:
-        await bench.call(READ, filePath="settings.py")
+        await harness.call(READ, filePath="settings.py")
     assert str(raised.value) == (
         f"File not found: {project}/settings.py\n\nDid you mean one of these?\n{project}/settings.py.bak"
     )
 
 
-async def test_a_special_file_is_refused(bench: Bench, project: Path) -> None:
+async def test_a_special_file_is_refused(harness: ToolHarness, project: Path) -> None:
     os.mkfifo(project / "pipe")
     with pytest.raises(ToolError, match="is a directory"):
-        await bench.call(READ, filePath=".")
+        await harness.call(READ, filePath=".")
     with pytest.raises(ToolError, match="is not a plain file"):
-        await bench.call(READ, filePath="pipe")
+        await harness.call(READ, filePath="pipe")
 
 
-async def test_a_rule_for_a_file_holds_under_any_name(bench: Bench, project: Path) -> None:
+async def test_a_rule_for_a_file_holds_under_any_name(harness: ToolHarness, project: Path) -> None:
     put(project / ".env", "KEY=1")
     (project / "innocent.txt").symlink_to(".env")
-    await bench.call(READ, filePath="innocent.txt")
+    await harness.call(READ, filePath="innocent.txt")
     both = (str(project / "innocent.txt"), str(project / ".env"))
-    assert bench.asked == [AskedPermission(permission="read", patterns=both, always=("*",))]
+    assert harness.asked == [AskedPermission(permission="read", patterns=both, always=("*",))]
 
 
 @pytest.mark.parametrize("way", ["../secret/key", "link/key", "inner/../link/key", "{root}/secret/key"])
 async def test_leaving_the_project_is_asked_about(
-    bench: Bench, project: Path, tmp_path: Path, way: str
+    harness: ToolHarness, project: Path, tmp_path: Path, way: str
 ) -> None:
     put(tmp_path / "secret/key", "s3cret")
     (project / "inner").mkdir()
     (project / "link").symlink_to(tmp_path / "secret")
-    bench.denied = {"external_directory"}
+    harness.denied = {"external_directory"}
     with pytest.raises(DeniedError):
-        await bench.call(READ, filePath=way.format(root=tmp_path))
+        await harness.call(READ, filePath=way.format(root=tmp_path))
     pattern = f"{tmp_path}/secret/*"
-    assert bench.asked == [
+    assert harness.asked == [
         AskedPermission(permission="external_directory", patterns=(pattern,), always=(pattern,))
     ]
 
@@ -158,68 +162,70 @@ async def test_leaving_the_project_is_asked_about(
 # --- write ---
 
 
-async def test_a_new_file_is_written_with_its_directories(bench: Bench, project: Path) -> None:
+async def test_a_new_file_is_written_with_its_directories(harness: ToolHarness, project: Path) -> None:
     path = project / "src/new/a.txt"
-    assert await bench.call(WRITE, filePath="src/new/a.txt", content="hello\n") == ToolResult(
+    assert await harness.call(WRITE, filePath="src/new/a.txt", content="hello\n") == ToolResult(
         title="src/new/a.txt",
         output="Wrote file successfully.",
         metadata={"diagnostics": {}, "filepath": str(path), "exists": False, "truncated": False},
     )
     assert contents(project) == {str(path): b"hello\n"}
-    assert bench.asked == [AskedPermission(permission="edit", patterns=("src/new/a.txt",), always=("*",))]
-    assert bench.edited == [str(path)]
+    assert harness.asked == [AskedPermission(permission="edit", patterns=("src/new/a.txt",), always=("*",))]
+    assert harness.edited == [str(path)]
 
 
-async def test_a_file_nobody_has_read_is_not_overwritten(bench: Bench, project: Path) -> None:
+async def test_a_file_nobody_has_read_is_not_overwritten(harness: ToolHarness, project: Path) -> None:
     path = put(project / "a.txt", "mine")
     with pytest.raises(ToolError) as raised:
-        await bench.call(WRITE, filePath="a.txt", content="theirs")
+        await harness.call(WRITE, filePath="a.txt", content="theirs")
     assert str(raised.value) == f"You must read file {path} before overwriting it. Use the Read tool first"
     assert text_of(path) == "mine"
 
 
-async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(bench: Bench, project: Path) -> None:
+async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(
+    harness: ToolHarness, project: Path
+) -> None:
     path = put(project / "a.txt", "one")
-    await bench.call(READ, filePath="a.txt")
+    await harness.call(READ, filePath="a.txt")
     put(path, "two, by hand")
     with pytest.raises(ToolError, match="has changed since it was last read"):
-        await bench.call(WRITE, filePath="a.txt", content="x")
+        await harness.call(WRITE, filePath="a.txt", content="x")
     assert text_of(path) == "two, by hand"
 
 
-async def test_what_was_read_or_written_may_be_overwritten(bench: Bench, project: Path) -> None:
+async def test_what_was_read_or_written_may_be_overwritten(harness: ToolHarness, project: Path) -> None:
     path = put(project / "a.sh", "one")
     path.chmod(0o755)
-    await bench.call(READ, filePath="a.sh")
-    await bench.call(WRITE, filePath="a.sh", content="two")
-    result = await bench.call(WRITE, filePath="a.sh", content="three")
+    await harness.call(READ, filePath="a.sh")
+    await harness.call(WRITE, filePath="a.sh", content="two")
+    result = await harness.call(WRITE, filePath="a.sh", content="three")
     assert result.metadata["exists"] is True
     assert (text_of(path), path.stat().st_mode & 0o777) == ("three", 0o755)
 
 
-async def test_a_link_is_written_through_and_stays_a_link(bench: Bench, project: Path) -> None:
+async def test_a_link_is_written_through_and_stays_a_link(harness: ToolHarness, project: Path) -> None:
     path = put(project / "real.txt", "one")
     (project / "link.txt").symlink_to("real.txt")
-    await bench.call(READ, filePath="link.txt")
-    await bench.call(WRITE, filePath="link.txt", content="two")
+    await harness.call(READ, filePath="link.txt")
+    await harness.call(WRITE, filePath="link.txt", content="two")
     assert (text_of(path), (project / "link.txt").is_symlink()) == ("two", True)
-    assert bench.asked[-1].patterns == ("link.txt", "real.txt")
+    assert harness.asked[-1].patterns == ("link.txt", "real.txt")
 
 
-async def test_what_is_denied_is_not_written(bench: Bench, project: Path) -> None:
-    bench.denied = {"edit"}
+async def test_what_is_denied_is_not_written(harness: ToolHarness, project: Path) -> None:
+    harness.denied = {"edit"}
     with pytest.raises(DeniedError):
-        await bench.call(WRITE, filePath="a.txt", content="x")
+        await harness.call(WRITE, filePath="a.txt", content="x")
     assert contents(project) == {}
 
 
 # --- edit ---
 
 
-async def test_an_edit_is_made_and_shown(bench: Bench, project: Path) -> None:
+async def test_an_edit_is_made_and_shown(harness: ToolHarness, project: Path) -> None:
     path = put(project / "a.py", "x = 1\ny = 2\n")
-    await bench.call(READ, filePath="a.py")
-    result = await bench.call(EDIT, filePath="a.py", oldString="x = 1", newString="x = 3")
+    await harness.call(READ, filePath="a.py")
+    result = await harness.call(EDIT, filePath="a.py", oldString="x = 1", newString="x = 3")
     diff = f"Index: {path}\n{'=' * 67}\n--- {path}\n+++ {path}\n@@ -1,2 +1,2 @@\n-x = 1\n+x = 3\n y = 2\n"
     assert result == ToolResult(
         title="a.py",
@@ -240,27 +246,29 @@ async def test_an_edit_is_made_and_shown(bench: Bench, project: Path) -> None:
     assert text_of(path) == "x = 3\ny = 2\n"
 
 
-async def test_line_endings_byte_order_mark_and_odd_bytes_stay(bench: Bench, project: Path) -> None:
+async def test_line_endings_byte_order_mark_and_odd_bytes_stay(harness: ToolHarness, project: Path) -> None:
     path = put(project / "a.txt", b"\xef\xbb\xbfone\r\ntwo \xff\r\nthree\r\n")
-    await bench.call(READ, filePath="a.txt")
-    await bench.call(EDIT, filePath="a.txt", oldString="one\n", newString="1\nand a half\n")
+    await harness.call(READ, filePath="a.txt")
+    await harness.call(EDIT, filePath="a.txt", oldString="one\n", newString="1\nand a half\n")
     assert path.read_bytes() == b"\xef\xbb\xbf1\r\nand a half\r\ntwo \xff\r\nthree\r\n"
 
 
-async def test_two_edits_at_once_are_both_made(bench: Bench, project: Path) -> None:
+async def test_two_edits_at_once_are_both_made(harness: ToolHarness, project: Path) -> None:
     path = put(project / "a.txt", "one\ntwo\nthree\n")
-    await bench.call(READ, filePath="a.txt")
+    await harness.call(READ, filePath="a.txt")
     async with asyncio.TaskGroup() as tasks:
         for old, new in (("one", "1"), ("two", "2"), ("three", "3")):
-            tasks.create_task(bench.call(EDIT, filePath="a.txt", oldString=old, newString=new))
+            tasks.create_task(harness.call(EDIT, filePath="a.txt", oldString=old, newString=new))
     assert text_of(path) == "1\n2\n3\n"
 
 
-async def test_an_empty_old_text_makes_a_file_and_overwrites_none_unseen(bench: Bench, project: Path) -> None:
-    await bench.call(EDIT, filePath="new.txt", oldString="", newString="hello")
+async def test_an_empty_old_text_makes_a_file_and_overwrites_none_unseen(
+    harness: ToolHarness, project: Path
+) -> None:
+    await harness.call(EDIT, filePath="new.txt", oldString="", newString="hello")
     path = put(project / "old.txt", "mine")
     with pytest.raises(ToolError, match="You must read file"):
-        await bench.call(EDIT, filePath="old.txt", oldString="", newString="hello")
+        await harness.call(EDIT, filePath="old.txt", oldString="", newString="hello")
     assert contents(project) == {str(project / "new.txt"): b"hello", str(path): b"mine"}
 
 
@@ -275,16 +283,16 @@ async def test_an_empty_old_text_makes_a_file_and_overwrites_none_unseen(bench: 
     ],
 )
 async def test_impossible_edits_are_errors(
-    bench: Bench, project: Path, given: dict[str, str], said: str
+    harness: ToolHarness, project: Path, given: dict[str, str], said: str
 ) -> None:
     path = put(project / "a.txt", "a a\n")
-    await bench.call(READ, filePath="a.txt")
+    await harness.call(READ, filePath="a.txt")
     with pytest.raises(ToolError, match=said):
-        await bench.call(EDIT, **given)
+        await harness.call(EDIT, **given)
     assert text_of(path) == "a a\n"
 
 
-async def test_an_invalid_path_is_an_error(bench: Bench) -> None:
+async def test_an_invalid_path_is_an_error(harness: ToolHarness) -> None:
     for tool, rest in ((READ, {}), (WRITE, {"content": ""}), (EDIT, {"oldString": "", "newString": "x"})):
         with pytest.raises(ToolError, match="is not a path"):
-            await bench.call(tool, filePath="a\0b", **rest)
+            await harness.call(tool, filePath="a\0b", **rest)

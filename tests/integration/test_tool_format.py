@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from weft.testing.tool_contract import Bench, processes_in
+from weft.testing.tool_contract import ToolHarness, processes_in
 from weft.tool.format import FILE_PLACEHOLDER, FORMATTERS, FileFormatter, FormatterRunner, find_commands
 from weft.tool.programs import ProgramContext
 from weft.tool.registry import EDIT, WRITE
@@ -45,21 +45,21 @@ def shell(
     )
 
 
-def bench_with(project: Path, *formatters: FileFormatter) -> Bench:
-    bench = Bench(project, outside=project.parent, environment=os.environ)
-    bench.desk = replace(bench.desk, after_edit=FormatterRunner(formatters, ground_of(project)))
-    return bench
+def bench_with(project: Path, *formatters: FileFormatter) -> ToolHarness:
+    harness = ToolHarness(project, outside=project.parent, environment=os.environ)
+    harness.resources = replace(harness.resources, after_edit=FormatterRunner(formatters, ground_of(project)))
+    return harness
 
 
 async def test_a_file_is_tidied_up_and_known_as_it_then_stands(project: Path) -> None:
-    bench = bench_with(project, shell('tr a-z A-Z < "$0" > "$0.new"; mv "$0.new" "$0"'))
+    harness = bench_with(project, shell('tr a-z A-Z < "$0" > "$0.new"; mv "$0.new" "$0"'))
     path = project / "a b.txt"
-    await bench.call(WRITE, filePath="a b.txt", content="one\n")
+    await harness.call(WRITE, filePath="a b.txt", content="one\n")
     assert path.read_text() == "ONE\n"
-    result = await bench.call(EDIT, filePath="a b.txt", oldString="ONE", newString="two")
+    result = await harness.call(EDIT, filePath="a b.txt", oldString="ONE", newString="two")
     assert path.read_text() == "TWO\n"
     assert result.metadata["filediff"]["after"] == "TWO\n"
-    await bench.call(EDIT, filePath="a b.txt", oldString="TWO", newString="three")
+    await harness.call(EDIT, filePath="a b.txt", oldString="TWO", newString="three")
     assert path.read_text() == "THREE\n"
 
 

@@ -15,7 +15,7 @@ from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.wire import to_plain
 from weft.provider.scripted import Say, UseTool
-from weft.testing.tool_contract import Bench, processes_in
+from weft.testing.tool_contract import ToolHarness, processes_in
 from weft.tool.contract import Job
 from weft.tool.registry import BASH, JOBS
 from weft.tool.shell.jobs import (
@@ -37,17 +37,19 @@ async def jobs(tmp_path: Path) -> AsyncIterator[BackgroundJobs]:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, jobs: BackgroundJobs) -> Bench:
+def harness(tmp_path: Path, jobs: BackgroundJobs) -> ToolHarness:
     directory = tmp_path / "project"
     directory.mkdir()
-    made = Bench(directory, outside=tmp_path, environment=os.environ)
-    made.desk = replace(made.desk, jobs=jobs)
+    made = ToolHarness(directory, outside=tmp_path, environment=os.environ)
+    made.resources = replace(made.resources, jobs=jobs)
     return made
 
 
-async def started(bench: Bench, command: str) -> Job:
-    result = await bench.call(BASH, command=command, description="Go on", background=True)
-    (job,) = [each for each in bench.desk.jobs.list(bench.context().session_id) if each.id in result.output]
+async def started(harness: ToolHarness, command: str) -> Job:
+    result = await harness.call(BASH, command=command, description="Go on", background=True)
+    (job,) = [
+        each for each in harness.resources.jobs.list(harness.context().session_id) if each.id in result.output
+    ]
     assert result.metadata == {
         "output": "",
         "description": "Go on",
@@ -86,75 +88,81 @@ async def wait_for_process_in(directory: Path) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_job_goes_on_while_the_call_has_long_returned(bench: Bench, jobs: BackgroundJobs) -> None:
-    job = await started(bench, "echo up; sleep 999")
+async def test_a_job_goes_on_while_the_call_has_long_returned(
+    harness: ToolHarness, jobs: BackgroundJobs
+) -> None:
+    job = await started(harness, "echo up; sleep 999")
     await said(job, "up\n")
-    listed = await bench.call(JOBS)
+    listed = await harness.call(JOBS)
     assert listed.output == (
         f"{job.id}  running  Go on\n  command: echo up; sleep 999\n  output: {job.output}"
     )
-    stopped = await bench.call(JOBS, stop=job.id)
+    stopped = await harness.call(JOBS, stop=job.id)
     assert stopped.output.startswith(f"{job.id}  stopped  Go on\n")
-    assert processes_in(bench.directory) == []
-    assert [asked.permission for asked in bench.asked] == ["bash", "jobs", "jobs"]
+    assert processes_in(harness.directory) == []
+    assert [asked.permission for asked in harness.asked] == ["bash", "jobs", "jobs"]
 
 
-async def test_a_job_that_ends_by_itself_says_how(bench: Bench, jobs: BackgroundJobs) -> None:
-    job = await ended(jobs, await started(bench, "echo over >&2; exit 3"))
+async def test_a_job_that_ends_by_itself_says_how(harness: ToolHarness, jobs: BackgroundJobs) -> None:
+    job = await ended(jobs, await started(harness, "echo over >&2; exit 3"))
     assert (job.code, output_of(job)) == (3, "over\n")
-    assert (await bench.call(JOBS)).output.startswith(f"{job.id}  ended with exit code 3  Go on")
+    assert (await harness.call(JOBS)).output.startswith(f"{job.id}  ended with exit code 3  Go on")
 
 
-async def test_a_background_job_has_a_timeout_only_on_request(bench: Bench, jobs: BackgroundJobs) -> None:
-    result = await bench.call(BASH, command="sleep 999", description="Wait", background=True, timeout=1)
-    (job,) = jobs.list(bench.context().session_id)
+async def test_a_background_job_has_a_timeout_only_on_request(
+    harness: ToolHarness, jobs: BackgroundJobs
+) -> None:
+    result = await harness.call(BASH, command="sleep 999", description="Wait", background=True, timeout=1)
+    (job,) = jobs.list(harness.context().session_id)
     assert job.id in result.output
     assert (await ended(jobs, job)).code == -15
-    assert processes_in(bench.directory) == []
+    assert processes_in(harness.directory) == []
 
 
 async def test_what_took_a_session_of_its_own_is_ended_with_its_job(
-    bench: Bench, jobs: BackgroundJobs
+    harness: ToolHarness, jobs: BackgroundJobs
 ) -> None:
-    job = await started(bench, "(setsid sleep 999 &); (sleep 999 &); echo up; sleep 999")
+    job = await started(harness, "(setsid sleep 999 &); (sleep 999 &); echo up; sleep 999")
     await said(job, "up\n")
     await jobs.stop(job.session_id, job.id)
-    assert processes_in(bench.directory) == []
+    assert processes_in(harness.directory) == []
 
 
-async def test_a_session_sees_and_stops_its_own_jobs_only(bench: Bench, jobs: BackgroundJobs) -> None:
-    job = await started(bench, "sleep 999")
+async def test_a_session_sees_and_stops_its_own_jobs_only(harness: ToolHarness, jobs: BackgroundJobs) -> None:
+    job = await started(harness, "sleep 999")
     assert jobs.list(OTHER) == []
     with pytest.raises(NotFoundError):
         await jobs.stop(OTHER, job.id)
     with pytest.raises(ToolError, match=f"there are: {job.id}"):
-        await bench.call(JOBS, stop="job_nobody")
+        await harness.call(JOBS, stop="job_nobody")
 
 
-async def test_jobs_end_with_their_session_and_with_whoever_opened_them(bench: Bench, tmp_path: Path) -> None:
+async def test_jobs_end_with_their_session_and_with_whoever_opened_them(
+    harness: ToolHarness, tmp_path: Path
+) -> None:
     async with open_jobs(SystemClock()) as opened:
-        bench.desk = replace(bench.desk, jobs=opened)
-        first = await started(bench, "sleep 999")
+        harness.resources = replace(harness.resources, jobs=opened)
+        first = await started(harness, "sleep 999")
         await opened.end(OTHER)
         assert opened.list(first.session_id) == [first]
         await opened.end(first.session_id)
-        assert (opened.list(first.session_id), processes_in(bench.directory)) == ([], [])
-        await started(bench, "sleep 999")
-    assert processes_in(bench.directory) == []
+        assert (opened.list(first.session_id), processes_in(harness.directory)) == ([], [])
+        await started(harness, "sleep 999")
+    assert processes_in(harness.directory) == []
 
 
-async def test_a_session_has_only_so_many(bench: Bench) -> None:
+async def test_a_session_has_only_so_many(harness: ToolHarness) -> None:
     for _ in range(MAX_RUNNING_JOBS):
-        await started(bench, "sleep 999")
+        await started(harness, "sleep 999")
     with pytest.raises(ToolError, match="Stop one of them first"):
-        await bench.call(BASH, command="sleep 999", description="One more", background=True)
+        await harness.call(BASH, command="sleep 999", description="One more", background=True)
 
 
 async def test_other_processes_see_what_is_running(
-    bench: Bench, jobs: BackgroundJobs, tmp_path: Path
+    harness: ToolHarness, jobs: BackgroundJobs, tmp_path: Path
 ) -> None:
     roll = str(tmp_path / "roll")
-    job = await started(bench, "sleep 999")
+    job = await started(harness, "sleep 999")
     assert list_running(roll) == [job]
     assert list_running(roll, job.session_id) == [job]
     assert list_running(roll, OTHER) == []

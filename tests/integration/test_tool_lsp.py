@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from weft.errors import DeniedError, ToolError
 from weft.host.tasks import open_tasks
-from weft.testing.tool_contract import AskedPermission, Bench, processes_in
+from weft.testing.tool_contract import AskedPermission, ToolHarness, processes_in
 from weft.tool.diagnostic import (
     Diagnostic,
     DiagnosticPosition,
@@ -55,13 +55,15 @@ def ground_of(project: Path, *, trusted: bool = False) -> ProgramContext:
 
 
 @asynccontextmanager
-async def watched(project: Path, *servers: KnownServer, patience: LspTimeouts = LONG) -> AsyncIterator[Bench]:
+async def watched(
+    project: Path, *servers: KnownServer, patience: LspTimeouts = LONG
+) -> AsyncIterator[ToolHarness]:
     async with open_tasks() as tasks:
         pool = LanguageServerPool(servers, ground_of(project), tasks, patience)
-        bench = Bench(project, outside=project.parent, environment=os.environ)
-        bench.desk = replace(bench.desk, language_servers=pool)
+        harness = ToolHarness(project, outside=project.parent, environment=os.environ)
+        harness.resources = replace(harness.resources, language_servers=pool)
         try:
-            yield bench
+            yield harness
         finally:
             pool.close()
     assert processes_in(project) == []
@@ -77,43 +79,43 @@ def block(path: Path, *lines: str) -> str:
 
 
 async def test_what_is_wrong_is_told_below_the_output(project: Path) -> None:
-    async with watched(project, fake(project)) as bench:
+    async with watched(project, fake(project)) as harness:
         path = project / "a.fake"
-        result = await bench.call(WRITE, filePath="a.fake", content="fine\n  wrong\nrather wrong\n")
+        result = await harness.call(WRITE, filePath="a.fake", content="fine\n  wrong\nrather wrong\n")
         assert result.output == (
             "Wrote file successfully.\n\nLSP errors detected in this file, please fix:\n"
             + block(path, "ERROR [2:3] wrong is not right")
         )
         assert [each["severity"] for each in result.metadata["diagnostics"][str(path)]] == [1, 2]
-        result = await bench.call(EDIT, filePath="a.fake", oldString="  wrong", newString="right")
+        result = await harness.call(EDIT, filePath="a.fake", oldString="  wrong", newString="right")
         assert result.output == "Edit applied successfully."
 
 
 async def test_a_file_without_a_server_starts_none(project: Path) -> None:
-    async with watched(project, fake(project)) as bench:
-        result = await bench.call(WRITE, filePath="a.txt", content="wrong\n")
+    async with watched(project, fake(project)) as harness:
+        result = await harness.call(WRITE, filePath="a.txt", content="wrong\n")
         assert result.output == "Wrote file successfully."
         assert result.metadata["diagnostics"] == {}
         assert processes_in(project) == []
 
 
 async def test_writing_tells_of_other_files_and_editing_does_not(project: Path) -> None:
-    async with watched(project, fake(project)) as bench:
-        await bench.call(WRITE, filePath="a.fake", content="wrong\n")
-        result = await bench.call(WRITE, filePath="b.fake", content="fine\n")
+    async with watched(project, fake(project)) as harness:
+        await harness.call(WRITE, filePath="a.fake", content="wrong\n")
+        result = await harness.call(WRITE, filePath="b.fake", content="fine\n")
         assert result.output == (
             "Wrote file successfully.\n\nLSP errors detected in other files:\n"
             + block(project / "a.fake", "ERROR [1:1] wrong is not right")
         )
-        result = await bench.call(EDIT, filePath="b.fake", oldString="fine", newString="good")
+        result = await harness.call(EDIT, filePath="b.fake", oldString="fine", newString="good")
         assert result.output == "Edit applied successfully."
         assert list(result.metadata["diagnostics"]) == [str(project / "a.fake")]
 
 
 async def test_a_server_is_greeted_and_told_of_every_version(project: Path) -> None:
-    async with watched(project, fake(project, options={"level": 3})) as bench:
-        await bench.call(WRITE, filePath="a b.fake", content="one\n")
-        await bench.call(EDIT, filePath="a b.fake", oldString="one", newString="two")
+    async with watched(project, fake(project, options={"level": 3})) as harness:
+        await harness.call(WRITE, filePath="a b.fake", content="one\n")
+        await harness.call(EDIT, filePath="a b.fake", oldString="one", newString="two")
     uri = f"file://{project}/a%20b.fake"
     messages = [
         message for message in read_log(project) if message.get("method", "").startswith("textDocument/did")
@@ -137,17 +139,17 @@ async def test_a_server_is_greeted_and_told_of_every_version(project: Path) -> N
 
 async def test_reading_warms_a_server_up(project: Path) -> None:
     (project / "a.fake").write_text("wrong\n")
-    async with watched(project, fake(project)) as bench:
-        await bench.call(READ, filePath="a.fake")
+    async with watched(project, fake(project)) as harness:
+        await harness.call(READ, filePath="a.fake")
         while "textDocument/didOpen" not in [message.get("method") for message in read_log(project)]:  # noqa: ASYNC110  a process tells nobody
             await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("manner", ["dying", "noisy"])
 async def test_a_broken_server_is_left_alone(project: Path, manner: str) -> None:
-    async with watched(project, fake(project, manner)) as bench:
+    async with watched(project, fake(project, manner)) as harness:
         for text in ("wrong\n", "more wrong\n"):
-            result = await bench.call(WRITE, filePath="a.fake", content=text)
+            result = await harness.call(WRITE, filePath="a.fake", content=text)
             assert result.output == "Wrote file successfully."
         assert [message["method"] for message in read_log(project, manner)] == ["initialize"]
 
@@ -156,8 +158,8 @@ async def test_a_program_that_is_not_there_is_no_server(project: Path) -> None:
     missing = KnownServer(
         name="none", extensions=(".fake",), argv=("/nonexistent/server",), safe_without_trust=True
     )
-    async with watched(project, missing) as bench:
-        result = await bench.call(WRITE, filePath="a.fake", content="wrong\n")
+    async with watched(project, missing) as harness:
+        result = await harness.call(WRITE, filePath="a.fake", content="wrong\n")
         assert result.output == "Wrote file successfully."
 
 
@@ -165,17 +167,17 @@ async def test_a_program_that_is_not_there_is_no_server(project: Path) -> None:
 async def test_a_server_that_says_nothing_holds_no_call_for_long(project: Path, manner: str) -> None:
     """The waits of a call add up to less than the timeout of this test, and the unresponsive server is waited for once."""
     short = LspTimeouts(start=0.1, diagnosis=0.1, silent=0.05)
-    async with watched(project, fake(project, manner), patience=short) as bench, asyncio.timeout(60):
+    async with watched(project, fake(project, manner), patience=short) as harness, asyncio.timeout(60):
         for number in range(3):
-            result = await bench.call(WRITE, filePath="a.fake", content=f"wrong {number}\n")
+            result = await harness.call(WRITE, filePath="a.fake", content=f"wrong {number}\n")
             assert result.output == "Wrote file successfully."
         other = project / "other.fake"
-        await bench.call(WRITE, filePath=str(other), content="wrong\n")
+        await harness.call(WRITE, filePath=str(other), content="wrong\n")
 
 
 async def test_several_servers_speak_of_one_file(project: Path) -> None:
-    async with watched(project, fake(project), replace(fake(project), name="second")) as bench:
-        result = await bench.call(WRITE, filePath="a.fake", content="wrong\n")
+    async with watched(project, fake(project), replace(fake(project), name="second")) as harness:
+        result = await harness.call(WRITE, filePath="a.fake", content="wrong\n")
         assert result.output.count("ERROR [1:1] wrong is not right") == 2
 
 
@@ -230,35 +232,35 @@ def test_what_a_project_brings_along_is_run_only_if_it_is_trusted(project: Path)
 )
 async def test_a_server_answers(project: Path, operation: str, count: int, word: str) -> None:
     (project / "a.fake").write_text("first second\n")
-    async with watched(project, fake(project)) as bench:
-        result = await bench.call(LSP, operation=operation, filePath="a.fake", line=1, character=8)
+    async with watched(project, fake(project)) as harness:
+        result = await harness.call(LSP, operation=operation, filePath="a.fake", line=1, character=8)
         assert result.title == f"{operation} a.fake:1:8"
         assert len(json.loads(result.output)) == count
         assert word in result.output
-        assert bench.asked == [AskedPermission(permission="lsp", patterns=("*",), always=("*",))]
+        assert harness.asked == [AskedPermission(permission="lsp", patterns=("*",), always=("*",))]
 
 
 @pytest.mark.parametrize("operation", ["goToImplementation", "outgoingCalls"])
 async def test_finding_nothing_is_reported(project: Path, operation: str) -> None:
     (project / "a.fake").write_text("first\n")
-    async with watched(project, fake(project)) as bench:
-        result = await bench.call(LSP, operation=operation, filePath="a.fake", line=9, character=99)
+    async with watched(project, fake(project)) as harness:
+        result = await harness.call(LSP, operation=operation, filePath="a.fake", line=9, character=99)
         assert result.output == f"No results found for {operation}"
 
 
 async def test_where_nobody_can_tell_that_is_said(project: Path) -> None:
     (project / "a.txt").write_text("x")
-    async with watched(project, fake(project)) as bench:
+    async with watched(project, fake(project)) as harness:
         given = {"operation": "hover", "line": 1, "character": 1}
         with pytest.raises(ToolError, match="No LSP server available for this file type"):
-            await bench.call(LSP, filePath="a.txt", **given)
+            await harness.call(LSP, filePath="a.txt", **given)
         with pytest.raises(ToolError, match="File not found"):
-            await bench.call(LSP, filePath="b.fake", **given)
+            await harness.call(LSP, filePath="b.fake", **given)
         with pytest.raises(ToolError, match="invalid arguments"):
-            await bench.call(LSP, filePath="a.txt", operation="rename", line=1, character=1)
-        bench.denied = {"lsp"}
+            await harness.call(LSP, filePath="a.txt", operation="rename", line=1, character=1)
+        harness.denied = {"lsp"}
         with pytest.raises(DeniedError):
-            await bench.call(LSP, filePath="a.txt", **given)
+            await harness.call(LSP, filePath="a.txt", **given)
 
 
 async def test_without_servers_nothing_is_known() -> None:

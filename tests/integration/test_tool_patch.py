@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from weft.errors import DeniedError, ToolError
-from weft.testing.tool_contract import AskedPermission, Bench, contents
+from weft.testing.tool_contract import AskedPermission, ToolHarness, contents
 from weft.tool.contract import ToolResult
 from weft.tool.diagnostic import (
     Diagnostic,
@@ -28,17 +28,17 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def bench(project: Path, tmp_path: Path) -> Bench:
-    return Bench(project, outside=tmp_path, environment=os.environ)
+def harness(project: Path, tmp_path: Path) -> ToolHarness:
+    return ToolHarness(project, outside=tmp_path, environment=os.environ)
 
 
-async def seen(bench: Bench, name: str, text: str) -> Path:
+async def seen(harness: ToolHarness, name: str, text: str) -> Path:
     """Write a file that the session has read."""
-    path = bench.directory / name
+    path = harness.directory / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode())
-    await bench.call(READ, filePath=name)
-    bench.asked.clear()
+    await harness.call(READ, filePath=name)
+    harness.asked.clear()
     return path
 
 
@@ -46,18 +46,18 @@ def patch(*lines: str) -> str:
     return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
 
 
-async def apply(bench: Bench, *lines: str) -> ToolResult:
-    return await bench.call(APPLY_PATCH, patchText=patch(*lines))
+async def apply(harness: ToolHarness, *lines: str) -> ToolResult:
+    return await harness.call(APPLY_PATCH, patchText=patch(*lines))
 
 
 # --- apply_patch ---
 
 
-async def test_a_patch_adds_changes_moves_and_deletes(bench: Bench, project: Path) -> None:
-    await seen(bench, "old.py", "one\ntwo\n")
-    await seen(bench, "away.py", "x\n")
+async def test_a_patch_adds_changes_moves_and_deletes(harness: ToolHarness, project: Path) -> None:
+    await seen(harness, "old.py", "one\ntwo\n")
+    await seen(harness, "away.py", "x\n")
     result = await apply(
-        bench,
+        harness,
         "*** Add File: deep/new.py",
         "+hello",
         "*** Update File: old.py",
@@ -73,14 +73,14 @@ async def test_a_patch_adds_changes_moves_and_deletes(bench: Bench, project: Pat
     }
     summary = "Success. Updated the following files:\nA deep/new.py\nM deep/moved.py\nD away.py"
     assert (result.title, result.output) == (summary, summary)
-    assert bench.asked == [
+    assert harness.asked == [
         AskedPermission(
             permission="edit",
             patterns=("deep/new.py", "old.py", "deep/moved.py", "away.py"),
             always=("*",),
         )
     ]
-    assert bench.edited == [f"{project}/deep/new.py", f"{project}/deep/moved.py"]
+    assert harness.edited == [f"{project}/deep/new.py", f"{project}/deep/moved.py"]
     assert [
         {key: file[key] for key in ("relativePath", "type", "before", "after", "additions", "deletions")}
         for file in result.metadata["files"]
@@ -114,17 +114,17 @@ async def test_a_patch_adds_changes_moves_and_deletes(bench: Bench, project: Pat
     assert result.metadata["diagnostics"] == {}
 
 
-async def test_what_was_patched_may_be_patched_again(bench: Bench, project: Path) -> None:
-    await seen(bench, "a.txt", "one\n")
+async def test_what_was_patched_may_be_patched_again(harness: ToolHarness, project: Path) -> None:
+    await seen(harness, "a.txt", "one\n")
     for old, new in (("one", "two"), ("two", "three")):
-        await apply(bench, "*** Update File: a.txt", "@@", f"-{old}", f"+{new}")
+        await apply(harness, "*** Update File: a.txt", "@@", f"-{old}", f"+{new}")
     assert (project / "a.txt").read_text() == "three\n"
 
 
-async def test_sections_build_upon_one_another(bench: Bench, project: Path) -> None:
-    await seen(bench, "a.txt", "one\ntwo\n")
+async def test_sections_build_upon_one_another(harness: ToolHarness, project: Path) -> None:
+    await seen(harness, "a.txt", "one\ntwo\n")
     result = await apply(
-        bench,
+        harness,
         *("*** Update File: a.txt", "@@", "-one", "+ONE"),
         *("*** Update File: a.txt", "*** Move to: b.txt", "@@", "-two", "+TWO"),
         *("*** Add File: a.txt", "+new"),
@@ -133,19 +133,19 @@ async def test_sections_build_upon_one_another(bench: Bench, project: Path) -> N
     assert result.output.split("\n")[1:] == ["M a.txt", "M b.txt", "A a.txt"]
 
 
-async def test_line_ends_marks_and_modes_stay(bench: Bench, project: Path) -> None:
-    path = await seen(bench, "run.sh", "\ufeffone\r\ntwo\r\n")
+async def test_line_ends_marks_and_modes_stay(harness: ToolHarness, project: Path) -> None:
+    path = await seen(harness, "run.sh", "\ufeffone\r\ntwo\r\n")
     path.chmod(0o755)
-    await apply(bench, "*** Update File: run.sh", "*** Move to: bin/run.sh", "@@", "-one", "+ONE")
+    await apply(harness, "*** Update File: run.sh", "*** Move to: bin/run.sh", "@@", "-one", "+ONE")
     moved = project / "bin/run.sh"
     assert moved.read_bytes() == "\ufeffONE\r\ntwo\r\n".encode()
     assert moved.stat().st_mode & 0o777 == 0o755
 
 
-async def test_bytes_that_are_no_text_stay(bench: Bench, project: Path) -> None:
+async def test_bytes_that_are_no_text_stay(harness: ToolHarness, project: Path) -> None:
     (project / "a.txt").write_bytes(b"caf\xe9\none\n")
-    await bench.call(READ, filePath="a.txt")
-    await apply(bench, "*** Update File: a.txt", "@@", "-one", "+two")
+    await harness.call(READ, filePath="a.txt")
+    await apply(harness, "*** Update File: a.txt", "@@", "-one", "+two")
     assert (project / "a.txt").read_bytes() == b"caf\xe9\ntwo\n"
 
 
@@ -168,22 +168,22 @@ async def test_bytes_that_are_no_text_stay(bench: Bench, project: Path) -> None:
     ],
 )
 async def test_an_invalid_patch_changes_nothing(
-    bench: Bench, project: Path, lines: tuple[str, ...], said: str
+    harness: ToolHarness, project: Path, lines: tuple[str, ...], said: str
 ) -> None:
-    await seen(bench, "a.txt", "one\n")
+    await seen(harness, "a.txt", "one\n")
     (project / "sub").mkdir()
     (project / "link.txt").symlink_to("a.txt")
     before = contents(project)
     with pytest.raises(ToolError) as raised:
-        await apply(bench, "*** Add File: first.txt", "+x", *lines) if len(lines) > 1 else await apply(
-            bench, *lines
+        await apply(harness, "*** Add File: first.txt", "+x", *lines) if len(lines) > 1 else await apply(
+            harness, *lines
         )
     assert said in str(raised.value)
     assert contents(project) == before
-    assert bench.asked == []
+    assert harness.asked == []
 
 
-async def test_a_file_nobody_has_read_is_left_alone(bench: Bench, project: Path) -> None:
+async def test_a_file_nobody_has_read_is_left_alone(harness: ToolHarness, project: Path) -> None:
     (project / "a.txt").write_text("one\n")
     for lines in (
         ("*** Update File: a.txt", "@@", "-one", "+two"),
@@ -191,18 +191,18 @@ async def test_a_file_nobody_has_read_is_left_alone(bench: Bench, project: Path)
         ("*** Add File: a.txt", "+x"),
     ):
         with pytest.raises(ToolError, match="You must read file"):
-            await apply(bench, *lines)
-    await seen(bench, "b.txt", "b\n")
+            await apply(harness, *lines)
+    await seen(harness, "b.txt", "b\n")
     with pytest.raises(ToolError, match="You must read file"):
-        await apply(bench, "*** Update File: b.txt", "*** Move to: a.txt", "@@", "-b", "+c")
+        await apply(harness, "*** Update File: b.txt", "*** Move to: a.txt", "@@", "-b", "+c")
     assert (project / "a.txt").read_text() == "one\n"
 
 
 async def test_a_file_that_changed_while_the_person_thought_is_left_alone(
-    bench: Bench, project: Path
+    harness: ToolHarness, project: Path
 ) -> None:
-    path = await seen(bench, "a.txt", "one\n")
-    allow = bench.context().ask
+    path = await seen(harness, "a.txt", "one\n")
+    allow = harness.context().ask
 
     async def ask(permission: str, *patterns: str, **more: object) -> None:
         await allow(permission, *patterns)
@@ -210,15 +210,17 @@ async def test_a_file_that_changed_while_the_person_thought_is_left_alone(
 
     wanted = APPLY_PATCH.takes(patch_text=patch("*** Update File: a.txt", "@@", "-one", "+two"))
     with pytest.raises(ToolError, match="has changed since it was last read"):
-        await APPLY_PATCH.run(wanted, replace(bench.context(), ask=ask))
+        await APPLY_PATCH.run(wanted, replace(harness.context(), ask=ask))
     assert path.read_text() == "one\nand more\n"
 
 
-async def test_where_a_file_is_moved_to_is_asked_about(bench: Bench, project: Path, tmp_path: Path) -> None:
-    await seen(bench, "a.txt", "one\n")
+async def test_where_a_file_is_moved_to_is_asked_about(
+    harness: ToolHarness, project: Path, tmp_path: Path
+) -> None:
+    await seen(harness, "a.txt", "one\n")
     outside = tmp_path / "elsewhere" / "a.txt"
-    await apply(bench, "*** Update File: a.txt", f"*** Move to: {outside}")
-    assert [(each.permission, each.patterns) for each in bench.asked] == [
+    await apply(harness, "*** Update File: a.txt", f"*** Move to: {outside}")
+    assert [(each.permission, each.patterns) for each in harness.asked] == [
         ("external_directory", (f"{tmp_path}/elsewhere/*",)),
         ("edit", ("a.txt", "../elsewhere/a.txt")),
     ]
@@ -226,23 +228,23 @@ async def test_where_a_file_is_moved_to_is_asked_about(bench: Bench, project: Pa
     assert not (project / "a.txt").exists()
 
 
-async def test_what_is_denied_is_not_done(bench: Bench, project: Path) -> None:
-    await seen(bench, "a.txt", "one\n")
-    bench.denied = {"edit"}
+async def test_what_is_denied_is_not_done(harness: ToolHarness, project: Path) -> None:
+    await seen(harness, "a.txt", "one\n")
+    harness.denied = {"edit"}
     with pytest.raises(DeniedError):
-        await apply(bench, "*** Delete File: a.txt")
+        await apply(harness, "*** Delete File: a.txt")
     assert (project / "a.txt").read_text() == "one\n"
 
 
-async def test_a_write_that_fails_takes_back_those_before_it(bench: Bench, project: Path) -> None:
+async def test_a_write_that_fails_takes_back_those_before_it(harness: ToolHarness, project: Path) -> None:
     """`b.txt/x` cannot be created, because `b.txt` is a file."""
-    await seen(bench, "a.txt", "one\n")
-    await seen(bench, "b.txt", "b\n")
+    await seen(harness, "a.txt", "one\n")
+    await seen(harness, "b.txt", "b\n")
     (project / "a.txt").chmod(0o640)
     before = contents(project)
     with pytest.raises(ToolError) as raised:
         await apply(
-            bench,
+            harness,
             *("*** Update File: a.txt", "@@", "-one", "+two"),
             *("*** Add File: new/deep/c.txt", "+c"),
             *("*** Add File: b.txt/x", "+x"),
@@ -251,50 +253,56 @@ async def test_a_write_that_fails_takes_back_those_before_it(bench: Bench, proje
     assert contents(project) == before
     assert sorted(os.listdir(project)) == ["a.txt", "b.txt"]
     assert (project / "a.txt").stat().st_mode & 0o777 == 0o640
-    assert bench.edited == []
+    assert harness.edited == []
 
 
-async def test_a_patch_whose_files_exclude_each_other_changes_nothing(bench: Bench, project: Path) -> None:
+async def test_a_patch_whose_files_exclude_each_other_changes_nothing(
+    harness: ToolHarness, project: Path
+) -> None:
     with pytest.raises(ToolError, match="Nothing was changed"):
-        await apply(bench, "*** Add File: a", "+x", "*** Add File: a/b", "+y")
+        await apply(harness, "*** Add File: a", "+x", "*** Add File: a/b", "+y")
     assert os.listdir(project) == []
 
 
-async def test_an_edit_after_a_patch_that_failed_still_knows_the_file(bench: Bench, project: Path) -> None:
-    await seen(bench, "a.txt", "one\n")
+async def test_an_edit_after_a_patch_that_failed_still_knows_the_file(
+    harness: ToolHarness, project: Path
+) -> None:
+    await seen(harness, "a.txt", "one\n")
     with pytest.raises(ToolError, match="Nothing was changed"):
         await apply(
-            bench, *("*** Update File: a.txt", "@@", "-one", "+two"), *("*** Add File: a.txt/x", "+x")
+            harness, *("*** Update File: a.txt", "@@", "-one", "+two"), *("*** Add File: a.txt/x", "+x")
         )
     assert (project / "a.txt").read_text() == "one\n"
 
 
-async def test_two_patches_at_once_do_not_undo_one_another(bench: Bench, project: Path) -> None:
-    await seen(bench, "a.txt", "one\ntwo\n")
-    await seen(bench, "b.txt", "one\ntwo\n")
+async def test_two_patches_at_once_do_not_undo_one_another(harness: ToolHarness, project: Path) -> None:
+    await seen(harness, "a.txt", "one\ntwo\n")
+    await seen(harness, "b.txt", "one\ntwo\n")
     files = ("a.txt", "b.txt")
     await asyncio.gather(
-        apply(bench, *(line for name in files for line in (f"*** Update File: {name}", "@@", "-one", "+1"))),
         apply(
-            bench,
+            harness, *(line for name in files for line in (f"*** Update File: {name}", "@@", "-one", "+1"))
+        ),
+        apply(
+            harness,
             *(line for name in files[::-1] for line in (f"*** Update File: {name}", "@@", "-two", "+2")),
         ),
     )
     assert [(project / name).read_text() for name in files] == ["1\n2\n", "1\n2\n"]
 
 
-async def test_what_a_formatter_makes_of_it_is_what_is_shown(bench: Bench, project: Path) -> None:
-    path = await seen(bench, "a.txt", "one\n")
+async def test_what_a_formatter_makes_of_it_is_what_is_shown(harness: ToolHarness, project: Path) -> None:
+    path = await seen(harness, "a.txt", "one\n")
 
     async def shout(edited: str) -> None:
         assert edited == str(path)
         path.write_text(path.read_text().upper())
 
-    bench.desk = replace(bench.desk, after_edit=shout)
-    result = await apply(bench, "*** Update File: a.txt", "@@", "-one", "+two")
+    harness.resources = replace(harness.resources, after_edit=shout)
+    result = await apply(harness, "*** Update File: a.txt", "@@", "-one", "+two")
     assert path.read_text() == "TWO\n"
     assert result.metadata["files"][0]["after"] == "TWO\n"
-    await apply(bench, "*** Update File: a.txt", "@@", "-TWO", "+three")
+    await apply(harness, "*** Update File: a.txt", "@@", "-TWO", "+three")
     assert path.read_text() == "THREE\n"
 
 
@@ -307,9 +315,9 @@ class Worried(NoLanguageServers):
         return dict.fromkeys(paths, (wrong,))
 
 
-async def test_what_a_language_server_finds_is_told(bench: Bench, project: Path) -> None:
-    bench.desk = replace(bench.desk, language_servers=Worried())
-    result = await apply(bench, "*** Add File: sub/a.py", "+x")
+async def test_what_a_language_server_finds_is_told(harness: ToolHarness, project: Path) -> None:
+    harness.resources = replace(harness.resources, language_servers=Worried())
+    result = await apply(harness, "*** Add File: sub/a.py", "+x")
     path = f"{project}/sub/a.py"
     assert result.output == (
         "Success. Updated the following files:\nA sub/a.py\n\n"
@@ -326,9 +334,9 @@ def edits(*pairs: tuple[str, str]) -> list[dict[str, str]]:
     return [{"oldString": old, "newString": new} for old, new in pairs]
 
 
-async def test_edits_are_made_one_upon_the_other(bench: Bench, project: Path) -> None:
-    path = await seen(bench, "a.txt", "one\ntwo\none\n")
-    result = await bench.call(
+async def test_edits_are_made_one_upon_the_other(harness: ToolHarness, project: Path) -> None:
+    path = await seen(harness, "a.txt", "one\ntwo\none\n")
+    result = await harness.call(
         MULTIEDIT,
         filePath="a.txt",
         edits=[*edits(("two", "one")), {"oldString": "one", "newString": "1", "replaceAll": True}],
@@ -342,34 +350,34 @@ async def test_edits_are_made_one_upon_the_other(bench: Bench, project: Path) ->
         "additions": 3,
         "deletions": 3,
     }
-    assert bench.asked == [AskedPermission(permission="edit", patterns=("a.txt",), always=("*",))]
-    assert bench.edited == [str(path)]
+    assert harness.asked == [AskedPermission(permission="edit", patterns=("a.txt",), always=("*",))]
+    assert harness.edited == [str(path)]
 
 
-async def test_a_failing_edit_leaves_the_file_unchanged(bench: Bench, project: Path) -> None:
-    path = await seen(bench, "a.txt", "one\n")
+async def test_a_failing_edit_leaves_the_file_unchanged(harness: ToolHarness, project: Path) -> None:
+    path = await seen(harness, "a.txt", "one\n")
     for pairs, said in (
         ((("one", "two"), ("nowhere", "x")), "Edit 2 of 2: oldString not found in content."),
         ((("one", "one"),), "Edit 1 of 1: oldString and newString are the same"),
     ):
         with pytest.raises(ToolError) as raised:
-            await bench.call(MULTIEDIT, filePath="a.txt", edits=edits(*pairs))
+            await harness.call(MULTIEDIT, filePath="a.txt", edits=edits(*pairs))
         assert str(raised.value).startswith(said)
         assert str(raised.value).endswith("Nothing was changed.")
     assert path.read_text() == "one\n"
-    assert bench.asked == []
+    assert harness.asked == []
 
 
-async def test_a_new_file_may_be_written_and_edited_at_once(bench: Bench, project: Path) -> None:
-    await bench.call(MULTIEDIT, filePath="new.txt", edits=edits(("", "one two"), ("two", "three")))
+async def test_a_new_file_may_be_written_and_edited_at_once(harness: ToolHarness, project: Path) -> None:
+    await harness.call(MULTIEDIT, filePath="new.txt", edits=edits(("", "one two"), ("two", "three")))
     assert (project / "new.txt").read_text() == "one three"
 
 
-async def test_an_unread_or_missing_file_is_not_edited(bench: Bench, project: Path) -> None:
+async def test_an_unread_or_missing_file_is_not_edited(harness: ToolHarness, project: Path) -> None:
     (project / "a.txt").write_text("one\n")
     with pytest.raises(ToolError, match="You must read file"):
-        await bench.call(MULTIEDIT, filePath="a.txt", edits=edits(("one", "two")))
+        await harness.call(MULTIEDIT, filePath="a.txt", edits=edits(("one", "two")))
     with pytest.raises(ToolError, match="not found"):
-        await bench.call(MULTIEDIT, filePath="none.txt", edits=edits(("one", "two")))
+        await harness.call(MULTIEDIT, filePath="none.txt", edits=edits(("one", "two")))
     with pytest.raises(ToolError, match="invalid arguments"):
-        await bench.call(MULTIEDIT, filePath="a.txt", edits=[])
+        await harness.call(MULTIEDIT, filePath="a.txt", edits=[])

@@ -15,7 +15,7 @@ from weft.errors import DeniedError
 from weft.model.input import SessionInput
 from weft.permission.rules import matches
 from weft.provider.scripted import Say, UseTool
-from weft.testing.tool_contract import AskedPermission, Bench
+from weft.testing.tool_contract import AskedPermission, ToolHarness
 from weft.tool.contract import AnyTool
 from weft.tool.inputs import GrepInput
 from weft.tool.registry import APPLY_PATCH, BASH, EDIT, GLOB, GREP, LIST, READ, WRITE
@@ -27,8 +27,8 @@ def tree(tmp_path: Path) -> ShellTree:
 
 
 @pytest.fixture
-def bench(tree: ShellTree, tmp_path: Path) -> Bench:
-    return Bench(tree.project, outside=tmp_path, environment=os.environ)
+def harness(tree: ShellTree, tmp_path: Path) -> ToolHarness:
+    return ToolHarness(tree.project, outside=tmp_path, environment=os.environ)
 
 
 LED_OUT: list[tuple[AnyTool, dict[str, Any], str]] = [
@@ -48,25 +48,27 @@ LED_OUT: list[tuple[AnyTool, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("tool", "given", "pattern"), LED_OUT)
 async def test_a_link_that_leads_out_is_asked_about(
-    bench: Bench, tree: ShellTree, tool: AnyTool, given: dict[str, Any], pattern: str
+    harness: ToolHarness, tree: ShellTree, tool: AnyTool, given: dict[str, Any], pattern: str
 ) -> None:
-    bench.denied = {"external_directory"}
+    harness.denied = {"external_directory"}
     with pytest.raises(DeniedError):
-        await bench.call(tool, **given)
+        await harness.call(tool, **given)
     wanted = f"{tree.top}/{pattern}"
-    assert bench.asked[-1] == AskedPermission(
+    assert harness.asked[-1] == AskedPermission(
         permission="external_directory", patterns=(wanted,), always=(wanted,)
     )
     assert (tree.top / "outside/secret.txt").read_text() == "secret"
 
 
-async def test_searching_does_not_show_what_may_not_be_read_unasked(bench: Bench, tree: ShellTree) -> None:
+async def test_searching_does_not_show_what_may_not_be_read_unasked(
+    harness: ToolHarness, tree: ShellTree
+) -> None:
     (tree.project / "README.md").write_text("KEY words")
 
     def permits(permission: str, pattern: str) -> bool:
         return permission != "read" or not pattern.endswith((".env", ".local"))
 
-    result = await GREP.run(GrepInput(pattern="KEY"), replace(bench.context(), permits=permits))
+    result = await GREP.run(GrepInput(pattern="KEY"), replace(harness.context(), permits=permits))
     project = tree.project
     assert result.output == (
         f"Found 2 matches\n{project}/README.md:\n  Line 1: KEY words\n\n"
@@ -74,7 +76,7 @@ async def test_searching_does_not_show_what_may_not_be_read_unasked(bench: Bench
         f"(There are matches that may only be seen with the read tool, in: "
         f"{project}/.env, {project}/config/.env.local)"
     )
-    assert [asked.permission for asked in bench.asked] == ["grep"]
+    assert [asked.permission for asked in harness.asked] == ["grep"]
 
 
 async def test_what_a_run_searches_keeps_to_its_rules(tree: ShellTree, tmp_path: Path) -> None:
@@ -95,11 +97,11 @@ async def test_what_a_run_searches_keeps_to_its_rules(tree: ShellTree, tmp_path:
     assert "may only be seen with the read tool" in str(last_turn)
 
 
-async def test_searching_in_one_file_is_reading_it(bench: Bench, tree: ShellTree) -> None:
-    bench.denied = {"read"}
+async def test_searching_in_one_file_is_reading_it(harness: ToolHarness, tree: ShellTree) -> None:
+    harness.denied = {"read"}
     with pytest.raises(DeniedError):
-        await bench.call(GREP, pattern="KEY", path="settings")
-    assert bench.asked[-1].patterns == (f"{tree.project}/settings", f"{tree.project}/.env")
+        await harness.call(GREP, pattern="KEY", path="settings")
+    assert harness.asked[-1].patterns == (f"{tree.project}/settings", f"{tree.project}/.env")
 
 
 ACTING = {
@@ -131,33 +133,33 @@ def needs_permission(patterns: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize(("path", "acts"), ACTING.items())
 async def test_what_runs_by_itself_is_asked_for_by_every_tool_that_writes(
-    bench: Bench, path: str, acts: bool
+    harness: ToolHarness, path: str, acts: bool
 ) -> None:
-    bench.denied = {"edit"}
+    harness.denied = {"edit"}
     calls: list[tuple[AnyTool, dict[str, Any]]] = [
         (BASH, {"command": f"echo x > {path}", "description": "Write"}),
         *([] if path == ".git" else [(WRITE, {"filePath": path, "content": "x"})]),
     ]
     for tool, given in calls:
-        bench.desk = replace(bench.desk, guard=type(bench.desk.guard)(off=True))
+        harness.resources = replace(harness.resources, guard=type(harness.resources.guard)(off=True))
         with pytest.raises(DeniedError):
-            await bench.call(tool, **given)
-        asked = bench.asked[-1]
+            await harness.call(tool, **given)
+        asked = harness.asked[-1]
         assert (asked.permission, needs_permission(asked.patterns)) == ("edit", acts)
 
 
-async def test_a_lasting_yes_to_one_of_them_is_not_one_to_all(bench: Bench) -> None:
-    bench.denied = {"edit"}
+async def test_a_lasting_yes_to_one_of_them_is_not_one_to_all(harness: ToolHarness) -> None:
+    harness.denied = {"edit"}
     for path, always in ((".opencode/x.ts", (".opencode/x.ts",)), ("new.txt", ("*",))):
         with pytest.raises(DeniedError):
-            await bench.call(WRITE, filePath=path, content="x")
-        assert bench.asked[-1].always == always
+            await harness.call(WRITE, filePath=path, content="x")
+        assert harness.asked[-1].always == always
 
 
-async def test_a_patch_asks_for_each_file(bench: Bench) -> None:
-    bench.denied = {"edit"}
+async def test_a_patch_asks_for_each_file(harness: ToolHarness) -> None:
+    harness.denied = {"edit"}
     text = "*** Begin Patch\n*** Add File: sub/.opencode/tool/x.ts\n+x\n*** End Patch"
     with pytest.raises(DeniedError):
-        await bench.call(APPLY_PATCH, patchText=text)
+        await harness.call(APPLY_PATCH, patchText=text)
     patterns = ("sub/.opencode/tool/x.ts", ".opencode/tool/x.ts")
-    assert bench.asked[-1] == AskedPermission(permission="edit", patterns=patterns, always=patterns)
+    assert harness.asked[-1] == AskedPermission(permission="edit", patterns=patterns, always=patterns)

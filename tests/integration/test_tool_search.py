@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weft.errors import ToolError
-from weft.testing.tool_contract import AskedPermission, Bench
+from weft.testing.tool_contract import AskedPermission, ToolHarness
 from weft.tool.contract import ToolResult
 from weft.tool.registry import GLOB, GREP, LIST
 
@@ -17,7 +17,7 @@ HINT = "(Results are truncated. Consider using a more specific path or pattern.)
 
 
 @pytest.fixture(params=["ripgrep", "git and Python"])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> ToolHarness:
     programs = tmp_path / "bin"
     programs.mkdir()
     wanted = (*PROGRAMS, "rg") if request.param == "ripgrep" else PROGRAMS
@@ -28,7 +28,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
         (programs / name).symlink_to(found)
     project = tmp_path / "project"
     project.mkdir()
-    return Bench(project, outside=tmp_path, environment={**os.environ, "PATH": str(programs)})
+    return ToolHarness(project, outside=tmp_path, environment={**os.environ, "PATH": str(programs)})
 
 
 def put(path: Path, text: str, *, age: int = 0) -> str:
@@ -43,131 +43,131 @@ def make_repository(directory: Path) -> None:
     subprocess.run(["git", "init", "-q", str(directory)], check=True)
 
 
-async def test_files_are_found_newest_first(bench: Bench) -> None:
-    old = put(bench.directory / "src/old.py", "", age=50)
-    new = put(bench.directory / "deep/er/new.py", "", age=10)
-    put(bench.directory / "other.txt", "")
-    assert await bench.call(GLOB, pattern="**/*.py") == ToolResult(
+async def test_files_are_found_newest_first(harness: ToolHarness) -> None:
+    old = put(harness.directory / "src/old.py", "", age=50)
+    new = put(harness.directory / "deep/er/new.py", "", age=10)
+    put(harness.directory / "other.txt", "")
+    assert await harness.call(GLOB, pattern="**/*.py") == ToolResult(
         title=".", output=f"{new}\n{old}", metadata={"count": 2, "truncated": False}
     )
-    assert bench.asked == [AskedPermission(permission="glob", patterns=("**/*.py",), always=("*",))]
+    assert harness.asked == [AskedPermission(permission="glob", patterns=("**/*.py",), always=("*",))]
 
 
-async def test_finding_nothing_is_reported(bench: Bench) -> None:
-    assert (await bench.call(GLOB, pattern="*.none")).output == "No files found"
-    assert (await bench.call(GREP, pattern="none")).output == "No files found"
+async def test_finding_nothing_is_reported(harness: ToolHarness) -> None:
+    assert (await harness.call(GLOB, pattern="*.none")).output == "No files found"
+    assert (await harness.call(GREP, pattern="none")).output == "No files found"
 
 
-async def test_of_many_files_the_newest_hundred_are_given(bench: Bench) -> None:
-    paths = [put(bench.directory / f"{number}.txt", "", age=number) for number in range(130)]
-    result = await bench.call(GLOB, pattern="*.txt")
+async def test_of_many_files_the_newest_hundred_are_given(harness: ToolHarness) -> None:
+    paths = [put(harness.directory / f"{number}.txt", "", age=number) for number in range(130)]
+    result = await harness.call(GLOB, pattern="*.txt")
     assert result.output == "\n".join([*paths[:100], "", HINT])
     assert result.metadata == {"count": 100, "truncated": True}
 
 
-async def test_a_path_limits_the_search(bench: Bench) -> None:
-    put(bench.directory / "a/x.py", "word")
-    inside = put(bench.directory / "b/x.py", "word")
-    assert (await bench.call(GLOB, pattern="*.py", path="b")).output == inside
-    assert (await bench.call(GLOB, pattern=f"{bench.directory}/b/*.py")).output == inside
+async def test_a_path_limits_the_search(harness: ToolHarness) -> None:
+    put(harness.directory / "a/x.py", "word")
+    inside = put(harness.directory / "b/x.py", "word")
+    assert (await harness.call(GLOB, pattern="*.py", path="b")).output == inside
+    assert (await harness.call(GLOB, pattern=f"{harness.directory}/b/*.py")).output == inside
     assert (
-        await bench.call(GREP, pattern="word", path="b")
+        await harness.call(GREP, pattern="word", path="b")
     ).output == f"Found 1 matches\n{inside}:\n  Line 1: word"
 
 
-async def test_what_git_ignores_is_left_out_unless_it_is_asked_for_by_place(bench: Bench) -> None:
-    make_repository(bench.directory)
-    put(bench.directory / ".gitignore", "made/\n*.log\n")
-    seen = put(bench.directory / "src/a.log.txt", "word")
-    put(bench.directory / "src/a.log", "word")
-    put(bench.directory / "made/b.txt", "word")
-    assert (await bench.call(GLOB, pattern="*.txt")).output == seen
-    assert (await bench.call(GREP, pattern="word", include="*.txt")).metadata["matches"] == 1
+async def test_what_git_ignores_is_left_out_unless_it_is_asked_for_by_place(harness: ToolHarness) -> None:
+    make_repository(harness.directory)
+    put(harness.directory / ".gitignore", "made/\n*.log\n")
+    seen = put(harness.directory / "src/a.log.txt", "word")
+    put(harness.directory / "src/a.log", "word")
+    put(harness.directory / "made/b.txt", "word")
+    assert (await harness.call(GLOB, pattern="*.txt")).output == seen
+    assert (await harness.call(GREP, pattern="word", include="*.txt")).metadata["matches"] == 1
 
 
-async def test_hidden_files_are_found_and_the_repository_itself_is_not(bench: Bench) -> None:
-    make_repository(bench.directory)
-    hidden = put(bench.directory / ".github/config", "word")
-    assert (await bench.call(GLOB, pattern="config")).output == hidden
+async def test_hidden_files_are_found_and_the_repository_itself_is_not(harness: ToolHarness) -> None:
+    make_repository(harness.directory)
+    hidden = put(harness.directory / ".github/config", "word")
+    assert (await harness.call(GLOB, pattern="config")).output == hidden
 
 
-async def test_a_repository_inside_is_searched_too(bench: Bench) -> None:
-    make_repository(bench.directory)
-    make_repository(bench.directory / "inner")
-    inside = put(bench.directory / "inner/src/a.py", "word")
-    assert (await bench.call(GLOB, pattern="*.py")).output == inside
+async def test_a_repository_inside_is_searched_too(harness: ToolHarness) -> None:
+    make_repository(harness.directory)
+    make_repository(harness.directory / "inner")
+    inside = put(harness.directory / "inner/src/a.py", "word")
+    assert (await harness.call(GLOB, pattern="*.py")).output == inside
 
 
-async def test_links_do_not_lead_out(bench: Bench, tmp_path: Path) -> None:
+async def test_links_do_not_lead_out(harness: ToolHarness, tmp_path: Path) -> None:
     put(tmp_path / "outside/secret.txt", "word")
-    (bench.directory / "way-out").symlink_to(tmp_path / "outside")
-    (bench.directory / "one.txt").symlink_to(tmp_path / "outside/secret.txt")
-    assert (await bench.call(GLOB, pattern="**/*.txt")).output == "No files found"
-    assert (await bench.call(GREP, pattern="word")).output == "No files found"
-    await bench.call(GREP, pattern="word", path="way-out")
-    assert bench.asked[-1].permission == "external_directory"
+    (harness.directory / "way-out").symlink_to(tmp_path / "outside")
+    (harness.directory / "one.txt").symlink_to(tmp_path / "outside/secret.txt")
+    assert (await harness.call(GLOB, pattern="**/*.txt")).output == "No files found"
+    assert (await harness.call(GREP, pattern="word")).output == "No files found"
+    await harness.call(GREP, pattern="word", path="way-out")
+    assert harness.asked[-1].permission == "external_directory"
 
 
-async def test_matches_come_by_file_and_line(bench: Bench) -> None:
-    old = put(bench.directory / "old name|odd.txt", "x\nfoo 1\nfoo 2\n", age=50)
-    new = put(bench.directory / "new.txt", "foo: 3\n")
-    put(bench.directory / "data.bin", "\0foo\n")
-    result = await bench.call(GREP, pattern=r"foo:? \d")
+async def test_matches_come_by_file_and_line(harness: ToolHarness) -> None:
+    old = put(harness.directory / "old name|odd.txt", "x\nfoo 1\nfoo 2\n", age=50)
+    new = put(harness.directory / "new.txt", "foo: 3\n")
+    put(harness.directory / "data.bin", "\0foo\n")
+    result = await harness.call(GREP, pattern=r"foo:? \d")
     assert result == ToolResult(
         title=r"foo:? \d",
         output=f"Found 3 matches\n{new}:\n  Line 1: foo: 3\n\n{old}:\n  Line 2: foo 1\n  Line 3: foo 2",
         metadata={"matches": 3, "truncated": False},
     )
-    assert bench.asked == [AskedPermission(permission="grep", patterns=(r"foo:? \d",), always=("*",))]
+    assert harness.asked == [AskedPermission(permission="grep", patterns=(r"foo:? \d",), always=("*",))]
 
 
-async def test_files_may_be_chosen_by_glob(bench: Bench) -> None:
-    chosen = put(bench.directory / "src/a.tsx", "word")
-    put(bench.directory / "src/a.js", "word")
+async def test_files_may_be_chosen_by_glob(harness: ToolHarness) -> None:
+    chosen = put(harness.directory / "src/a.tsx", "word")
+    put(harness.directory / "src/a.js", "word")
     expected = f"Found 1 matches\n{chosen}:\n  Line 1: word"
-    assert (await bench.call(GREP, pattern="word", include="*.{ts,tsx}")).output == expected
-    assert (await bench.call(GREP, pattern="word", include="src/*.tsx")).output == expected
+    assert (await harness.call(GREP, pattern="word", include="*.{ts,tsx}")).output == expected
+    assert (await harness.call(GREP, pattern="word", include="src/*.tsx")).output == expected
 
 
-async def test_one_file_may_be_searched(bench: Bench) -> None:
-    path = put(bench.directory / "a.txt", "x\nword\n")
-    put(bench.directory / "b.txt", "word\n")
+async def test_one_file_may_be_searched(harness: ToolHarness) -> None:
+    path = put(harness.directory / "a.txt", "x\nword\n")
+    put(harness.directory / "b.txt", "word\n")
     assert (
-        await bench.call(GREP, pattern="word", path="a.txt")
+        await harness.call(GREP, pattern="word", path="a.txt")
     ).output == f"Found 1 matches\n{path}:\n  Line 2: word"
 
 
-async def test_of_many_matches_a_hundred_are_given(bench: Bench) -> None:
-    put(bench.directory / "a.txt", "word\n" * 500)
-    result = await bench.call(GREP, pattern="word")
+async def test_of_many_matches_a_hundred_are_given(harness: ToolHarness) -> None:
+    put(harness.directory / "a.txt", "word\n" * 500)
+    result = await harness.call(GREP, pattern="word")
     assert result.metadata == {"matches": 100, "truncated": True}
     assert result.output.startswith("Found 100 matches\n")
     assert result.output.endswith(f"\n  Line 100: word\n\n{HINT}")
 
 
-async def test_long_lines_are_cut_and_the_whole_is_bounded(bench: Bench) -> None:
-    put(bench.directory / "a.txt", ("word" + "x" * 5000 + "\n") * 100)
-    result = await bench.call(GREP, pattern="word")
+async def test_long_lines_are_cut_and_the_whole_is_bounded(harness: ToolHarness) -> None:
+    put(harness.directory / "a.txt", ("word" + "x" * 5000 + "\n") * 100)
+    result = await harness.call(GREP, pattern="word")
     assert f"  Line 1: word{'x' * 1996}...\n" in result.output
     assert len(result.output) < 52_000
     assert result.metadata["truncated"] is True
 
 
-async def test_a_broken_pattern_is_said(bench: Bench) -> None:
-    put(bench.directory / "a.txt", "word")
+async def test_a_broken_pattern_is_said(harness: ToolHarness) -> None:
+    put(harness.directory / "a.txt", "word")
     with pytest.raises(ToolError, match=r"ripgrep failed|not a regular expression"):
-        await bench.call(GREP, pattern="(word")
+        await harness.call(GREP, pattern="(word")
 
 
-async def test_a_place_that_is_not_there_is_said(bench: Bench) -> None:
+async def test_a_place_that_is_not_there_is_said(harness: ToolHarness) -> None:
     for tool in (GLOB, GREP):
         with pytest.raises(ToolError, match="There is no"):
-            await bench.call(tool, pattern="x", path="nowhere")
+            await harness.call(tool, pattern="x", path="nowhere")
     with pytest.raises(ToolError, match="There is no"):
-        await bench.call(LIST, path="nowhere")
+        await harness.call(LIST, path="nowhere")
 
 
-async def test_a_directory_is_listed_as_a_tree(bench: Bench) -> None:
+async def test_a_directory_is_listed_as_a_tree(harness: ToolHarness) -> None:
     for name in (
         "b.txt",
         "a.txt",
@@ -177,12 +177,12 @@ async def test_a_directory_is_listed_as_a_tree(bench: Bench) -> None:
         "dist/z",
         "keep/skip.me",
     ):
-        put(bench.directory / name, "")
-    assert await bench.call(LIST, ignore=["*.me"]) == ToolResult(
+        put(harness.directory / name, "")
+    assert await harness.call(LIST, ignore=["*.me"]) == ToolResult(
         title=".",
-        output=f"{bench.directory}/\n  src/\n    bin/\n      x.rs\n    main.rs\n  a.txt\n  b.txt\n",
+        output=f"{harness.directory}/\n  src/\n    bin/\n      x.rs\n    main.rs\n  a.txt\n  b.txt\n",
         metadata={"count": 4, "truncated": False},
     )
-    assert bench.asked == [
-        AskedPermission(permission="list", patterns=(str(bench.directory),), always=("*",))
+    assert harness.asked == [
+        AskedPermission(permission="list", patterns=(str(harness.directory),), always=("*",))
     ]

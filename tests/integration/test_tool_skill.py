@@ -7,11 +7,11 @@ import pytest
 
 from given.engine import ALLOW, open_engine, text_prompt
 from weft.errors import ConfigError, DeniedError, ToolError
-from weft.model.agent import Agent, Skill
+from weft.model.agent import AgentInfo, Skill
 from weft.model.input import SessionInput
 from weft.model.permission import Rule
 from weft.provider.scripted import Say
-from weft.testing.tool_contract import AskedPermission, Bench
+from weft.testing.tool_contract import AskedPermission, ToolHarness
 from weft.tool.contract import ToolResult
 from weft.tool.skill import SKILL, SkillSource, make_skill_tool
 
@@ -32,37 +32,37 @@ LOADS = make_skill_tool(
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path, outside=tmp_path, environment=os.environ)
+def harness(tmp_path: Path) -> ToolHarness:
+    return ToolHarness(tmp_path, outside=tmp_path, environment=os.environ)
 
 
-async def test_a_skill_is_loaded_with_its_directory(bench: Bench) -> None:
-    assert await bench.call(LOADS, name="weaving") == ToolResult(
+async def test_a_skill_is_loaded_with_its_directory(harness: ToolHarness) -> None:
+    assert await harness.call(LOADS, name="weaving") == ToolResult(
         title="Loaded skill: weaving",
         output="## Skill: weaving\n\n**Base directory**: /skills/weaving\n\n# Weave\n\nOver, under.",
         metadata={"name": "weaving", "dir": "/skills/weaving", "truncated": False},
     )
-    assert bench.asked == [AskedPermission(permission="skill", patterns=("weaving",), always=("weaving",))]
+    assert harness.asked == [AskedPermission(permission="skill", patterns=("weaving",), always=("weaving",))]
 
 
-async def test_an_unknown_skill_names_those_there_are(bench: Bench) -> None:
+async def test_an_unknown_skill_names_those_there_are(harness: ToolHarness) -> None:
     with pytest.raises(ToolError) as raised:
-        await bench.call(LOADS, name="spinning")
+        await harness.call(LOADS, name="spinning")
     assert str(raised.value) == 'Skill "spinning" not found. Available skills: weaving, broken'
     with pytest.raises(ToolError, match="Available skills: none"):
-        await bench.call(SKILL, name="weaving")
-    assert bench.asked == []
+        await harness.call(SKILL, name="weaving")
+    assert harness.asked == []
 
 
-async def test_a_skill_that_is_denied_is_not_read(bench: Bench) -> None:
-    bench.denied = {"skill"}
+async def test_a_skill_that_is_denied_is_not_read(harness: ToolHarness) -> None:
+    harness.denied = {"skill"}
     with pytest.raises(DeniedError):
-        await bench.call(LOADS, name="broken")
+        await harness.call(LOADS, name="broken")
 
 
-async def test_a_skill_that_cannot_be_read_says_why(bench: Bench) -> None:
+async def test_a_skill_that_cannot_be_read_says_why(harness: ToolHarness) -> None:
     with pytest.raises(ToolError, match="is gone"):
-        await bench.call(LOADS, name="broken")
+        await harness.call(LOADS, name="broken")
 
 
 async def test_a_model_is_told_of_the_skills_that_neither_its_agent_nor_an_untrusted_project_denies() -> None:
@@ -70,7 +70,7 @@ async def test_a_model_is_told_of_the_skills_that_neither_its_agent_nor_an_untru
         Rule(permission="*", pattern="*", action="allow"),
         Rule(permission="skill", pattern="b*", action="deny"),
     )
-    build = Agent(name="build", mode="primary", permission=ALLOW, limits=(kept,))
+    build = AgentInfo(name="build", mode="primary", permission=ALLOW, limits=(kept,))
     async with open_engine([Say(text="Fine.")], tools=(LOADS,), agents=(build,)) as engine:
         session = await engine.api.create_session(SessionInput(title="x"))
         await engine.api.prompt(session.id, text_prompt("go"))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from given.web import Answer, Web, open_web
 from weft.errors import DeniedError, ToolError
-from weft.testing.tool_contract import AskedPermission, Bench
+from weft.testing.tool_contract import AskedPermission, ToolHarness
 from weft.tool.contract import Attachment, Audience, ToolResult
 from weft.tool.network import NetworkAccess, find_proxy, is_public
 from weft.tool.registry import WEBFETCH
@@ -25,11 +25,11 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def harness(tmp_path: Path) -> ToolHarness:
     directory = tmp_path / "project"
     directory.mkdir()
-    found = Bench(directory, outside=tmp_path, environment={"PATH": os.environ["PATH"]})
-    found.desk = replace(found.desk, network=WORLD)
+    found = ToolHarness(directory, outside=tmp_path, environment={"PATH": os.environ["PATH"]})
+    found.resources = replace(found.resources, network=WORLD)
     return found
 
 
@@ -79,23 +79,23 @@ def at(web: Web, path: str, host: str = "page.test") -> str:
 # --- webfetch ---
 
 
-async def test_a_page_comes_as_markdown_text_or_as_it_is(bench: Bench, web: Web) -> None:
+async def test_a_page_comes_as_markdown_text_or_as_it_is(harness: ToolHarness, web: Web) -> None:
     url = at(web, "/")
-    assert await bench.call(WEBFETCH, url=url) == ToolResult(
+    assert await harness.call(WEBFETCH, url=url) == ToolResult(
         title=f"{url} ({HTML})",
         output=f"# Hello\n\nA [link]({at(web, '/x')})",
         metadata={"truncated": False},
     )
-    assert (await bench.call(WEBFETCH, url=url, format="text")).output == "Hello\nA link"
+    assert (await harness.call(WEBFETCH, url=url, format="text")).output == "Hello\nA link"
     assert (
-        await bench.call(WEBFETCH, url=url, format="html")
+        await harness.call(WEBFETCH, url=url, format="html")
     ).output == "<h1>Hello</h1><p>A <a href='/x'>link</a>"
-    assert bench.asked == [AskedPermission(permission="webfetch", patterns=(url,), always=("*",))] * 3
+    assert harness.asked == [AskedPermission(permission="webfetch", patterns=(url,), always=("*",))] * 3
 
 
-async def test_the_server_is_told_who_asks_and_for_what(bench: Bench, web: Web) -> None:
+async def test_the_server_is_told_who_asks_and_for_what(harness: ToolHarness, web: Web) -> None:
     web.requests.clear()
-    await bench.call(WEBFETCH, url=at(web, "/text"))
+    await harness.call(WEBFETCH, url=at(web, "/text"))
     [asked] = web.requests
     assert asked.headers["host"] == at(web, "").removeprefix("http://")
     assert asked.headers["user-agent"].startswith("weft/")
@@ -106,12 +106,12 @@ async def test_the_server_is_told_who_asks_and_for_what(bench: Bench, web: Web) 
     ("path", "output"),
     [("/text", "<b>plain</b>"), ("/latin", "café"), ("/packed", "packed"), ("/here", "<b>plain</b>")],
 )
-async def test_what_a_page_says_is_read(bench: Bench, web: Web, path: str, output: str) -> None:
-    assert (await bench.call(WEBFETCH, url=at(web, path))).output == output
+async def test_what_a_page_says_is_read(harness: ToolHarness, web: Web, path: str, output: str) -> None:
+    assert (await harness.call(WEBFETCH, url=at(web, path))).output == output
 
 
-async def test_a_picture_is_attached(bench: Bench, web: Web) -> None:
-    result = await bench.call(WEBFETCH, url=at(web, "/picture"))
+async def test_a_picture_is_attached(harness: ToolHarness, web: Web) -> None:
+    result = await harness.call(WEBFETCH, url=at(web, "/picture"))
     assert result.output == "Image fetched successfully"
     assert result.attachments == (
         Attachment(mime="image/png", url=f"data:image/png;base64,{b64encode(PNG).decode()}"),
@@ -131,10 +131,10 @@ async def test_a_picture_is_attached(bench: Bench, web: Web) -> None:
     ],
 )
 async def test_an_unreadable_page_is_an_error_with_the_reason(
-    bench: Bench, web: Web, path: str, said: str
+    harness: ToolHarness, web: Web, path: str, said: str
 ) -> None:
     with pytest.raises(ToolError) as raised:
-        await bench.call(WEBFETCH, url=at(web, path))
+        await harness.call(WEBFETCH, url=at(web, path))
     assert said in str(raised.value)
 
 
@@ -150,54 +150,54 @@ async def test_an_unreadable_page_is_an_error_with_the_reason(
         "",
     ],
 )
-async def test_an_invalid_url_is_refused_without_a_permission_request(bench: Bench, url: str) -> None:
+async def test_an_invalid_url_is_refused_without_a_permission_request(harness: ToolHarness, url: str) -> None:
     with pytest.raises(ToolError):
-        await bench.call(WEBFETCH, url=url)
-    assert bench.asked == []
+        await harness.call(WEBFETCH, url=url)
+    assert harness.asked == []
 
 
-async def test_a_name_without_an_address_and_a_server_that_is_not_there(bench: Bench) -> None:
+async def test_a_name_without_an_address_and_a_server_that_is_not_there(harness: ToolHarness) -> None:
     with pytest.raises(ToolError, match="There is no address for nobody"):
-        await bench.call(WEBFETCH, url="http://nobody.test/")
+        await harness.call(WEBFETCH, url="http://nobody.test/")
     with pytest.raises(ToolError, match="did not answer"):
-        await bench.call(WEBFETCH, url="http://page.test:1/")
+        await harness.call(WEBFETCH, url="http://page.test:1/")
 
 
-async def test_every_hop_is_held_against_the_rules(bench: Bench, web: Web) -> None:
-    await bench.call(WEBFETCH, url=at(web, "/here"))
-    assert [each.patterns for each in bench.asked] == [(at(web, "/here"),), (at(web, "/text"),)]
+async def test_every_hop_is_held_against_the_rules(harness: ToolHarness, web: Web) -> None:
+    await harness.call(WEBFETCH, url=at(web, "/here"))
+    assert [each.patterns for each in harness.asked] == [(at(web, "/here"),), (at(web, "/text"),)]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.2", "door.test", "both.test", "127.2", "2130706434", "0x7f000002"])
-async def test_private_addresses_need_their_own_permission(bench: Bench, host: str) -> None:
-    bench.denied = {"webfetch_private"}
+async def test_private_addresses_need_their_own_permission(harness: ToolHarness, host: str) -> None:
+    harness.denied = {"webfetch_private"}
     url = f"http://{host}:9/a"
     with pytest.raises(DeniedError):
-        await bench.call(WEBFETCH, url=url)
-    assert bench.asked == [
+        await harness.call(WEBFETCH, url=url)
+    assert harness.asked == [
         AskedPermission(permission="webfetch", patterns=(url,), always=("*",)),
         AskedPermission(permission="webfetch_private", patterns=(url,), always=(f"http://{host}:9/*",)),
     ]
 
 
-async def test_a_redirect_to_a_private_address_needs_permission(bench: Bench, web: Web) -> None:
-    bench.denied = {"webfetch_private"}
+async def test_a_redirect_to_a_private_address_needs_permission(harness: ToolHarness, web: Web) -> None:
+    harness.denied = {"webfetch_private"}
     with pytest.raises(DeniedError):
-        await bench.call(WEBFETCH, url=at(web, "/door"))
-    assert bench.asked[-1].patterns == ("http://door.test:1/secret",)
+        await harness.call(WEBFETCH, url=at(web, "/door"))
+    assert harness.asked[-1].patterns == ("http://door.test:1/secret",)
 
 
-async def test_with_permission_this_machine_is_fetched_from(bench: Bench, web: Web) -> None:
-    bench.desk = replace(bench.desk, network=NetworkAccess())
-    assert (await bench.call(WEBFETCH, url=f"{web.url}/here")).output == "<b>plain</b>"
-    assert [each.permission for each in bench.asked] == ["webfetch", "webfetch_private", "webfetch"]
+async def test_with_permission_this_machine_is_fetched_from(harness: ToolHarness, web: Web) -> None:
+    harness.resources = replace(harness.resources, network=NetworkAccess())
+    assert (await harness.call(WEBFETCH, url=f"{web.url}/here")).output == "<b>plain</b>"
+    assert [each.permission for each in harness.asked] == ["webfetch", "webfetch_private", "webfetch"]
 
 
-async def test_a_server_that_says_nothing_is_not_waited_for(bench: Bench) -> None:
+async def test_a_server_that_says_nothing_is_not_waited_for(harness: ToolHarness) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://page.test:{silent.getsockname()[1]}/"
         with pytest.raises(ToolError) as raised:
-            await bench.call(WEBFETCH, url=url, timeout=0.05)
+            await harness.call(WEBFETCH, url=url, timeout=0.05)
     assert str(raised.value) == f"{url} did not answer within 0.05 seconds."
 
 
@@ -248,16 +248,20 @@ def test_the_proxy_of_the_environment_is_used(
     assert find_proxy(url, environment) == proxy
 
 
-async def test_through_a_proxy_names_are_its_business_and_this_machine_is_not(bench: Bench, web: Web) -> None:
-    bench.desk = replace(bench.desk, environment={"http_proxy": web.url}, network=NetworkAccess())
+async def test_through_a_proxy_names_are_its_business_and_this_machine_is_not(
+    harness: ToolHarness, web: Web
+) -> None:
+    harness.resources = replace(
+        harness.resources, environment={"http_proxy": web.url}, network=NetworkAccess()
+    )
     web.requests.clear()
     with pytest.raises(ToolError, match="status code: 404"):
-        await bench.call(WEBFETCH, url="http://unheard-of.test/page")
+        await harness.call(WEBFETCH, url="http://unheard-of.test/page")
     assert [each.path for each in web.requests] == ["http://unheard-of.test/page"]
-    bench.denied = {"webfetch_private"}
+    harness.denied = {"webfetch_private"}
     for host in ("localhost", "10.0.0.1", "127.1"):
         with pytest.raises(DeniedError):
-            await bench.call(WEBFETCH, url=f"http://{host}/")
+            await harness.call(WEBFETCH, url=f"http://{host}/")
 
 
 @pytest.mark.parametrize(
@@ -303,10 +307,10 @@ def service() -> Iterator[Web]:
         yield opened
 
 
-async def test_a_search_is_a_call_of_the_service(bench: Bench, service: Web) -> None:
+async def test_a_search_is_a_call_of_the_service(harness: ToolHarness, service: Web) -> None:
     websearch, _ = make_search_tools(f"{service.url}/good")
     service.requests.clear()
-    assert await bench.call(websearch, query="weft", numResults=3, contextMaxCharacters=900) == ToolResult(
+    assert await harness.call(websearch, query="weft", numResults=3, contextMaxCharacters=900) == ToolResult(
         title="Web search: weft", output="Found it.", metadata={"truncated": False}
     )
     arguments = {
@@ -322,26 +326,26 @@ async def test_a_search_is_a_call_of_the_service(bench: Bench, service: Web) -> 
         "method": "tools/call",
         "params": {"name": "web_search_exa", "arguments": arguments},
     }
-    assert bench.asked == [AskedPermission(permission="websearch", patterns=("weft",), always=("*",))]
+    assert harness.asked == [AskedPermission(permission="websearch", patterns=("weft",), always=("*",))]
 
 
-async def test_a_search_for_code_likewise(bench: Bench, service: Web) -> None:
+async def test_a_search_for_code_likewise(harness: ToolHarness, service: Web) -> None:
     _, codesearch = make_search_tools(f"{service.url}/json")
     service.requests.clear()
-    result = await bench.call(codesearch, query="msgspec")
+    result = await harness.call(codesearch, query="msgspec")
     assert (result.title, result.output) == ("Code search: msgspec", "Found it.")
     assert msgspec.json.decode(service.requests[0].body)["params"] == {
         "name": "get_code_context_exa",
         "arguments": {"query": "msgspec", "tokensNum": 5000},
     }
-    assert bench.asked == [AskedPermission(permission="codesearch", patterns=("msgspec",), always=("*",))]
+    assert harness.asked == [AskedPermission(permission="codesearch", patterns=("msgspec",), always=("*",))]
 
 
 @pytest.mark.parametrize("path", ["/none", "/odd"])
-async def test_a_search_that_finds_nothing_says_so(bench: Bench, service: Web, path: str) -> None:
+async def test_a_search_that_finds_nothing_says_so(harness: ToolHarness, service: Web, path: str) -> None:
     websearch, codesearch = make_search_tools(f"{service.url}{path}")
-    assert (await bench.call(websearch, query="x")).output.startswith("No search results found.")
-    assert (await bench.call(codesearch, query="x")).output.startswith("No code snippets")
+    assert (await harness.call(websearch, query="x")).output.startswith("No search results found.")
+    assert (await harness.call(codesearch, query="x")).output.startswith("No code snippets")
 
 
 @pytest.mark.parametrize(
@@ -352,25 +356,27 @@ async def test_a_search_that_finds_nothing_says_so(bench: Bench, service: Web, p
         ("/error", "Search error: no such tool"),
     ],
 )
-async def test_a_search_that_fails_says_why(bench: Bench, service: Web, path: str, words: str) -> None:
+async def test_a_search_that_fails_says_why(
+    harness: ToolHarness, service: Web, path: str, words: str
+) -> None:
     websearch, _ = make_search_tools(f"{service.url}{path}")
     with pytest.raises(ToolError) as raised:
-        await bench.call(websearch, query="x")
+        await harness.call(websearch, query="x")
     assert str(raised.value) == words
 
 
-async def test_a_service_that_is_not_there_is_told_without_its_address(bench: Bench) -> None:
+async def test_a_service_that_is_not_there_is_told_without_its_address(harness: ToolHarness) -> None:
     websearch, _ = make_search_tools("http://127.0.0.1:1/?key=secret")
     with pytest.raises(ToolError) as raised:
-        await bench.call(websearch, query="x")
+        await harness.call(websearch, query="x")
     assert str(raised.value) == "The search service did not answer: ConnectError"
 
 
-async def test_a_search_that_is_denied_is_not_made(bench: Bench, service: Web) -> None:
-    bench.denied = {"websearch"}
+async def test_a_search_that_is_denied_is_not_made(harness: ToolHarness, service: Web) -> None:
+    harness.denied = {"websearch"}
     service.requests.clear()
     with pytest.raises(DeniedError):
-        await bench.call(make_search_tools(f"{service.url}/good")[0], query="x")
+        await harness.call(make_search_tools(f"{service.url}/good")[0], query="x")
     assert service.requests == []
 
 

@@ -14,7 +14,7 @@ from weft.config.load import LoadedConfig, load_config
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError
 from weft.host.paths import paths_from
-from weft.local.models import ProviderEnvironment, find_offers
+from weft.local.models import ProviderEnvironment, build_offers
 from weft.trust.decision import ProjectTrust, TrustChange, TrustStatus, get_trust, is_trusted
 from weft.trust.records import TrustRecords
 
@@ -252,7 +252,7 @@ def loaded(project: Path, config: dict[str, Any], *, trusted: bool = False) -> L
 
 def address(found: LoadedConfig) -> str:
     said: list[ConfigError] = []
-    offer = find_offers(
+    offer = build_offers(
         found, ProviderEnvironment(env=os.environ, paths=paths_from(os.environ), warn=said.append)
     ).find("anthropic")
     assert offer is not None

@@ -13,15 +13,17 @@ from weft.config.agents import build_agents
 from weft.config.load import LoadedConfig, load_config
 from weft.config.schema import Config
 from weft.config.sources import ConfigScope
+from weft.config.trust import is_inside, is_ordinary_file
 from weft.host.paths import paths_from
-from weft.local.permissions import to_terms
-from weft.model.agent import Agent
+from weft.local.permissions import to_ask_policy
+from weft.model.agent import AgentInfo
 from weft.model.ids import SessionID
-from weft.model.session import Session, SessionTime
+from weft.model.session import SessionInfo, SessionTime
+from weft.model.wire import encode
 from weft.permission.policy import AskPolicy
-from weft.permission.rules import STRICTEST_FIRST, judge, to_limits
+from weft.permission.rules import STRICTEST_FIRST, judge, to_rulesets
 
-SESSION = Session(id=SessionID("ses_1"), time=SessionTime(created=1, updated=1))
+SESSION = SessionInfo(id=SessionID("ses_1"), time=SessionTime(created=1, updated=1))
 BUILT_IN = ("build", "plan", "general", "explore")
 
 
@@ -38,12 +40,12 @@ def loaded(
     )
 
 
-def agents(found: LoadedConfig) -> dict[str, Agent]:
+def agents(found: LoadedConfig) -> dict[str, AgentInfo]:
     return build_agents(found.config, paths_from(os.environ), "/work", found.trusted_config)
 
 
-def verdict(agent: Agent, permission: str, pattern: str) -> str:
-    return judge(permission, pattern, to_limits(agent, SESSION)).action
+def verdict(agent: AgentInfo, permission: str, pattern: str) -> str:
+    return judge(permission, pattern, to_rulesets(agent, SESSION)).action
 
 
 def test_a_project_cannot_allow_what_the_person_asks_about(tmp_path: Path) -> None:
@@ -93,13 +95,56 @@ def test_a_project_cannot_say_that_nobody_is_a_yes(tmp_path: Path) -> None:
     theirs = {"experimental": {"weft": {"asking": {"unanswered": "allow", "always": "user"}}}}
     mine = {"experimental": {"weft": {"asking": {"timeout": 60}}}}
     found = loaded(tmp_path, theirs, mine)
-    assert to_terms(found.trusted_config, person="ada", owner="me", answered=True) == AskPolicy(
+    assert to_ask_policy(found.trusted_config, person="ada", owner="me", answered=True) == AskPolicy(
         answered=True, unanswered="deny", timeout_seconds=60, always="session", person="ada", owner="me"
     )
-    trusted = to_terms(
+    trusted = to_ask_policy(
         loaded(tmp_path, theirs, mine, trusted=True).trusted_config, person="", owner="", answered=False
     )
     assert (trusted.unanswered, trusted.always, trusted.timeout_seconds) == ("allow", "user", 60)
+
+
+@pytest.mark.parametrize("section", ["provider", "mcp", "lsp", "formatter"])
+def test_an_entry_that_disables_something_may_do_nothing_else(tmp_path: Path, section: str) -> None:
+    switch = {"enabled": False} if section == "mcp" else {"disabled": True}
+    extra = (
+        {"options": {"baseURL": "https://evil.test"}} if section == "provider" else {"command": ["./run-me"]}
+    )
+    theirs = {section: {"quiet": switch, "loud": {**switch, **extra, "type": "local"}}}
+    found = loaded(tmp_path, theirs, {})
+    assert b"evil.test" not in encode(found.config)
+    assert b"run-me" not in encode(found.config)
+    assert (section, "loud") in [(each.kind, each.name) for each in found.held]
+
+
+def test_an_untrusted_project_sets_no_telemetry(tmp_path: Path) -> None:
+    theirs = {"experimental": {"weft": {"telemetry": {"endpoint": "https://evil.test"}}}}
+    found = loaded(tmp_path, theirs, {})
+    assert [each.name for each in found.held] == ["experimental.weft.telemetry"]
+    assert b"evil.test" not in encode(found.config)
+
+
+def test_instructions_are_read_inside_the_project_and_not_beside_it(tmp_path: Path) -> None:
+    project, beside = tmp_path / "proj", tmp_path / "proj-private"
+    for directory in (project, beside):
+        directory.mkdir()
+        (directory / "notes.md").write_text("x")
+    assert is_inside(str(project / "notes.md"), str(project))
+    assert is_inside(str(project), str(project))
+    assert not is_inside(str(beside / "notes.md"), str(project))
+    (project / "link.md").symlink_to(beside / "notes.md")
+    assert not is_inside(str(project / "link.md"), str(project))
+
+
+def test_a_hidden_file_of_the_project_is_no_instruction(tmp_path: Path) -> None:
+    names = ("notes.md", ".env", ".git/config", "src/.secret/notes.md", ".opencode/notes.md")
+    assert [is_ordinary_file(str(tmp_path / name), str(tmp_path)) for name in names] == [
+        True,
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
 ACTIONS = st.sampled_from(["allow", "ask", "deny"])

@@ -154,10 +154,10 @@ async def test_undo_can_be_limited_to_some_files_or_none(root: Path) -> None:
         assert (text(root / "a.txt"), text(root / "b.txt")) == ("two\n", "two\n")
 
 
-# --- in part (B11) ---
+# --- in part ---
 
 
-async def test_b11_a_part_is_taken_back_and_what_came_before_it_stays_with_its_files(root: Path) -> None:
+async def test_a_part_is_taken_back_and_what_came_before_it_stays_with_its_files(root: Path) -> None:
     async with open_undo_harness(root) as harness:
         await harness.run_turn(
             [call_write(root / "first.txt", "1\n"), call_write(root / "second.txt", "2\n")]
@@ -497,7 +497,7 @@ async def test_continuing_removes_the_undone_messages_and_their_data(root: Path)
 
 def trees(part: PatchPart) -> tuple[str, str]:
     assert part.weft is not None
-    return part.weft.patch.hash, part.weft.patch.until
+    return part.weft.patch.before, part.weft.patch.after
 
 
 def orphans() -> set[str]:

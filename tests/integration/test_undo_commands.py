@@ -16,6 +16,7 @@ from weft.host.paths import paths_from
 from weft.local.offline import open_offline_sessions
 from weft.model.event import SessionUpdated
 from weft.model.ids import MessageID, SessionID
+from weft.model.part import ErrorState, ToolPart
 from weft.snapshot.location import SnapshotLocation, default_base, list_locations
 
 Out = pytest.CaptureFixture[str]
@@ -70,10 +71,10 @@ def test_undo_reverts_the_last_prompt_and_reports_the_fate_of_each_file(root: Pa
     write(root / "b.txt", "me\n")
 
     assert run_text(capsys, "undo", "--yes").splitlines() == [
-        "kept         b.txt  you changed it since",
+        "not touched  b.txt  you changed it since",
         "removed      n.txt",
         "note: changes that commands made to ignored files, nested repositories and files outside the project are not undone",
-        f"{session} is now before “Weave.”; the next prompt removes 3 messages, weft redo restores them",
+        f"{session} was taken back to before “Weave.”. Your next prompt deletes those 3 messages; until then weft redo brings them back",
     ]
     assert texts(root) == {"a.txt": "two\n", "b.txt": "me\n"}
     assert "3 messages were undone" in run_text(capsys, "session", "show", session)
@@ -99,6 +100,31 @@ def test_undo_goes_one_prompt_further_back_each_time_and_redo_brings_all_back(
     assert texts(root) == CHANGED
     assert run_command(["redo", "--yes"]) == 2
     assert "nothing to redo" in capsys.readouterr().err
+
+
+def test_a_dry_run_says_what_would_happen(root: Path, capsys: Out) -> None:
+    work(root)
+    write(root / "b.txt", "me\n")
+
+    assert run_text(capsys, "undo", "--dry-run").splitlines() == [
+        "would keep     b.txt  you changed it since",
+        "would remove   n.txt",
+        "note: changes that commands made to ignored files, nested repositories and files outside the project are not undone",
+    ]
+
+
+def test_if_the_only_command_was_refused_no_file_would_change(root: Path, capsys: Out) -> None:
+    rules = {"bash": {"*": "allow", "rm *": "deny"}}
+
+    async def weave() -> list[type]:
+        async with open_undo_harness(root, config={"permission": rules}) as harness:
+            await harness.run_step(call_bash("rm a.txt"))
+            parts = [part for message in await harness.history() for part in message.parts]
+            return [type(part.state) for part in parts if isinstance(part, ToolPart)]
+
+    assert asyncio.run(weave()) == [ErrorState]
+
+    assert run_text(capsys, "undo", "--dry-run") == "no file would change\n"
 
 
 def test_a_dry_run_says_the_same_and_changes_nothing(root: Path, capsys: Out) -> None:
@@ -223,7 +249,12 @@ def test_where_nobody_has_worked_there_is_no_last_session_and_the_way_to_another
     codes = [run_command(words) for words in (["undo", "--yes"], ["session", "rm", "last", "--yes"])]
     err = capsys.readouterr().err
     assert (codes, texts(root)) == ([2, 2], CHANGED)
-    assert err.count(f"none has worked in {beside}; the last of this project is {session}, in {root}") == 2
+    assert (
+        err.count(
+            f"none has worked in {beside} or all are archived; the last of this project is {session}, in {root}"
+        )
+        == 2
+    )
 
 
 def test_what_is_restored_last_is_the_last_thrown_away_here(
@@ -265,7 +296,7 @@ def test_what_is_missing_refuses_with_a_code_of_its_own(root: Path, capsys: Out)
         if path.is_file():
             path.unlink()
     out = run_text(capsys, "undo", "--yes", code=1)
-    assert "missing      b.txt" in out
+    assert "missing        b.txt" in out
     assert "nothing can be undone" in out
     assert texts(root) == CHANGED
     findings = run_json(capsys, "doctor")["findings"]

@@ -14,14 +14,14 @@ from given.engine import PLACE, Engine, open_engine, text_prompt
 from weft.context.history import USER_RAN_TOOL
 from weft.errors import InvalidInputError, NotFoundError, SessionBusyError
 from weft.host.processes import ProcessCommand, run_command
-from weft.model.event import PartUpdated, SessionRested, StatusChanged
+from weft.model.event import PartUpdated, SessionIdled, StatusChanged
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput, ShellInput
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import CompletedState, ErrorState, RunningState, TextPart, ToolPart
 from weft.model.permission import Rule
 from weft.model.session import Busy, Idle
-from weft.provider.contract import TextContent, ToolTurn, UserTurn
+from weft.provider.contract import TextContent, ToolModelMessage, UserModelMessage
 from weft.provider.scripted import Say
 from weft.run.shell import to_argv
 
@@ -102,12 +102,12 @@ async def test_the_model_reads_of_it_with_the_next_prompt(tmp_path: Path) -> Non
         (request,) = engine.provider.requests
         prompt_turn, called, result, asked = request.messages
 
-        assert isinstance(prompt_turn, UserTurn)
+        assert isinstance(prompt_turn, UserModelMessage)
         assert prompt_turn.content == (TextContent(text=USER_RAN_TOOL),)
         assert called.content[0].input == {"command": "echo hello; exit 3"}  # type: ignore[union-attr]
-        assert isinstance(result, ToolTurn)
+        assert isinstance(result, ToolModelMessage)
         assert result.content[0].output == "hello\n\n\n<metadata>\nexit code 3\n</metadata>"
-        assert isinstance(asked, UserTurn)
+        assert isinstance(asked, UserModelMessage)
 
 
 async def test_what_it_says_is_told_while_it_runs_and_the_session_is_busy(tmp_path: Path) -> None:
@@ -127,12 +127,12 @@ async def test_what_it_says_is_told_while_it_runs_and_the_session_is_busy(tmp_pa
         async for published in engine.api.events(after=0):
             if isinstance(published.event, StatusChanged):
                 statuses.append(published.event.status)
-            if isinstance(published.event, SessionRested):
+            if isinstance(published.event, SessionIdled):
                 break
         assert statuses == [Busy(), Idle()]
 
 
-async def test_b7_a_prompt_that_comes_in_meanwhile_is_answered_after_it(tmp_path: Path) -> None:
+async def test_a_prompt_that_comes_in_meanwhile_is_answered_after_it(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     async with open_in(tmp_path, [Say(text="Here I am.")]) as (engine, session):

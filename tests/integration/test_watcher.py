@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from given.http_server import ProjectServer, make_project, serve_project, stream_events
-from weft.local.watcher import WatchScope, find_scope
+from weft.local.watcher import WatchScope, read_watch_scope
 
 
 @pytest.fixture
@@ -31,26 +31,26 @@ def test_what_is_watched_is_as_flags_and_configuration_say(project: Path) -> Non
     where = os.path.realpath(project)
     nothing = WatchScope(directory=where)
     head = WatchScope(directory=where, worktree=where, git_dir=f"{where}/.git")
-    assert find_scope(where, environment()) == head
-    assert find_scope(where, environment(**{WATCH_NOTHING: "1"})) == nothing
-    whole = find_scope(where, environment(**{WATCH_ALL: "1"}))
-    assert (whole.git_dir, whole.whole) == (f"{where}/.git", True)
+    assert read_watch_scope(where, environment()) == head
+    assert read_watch_scope(where, environment(**{WATCH_NOTHING: "1"})) == nothing
+    whole = read_watch_scope(where, environment(**{WATCH_ALL: "1"}))
+    assert (whole.git_dir, whole.all_files) == (f"{where}/.git", True)
     (project / "opencode.json").write_text(json.dumps({"watcher": {"ignore": [".git", "made/**"]}}))
-    ignoring = find_scope(where, environment(**{WATCH_ALL: "1"}))
-    assert (ignoring.git_dir, ignoring.whole, ignoring.ignore) == ("", True, (".git", "made/**"))
+    ignoring = read_watch_scope(where, environment(**{WATCH_ALL: "1"}))
+    assert (ignoring.git_dir, ignoring.all_files, ignoring.ignore) == ("", True, (".git", "made/**"))
 
 
 def test_without_a_repository_nothing_is_watched(tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     bare.mkdir()
     where = os.path.realpath(bare)
-    assert find_scope(where, environment(**{WATCH_ALL: "1"})) == WatchScope(directory=where)
+    assert read_watch_scope(where, environment(**{WATCH_ALL: "1"})) == WatchScope(directory=where)
 
 
 def test_the_head_of_a_worktree_is_its_own(project: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     subprocess.run(["git", "worktree", "add", "-q", str(other)], cwd=project, check=True)
-    scope = find_scope(str(other), environment())
+    scope = read_watch_scope(str(other), environment())
     assert scope.git_dir == os.path.realpath(project / ".git/worktrees/other")
 
 
@@ -70,7 +70,7 @@ def test_the_head_of_a_worktree_is_its_own(project: Path, tmp_path: Path) -> Non
     ],
 )
 def test_what_programs_make_is_not_told(path: str, reported: bool) -> None:
-    scope = WatchScope(directory="/p", whole=True, ignore=("made", "*.gen"))
+    scope = WatchScope(directory="/p", all_files=True, ignore=("made", "*.gen"))
     assert scope.wants(f"/p/{path}") is reported
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from weft.errors import ConflictError, DirectoryError, InvalidInputError, NotFoundError
 from weft.host.paths import paths_from
-from weft.local.worktrees import copy_trust, delete_worktree, discard_unused, enter_worktree, open_repository
+from weft.local.worktrees import copy_trust, delete_worktree, discard_unused, enter_worktree, read_repository
 from weft.trust.decision import get_trust
 from weft.worktree.git import TreeMerge, WorktreeGit
 from weft.worktree.merge import MergedPath, MergeResult, merge_worktree
@@ -34,7 +34,7 @@ class WorktreeHarness:
         self.write("sub/c.txt", "c\n")
         self.git("add", "-A")
         self.git("commit", "-q", "-m", "A beginning")
-        self.repository = open_repository(str(root), os.environ)
+        self.repository = read_repository(str(root), os.environ)
 
     def git(self, *words: str, at: Path | None = None) -> str:
         done = subprocess.run(
@@ -94,7 +94,7 @@ def test_a_worktree_lies_where_opencode_has_its_own_on_a_branch_of_its_name(harn
 
 def test_a_worktree_belongs_to_the_project_of_its_repository(harness: WorktreeHarness) -> None:
     _, directory = harness.make("x")
-    assert open_repository(str(directory), os.environ).project == harness.repository.project
+    assert read_repository(str(directory), os.environ).project == harness.repository.project
 
 
 def test_what_is_not_committed_stays_with_the_person(harness: WorktreeHarness) -> None:
@@ -121,16 +121,16 @@ def test_an_existing_worktree_of_that_name_is_reused(harness: WorktreeHarness) -
 
 
 def test_a_worktree_is_entered_in_the_same_subdirectory(harness: WorktreeHarness) -> None:
-    entered = enter_worktree(open_repository(str(harness.root / "sub"), os.environ), None)
+    entered = enter_worktree(read_repository(str(harness.root / "sub"), os.environ), None)
     assert entered.directory == os.path.join(entered.worktree.directory, "sub")
 
 
 def test_a_worktree_requires_git_and_a_commit(tmp_path: Path) -> None:
     with pytest.raises(DirectoryError, match="not in a git repository"):
-        open_repository(str(tmp_path), os.environ)
+        read_repository(str(tmp_path), os.environ)
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     with pytest.raises(DirectoryError, match="no commit yet"):
-        open_repository(str(tmp_path), os.environ)
+        read_repository(str(tmp_path), os.environ)
 
 
 def test_a_name_without_a_letter_names_nothing(harness: WorktreeHarness) -> None:
@@ -179,15 +179,16 @@ def test_how_a_worktree_stands(harness: WorktreeHarness) -> None:
 
 
 def test_a_worktree_is_found_by_name_or_as_the_only_one(harness: WorktreeHarness) -> None:
-    with pytest.raises(NotFoundError):
+    with pytest.raises(InvalidInputError, match="there are no worktrees"):
         get_worktree(harness.repository, None)
     first, directory = harness.make("first")
     assert get_worktree(harness.repository, None) == first
     second, _ = harness.make("second")
     assert get_worktree(harness.repository, "second") == second
-    with pytest.raises(InvalidInputError, match="first, second"):
+    with pytest.raises(InvalidInputError, match="there are 2 worktrees") as refused:
         get_worktree(harness.repository, None)
-    assert get_worktree(open_repository(str(directory), os.environ), None) == first
+    assert refused.value.hint == "name one: first, second"
+    assert get_worktree(read_repository(str(directory), os.environ), None) == first
     with pytest.raises(NotFoundError, match="third"):
         get_worktree(harness.repository, "third")
 
@@ -463,7 +464,7 @@ def test_a_submodule_is_left_out_and_named(harness: WorktreeHarness, tmp_path: P
 def test_a_worktree_cannot_be_merged_into_itself(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
     with pytest.raises(ConflictError, match="where you are"):
-        merge_worktree(open_repository(str(directory), os.environ), worktree)
+        merge_worktree(read_repository(str(directory), os.environ), worktree)
 
 
 def test_line_endings_stay_as_the_checkout_has_them(harness: WorktreeHarness) -> None:
@@ -528,7 +529,7 @@ def test_a_worktree_without_files_can_be_discarded(harness: WorktreeHarness) -> 
 
 def test_a_worktree_can_be_discarded_from_inside(harness: WorktreeHarness) -> None:
     worktree, directory = harness.make("x")
-    delete_worktree(open_repository(str(directory), os.environ), worktree)
+    delete_worktree(read_repository(str(directory), os.environ), worktree)
     assert not directory.exists()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.model.message import MessageWithParts
 from weft.model.part import AnyPart, ReasoningPart, TextPart, ToolPart
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.wire import encode
 
 
@@ -15,7 +15,7 @@ def strict(raw: bytes | str) -> Any:
     return json.loads(raw, parse_float=str)
 
 
-def exported(session: Session, messages: Sequence[MessageWithParts]) -> Any:
+def exported(session: SessionInfo, messages: Sequence[MessageWithParts]) -> Any:
     """Return a session as OpenCode exports it."""
     return {"info": strict(encode(session)), "messages": [strict(encode(each)) for each in messages]}
 

@@ -13,7 +13,7 @@ from weft.host.files import Disk
 from weft.model.event import MessageRemoved, PartGrew, PartUpdated, SessionDeleted
 from weft.model.input import SessionInput
 from weft.model.part import TextPart
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.provider.scripted import Say
 from weft.store.files.store import FileStore
 
@@ -37,13 +37,13 @@ class DyingDisk(Disk):
         return super().move(source, target)
 
 
-async def begin(weft: Engine, title: str) -> Session:
+async def begin(weft: Engine, title: str) -> SessionInfo:
     session = await weft.api.create_session(SessionInput(title=title))
     await weft.api.prompt(session.id, say("there?"))
     return await weft.api.get_session(session.id)
 
 
-async def leave_growth(weft: Engine, session: Session) -> None:
+async def leave_growth(weft: Engine, session: SessionInfo) -> None:
     """Store a text that was still growing when the program ended."""
     answer = (await weft.api.list_messages(session.id))[-1].info
     part = TextPart(
@@ -61,7 +61,7 @@ async def leave_growth(weft: Engine, session: Session) -> None:
     await weft.store.apply(grew)
 
 
-async def die_in_a_batch(sandbox: Sandbox, weft: Engine, session: Session) -> None:
+async def die_in_a_batch(sandbox: Sandbox, weft: Engine, session: SessionInfo) -> None:
     """Remove one of two messages, then die."""
     messages = await weft.api.list_messages(session.id)
     store = FileStore(str(sandbox.storage), disk=DyingDisk())

@@ -15,14 +15,14 @@ from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.message import AnyMessage
 from weft.model.part import AnyPart
 from weft.model.project import Project
-from weft.model.session import Session, Todo
+from weft.model.session import SessionInfo, Todo
 from weft.model.wire import decode, encode
 
 pytestmark = pytest.mark.opencode
 
 KINDS: dict[str, Any] = {
     "project": Project,
-    "session": Session,
+    "session": SessionInfo,
     "message": AnyMessage,
     "part": AnyPart,
     "session_diff": tuple[FileDiff, ...],

@@ -13,7 +13,7 @@ from opencode.engine import UNPRICED, open_engine, open_sandbox_store, say
 from opencode.sandbox import PATIENCE, Sandbox
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.provider.scripted import Fail, Say, Think, UseTool
 
 pytestmark = pytest.mark.opencode
@@ -168,7 +168,7 @@ def without(value: Any, names: set[str]) -> Any:
     return [without(item, names) for item in value] if isinstance(value, list) else value
 
 
-def to_row(session: Session) -> dict[str, str | int]:
+def to_row(session: SessionInfo) -> dict[str, str | int]:
     return {
         "id": session.id,
         "title": session.title,

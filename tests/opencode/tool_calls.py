@@ -192,7 +192,8 @@ def _commands(project: Path) -> Iterator[Case]:
     yield bash("plain", "echo hello; pwd")
     yield bash("failing", "echo half; exit 3")
     yield bash("silent", "true")
-    yield bash("both outputs", "echo out; echo err >&2")
+    # OpenCode reads both outputs through pipes of their own, so only a pause keeps their order.
+    yield bash("both outputs", "echo out; sleep 0.2; echo err >&2")
     yield bash("elsewhere", "pwd", workdir=str(project / "code"))
     yield bash("slow", "echo begun; sleep 20", timeout=700)
     yield bash("many lines", "seq 1 5000")

@@ -53,7 +53,11 @@ def test_every_error_is_ours_and_is_named_so() -> None:
     [
         (WeftError("it broke", hint="mend it"), "it broke", "mend it"),
         (NotFoundError("agent", "bild", near=["build"]), "there is no agent 'bild'", "did you mean build?"),
-        (InvalidIdError("session", "../x"), "session id: '../x' is not one", ""),
+        (
+            InvalidIdError("session", "../x"),
+            "session id: '../x' is not one",
+            "an id consists of letters, digits and underscores",
+        ),
         (DocumentError("ses_1.json", "not JSON"), "ses_1.json: not JSON", ""),
         (SessionBusyError("ses_1"), "Session ses_1 is busy", ""),
         (SessionBusyError("ses_1", "pid 7"), "Session ses_1 is busy", "pid 7 is running it"),

@@ -1,14 +1,14 @@
 """The journal: an event is published only after it is stored, in order, whatever happens."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 from msgspec.structs import replace
 
 from weft.bus import Bus, BusListener
-from weft.errors import NotFoundError, StoreError
+from weft.errors import LeaseLostError, NotFoundError, StoreError
 from weft.journal import FLUSH_SECONDS, Journal, open_journal
 from weft.model.event import (
     Durable,
@@ -18,15 +18,16 @@ from weft.model.event import (
     PartUpdated,
     SessionCreated,
     SessionDeleted,
-    SessionRested,
+    SessionIdled,
     SessionUpdated,
 )
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import UserMessage
 from weft.model.part import Moment, TextPart
-from weft.model.session import Session, SessionTime
+from weft.model.session import SessionInfo, SessionTime
 from weft.model.transcript import Transcript
-from weft.store.contract import SessionEditor
+from weft.store.contract import NO_LEASES, SessionEditor
+from weft.store.lease import LeaseToken
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 
@@ -42,12 +43,12 @@ class FailingStore(MemoryStore):
         super().__init__()
         self.full_for: set[SessionID] = set()
 
-    async def apply(self, *events: Durable) -> None:
+    async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
         if any(
             isinstance(event, PartGrew | SessionCreated) and about(event) in self.full_for for event in events
         ):
             raise StoreError("no space left")
-        await super().apply(*events)
+        await super().apply(*events, leases=leases)
 
 
 class SlowStore(MemoryStore):
@@ -58,23 +59,32 @@ class SlowStore(MemoryStore):
         self.gate = asyncio.Event()
         self.begun = 0
 
-    async def apply(self, *events: Durable) -> None:
+    async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
         self.begun += 1
         await self.gate.wait()
-        await super().apply(*events)
+        await super().apply(*events, leases=leases)
 
-    async def edit(self, session: SessionID, editor: SessionEditor) -> Session:
+    async def edit(
+        self, session: SessionID, editor: SessionEditor, *, leases: Sequence[LeaseToken] = NO_LEASES
+    ) -> SessionInfo:
         self.begun += 1
         await self.gate.wait()
-        return await super().edit(session, editor)
+        return await super().edit(session, editor, leases=leases)
+
+
+class TakenOverStore(MemoryStore):
+    """A store in which another process can take over a lease, as if the first one had been taken for dead."""
+
+    def take_over(self, session: SessionID) -> None:
+        self._leases[session] = LeaseToken(session, -1), "another process"
 
 
 def about(event: PartGrew | SessionCreated) -> SessionID:
     return event.session_id if isinstance(event, PartGrew) else event.info.id
 
 
-def session(id: SessionID, title: str = "") -> Session:
-    return Session(id=id, title=title, time=SessionTime(created=1, updated=1))
+def session(id: SessionID, title: str = "") -> SessionInfo:
+    return SessionInfo(id=id, title=title, time=SessionTime(created=1, updated=1))
 
 
 def message(of: SessionID) -> MessageUpdated:
@@ -145,7 +155,7 @@ async def text_in(store: MemoryStore, of: SessionID = ONE) -> str:
 async def test_what_is_committed_is_stored_and_told_in_order() -> None:
     store = MemoryStore()
     async with open_harness(store) as harness:
-        events = (SessionCreated(info=session(ONE)), message(ONE), SessionRested(session_id=ONE), part("a"))
+        events = (SessionCreated(info=session(ONE)), message(ONE), SessionIdled(session_id=ONE), part("a"))
         await harness.journal.commit(*events)
         assert await harness.take_events() == list(events)
         assert await store.get_session(ONE) == session(ONE)
@@ -155,8 +165,8 @@ async def test_what_is_committed_is_stored_and_told_in_order() -> None:
 async def test_what_is_not_durable_is_told_and_touches_no_store() -> None:
     store = SlowStore()
     async with open_harness(store) as harness:
-        await harness.journal.commit(SessionRested(session_id=ONE))
-        assert await harness.take_events() == [SessionRested(session_id=ONE)]
+        await harness.journal.commit(SessionIdled(session_id=ONE))
+        assert await harness.take_events() == [SessionIdled(session_id=ONE)]
         assert store.begun == 0
 
 
@@ -177,7 +187,7 @@ async def test_what_could_not_be_stored_is_not_told() -> None:
     store.full_for = {ONE}
     async with open_harness(store) as harness:
         with pytest.raises(StoreError, match="no space left"):
-            await harness.journal.commit(SessionCreated(info=session(ONE)), SessionRested(session_id=ONE))
+            await harness.journal.commit(SessionCreated(info=session(ONE)), SessionIdled(session_id=ONE))
         assert await harness.take_events() == []
         assert await store.list_sessions() == []
 
@@ -258,7 +268,7 @@ async def test_what_could_not_be_stored_is_not_in_the_transcript() -> None:
 # --- editing ---
 
 
-def titled(title: str) -> Callable[[Session], Session]:
+def titled(title: str) -> Callable[[SessionInfo], SessionInfo]:
     return lambda before: replace(before, title=before.title + title)
 
 
@@ -360,9 +370,9 @@ async def test_many_pieces_of_growth_are_stored_as_one() -> None:
     applied: list[tuple[Durable, ...]] = []
 
     class CountingStore(MemoryStore):
-        async def apply(self, *events: Durable) -> None:
+        async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
             applied.append(events)
-            await super().apply(*events)
+            await super().apply(*events, leases=leases)
 
     store = CountingStore()
     await with_a_part(store)
@@ -483,3 +493,56 @@ async def test_an_error_inside_comes_out_as_itself() -> None:
     with pytest.raises(NotFoundError):
         await look_for_what_is_not_there()
     assert await text_in(store) == "ab"
+
+
+# --- leases ---
+
+
+async def test_who_lost_the_lease_stores_and_tells_nothing() -> None:
+    store = TakenOverStore()
+    await with_a_part(store)
+    async with open_harness(store) as harness, harness.journal.lease(ONE, "me"):
+        await harness.journal.commit(part("a"))
+        store.take_over(ONE)
+        await harness.take_events()
+        for work in (
+            harness.journal.commit(part("b"), SessionIdled(session_id=ONE)),
+            harness.journal.edit(ONE, titled("x")),
+            harness.journal.edit_message(ONE, MessageID("msg_ses_1"), lambda info: replace(info, agent="x")),
+        ):
+            with pytest.raises(LeaseLostError) as lost:
+                await work
+            assert (lost.value.session, lost.value.owner) == (ONE, "another process")
+        assert await harness.take_events() == []
+        assert await text_in(store) == "a"
+        assert await store.get_session(ONE) == session(ONE)
+
+
+async def test_another_session_is_written_without_that_lease() -> None:
+    store = TakenOverStore()
+    async with open_harness(store) as harness, harness.journal.lease(ONE, "me"):
+        store.take_over(ONE)
+        await harness.journal.commit(SessionCreated(info=session(TWO)))
+        assert await store.get_session(TWO) == session(TWO)
+
+
+@pytest.mark.parametrize("how", ["commit", "flush", "close"])
+async def test_growth_of_a_lost_session_is_dropped_and_that_of_another_is_not(how: str) -> None:
+    store = TakenOverStore()
+    await with_a_part(store, ONE)
+    await with_a_part(store, TWO)
+    async with open_harness(store) as harness, harness.journal.lease(ONE, "me"):
+        harness.journal.grow(growth("lost", 0, ONE))
+        harness.journal.grow(growth("kept", 0, TWO))
+        store.take_over(ONE)
+        if how == "commit":
+            with pytest.raises(LeaseLostError):
+                await harness.journal.commit(message(ONE), message(TWO))
+            assert (await text_in(store, ONE), await text_in(store, TWO)) == ("", "")
+        elif how == "flush":
+            with pytest.raises(LeaseLostError):
+                await harness.journal.flush()
+            assert (await text_in(store, ONE), await text_in(store, TWO)) == ("", "kept")
+        else:
+            await harness.pass_time(FLUSH_MS)
+    assert (await text_in(store, ONE), await text_in(store, TWO)) == ("", "kept")

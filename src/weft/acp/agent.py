@@ -31,11 +31,13 @@ from acp.schema import (
     SessionCloseCapabilities,
     SessionDeleteCapabilities,
     SessionForkCapabilities,
-    SessionInfo,
     SessionListCapabilities,
     SessionResumeCapabilities,
     SetSessionConfigOptionResponse,
     SetSessionModeResponse,
+)
+from acp.schema import (
+    SessionInfo as AcpSessionInfo,
 )
 from msgspec import Struct
 from msgspec.structs import replace
@@ -65,7 +67,8 @@ from weft.model.catalog import parse_ref
 from weft.model.ids import SessionID, check_id
 from weft.model.input import CommandInput, FileInput, PromptInput, SessionInput
 from weft.model.message import MessageWithParts, UserMessage
-from weft.model.session import Session, SessionQuery, is_archived
+from weft.model.session import SessionInfo
+from weft.model.session_query import SessionQuery, to_cursor
 
 
 class AcpSessionRequest(Struct, frozen=True, kw_only=True):
@@ -105,7 +108,7 @@ class SessionOpener:
         return await self._directories.get(directory)
 
     async def open(
-        self, request: AcpSessionRequest, find: Callable[[EditorDirectory], Awaitable[Session]]
+        self, request: AcpSessionRequest, find: Callable[[EditorDirectory], Awaitable[SessionInfo]]
     ) -> EditorSession:
         """Open a session that is new to the editor: nothing of it has been sent yet."""
         if request.more_directories:
@@ -129,7 +132,7 @@ class SessionOpener:
             await self._directories.send_updates(session, to_plan(todos))
 
     def _to_session(
-        self, directory: EditorDirectory, info: Session, history: Sequence[MessageWithParts]
+        self, directory: EditorDirectory, info: SessionInfo, history: Sequence[MessageWithParts]
     ) -> EditorSession:
         updates = UpdateStream(directory.directory, directory.worktree, directory.choices.sizes)
         existing = directory.sessions.get(info.id)
@@ -170,7 +173,6 @@ PROTOCOL_VERSION: Final = 1
 LOGIN_METHOD: Final = "weft-auth-login"
 LOGIN_HELP: Final = "Run `weft auth login` in a terminal to store a provider's key."
 PAGE_SIZE: Final = 100
-MAX_TIME_MS: Final = 10**15
 
 
 class AgentSetup(Struct, frozen=True, kw_only=True):
@@ -319,12 +321,16 @@ class AcpAgent:
         directory = await self._opener.open_directory(cwd or self._setup.default_directory)
         query = SessionQuery(
             roots=True,
+            archived=False,
             order="updated",
             directory=directory.directory if cwd else None,
             everywhere=cwd is None,
+            after=cursor,
+            limit=PAGE_SIZE + 1,
         )
-        sessions = [each for each in await directory.api.list_sessions(query) if not is_archived(each)]
-        page, next_cursor = paginate(sessions, cursor)
+        found = await directory.api.list_sessions(query)
+        page = found[:PAGE_SIZE]
+        next_cursor = to_cursor(page[-1], query.order) if len(found) > PAGE_SIZE else None
         return ListSessionsResponse(
             sessions=[to_session_info(each) for each in page], next_cursor=next_cursor
         )
@@ -459,20 +465,8 @@ async def choose_call(session: EditorSession, parts: tuple[PromptContent, ...]) 
     return lambda: session.api.prompt(session.id, input), True
 
 
-def paginate(sessions: Sequence[Session], cursor: str | None) -> tuple[list[Session], str | None]:
-    """Return the sessions of one page after the cursor, and the next cursor. Sessions come newest first."""
-    rest = [session for session in sessions if cursor is None or _to_cursor(session) > cursor]
-    page = rest[:PAGE_SIZE]
-    return page, _to_cursor(page[-1]) if len(rest) > PAGE_SIZE else None
-
-
-def _to_cursor(session: Session) -> str:
-    """Return a key by which newer sessions sort first. A session that is updated meanwhile moves to an earlier page."""
-    return f"{MAX_TIME_MS - session.time.updated:016}.{session.id}"
-
-
-def to_session_info(session: Session) -> SessionInfo:
-    return SessionInfo(
+def to_session_info(session: SessionInfo) -> AcpSessionInfo:
+    return AcpSessionInfo(
         session_id=session.id,
         cwd=session.directory,
         title=session.title,

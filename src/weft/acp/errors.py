@@ -35,10 +35,10 @@ Result = TypeVar("Result")
 
 def to_request_error(error: WeftError) -> RequestError:
     hint = f" ({error.hint})" if error.hint else ""
-    return RequestError(find_code(error), f"{error}{hint}", {"name": type(error).__name__})
+    return RequestError(to_error_code(error), f"{error}{hint}", {"name": type(error).__name__})
 
 
-def find_code(error: WeftError) -> int:
+def to_error_code(error: WeftError) -> int:
     match error:
         case NotFoundError():
             return NOT_FOUND

@@ -15,7 +15,7 @@ from acp.schema import (
 )
 from msgspec import Struct
 
-from weft.model.agent import Agent, Command
+from weft.model.agent import AgentInfo, Command
 from weft.model.part import ModelRef
 from weft.model.provider import ProviderList
 
@@ -29,7 +29,7 @@ COMPACT: Final = "compact"
 class Choices(Struct, frozen=True, kw_only=True):
     """The agents and models of a directory. Models are named `provider/model`; `sizes` are their context windows."""
 
-    agents: tuple[Agent, ...]
+    agents: tuple[AgentInfo, ...]
     models: dict[str, str]
     sizes: dict[str, int]
 
@@ -41,7 +41,7 @@ class SessionChoice(Struct, frozen=True, kw_only=True):
     model: ModelRef | None = None
 
 
-def to_choices(agents: Iterable[Agent], providers: ProviderList) -> Choices:
+def to_choices(agents: Iterable[AgentInfo], providers: ProviderList) -> Choices:
     connected = [info for info in providers.all if info.id in providers.connected]
     models = {
         f"{info.id}/{model.id}": (f"{info.name}: {model.name}", model)

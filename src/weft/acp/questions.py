@@ -74,7 +74,7 @@ class EditorQuestions:
                 )
             case QuestionAsked(request=questions) if questions.id not in self._tasks_by_id:
                 self._tasks_by_id[questions.id] = self._tasks.create_task(
-                    self._ask_questions(questions, find_call_id(questions, updates))
+                    self._ask_questions(questions, to_call_id(questions, updates))
                 )
             case PermissionReplied() | QuestionReplied() | QuestionRejected():
                 self._withdraw(event.request_id)
@@ -104,7 +104,7 @@ class EditorQuestions:
     async def _ask_permission(self, request: PermissionRequest, updates: UpdateStream) -> None:
         async with self._lock:
             option = await self._choose(
-                await self._to_update(request, updates), list(list_permission_options(request))
+                await self._make_update(request, updates), list(list_permission_options(request))
             )
         if option is None:
             return  # the editor is gone, and the run ends with it
@@ -123,12 +123,12 @@ class EditorQuestions:
             return None
         return answer.outcome.option_id if isinstance(answer.outcome, AllowedOutcome) else ""
 
-    async def _to_update(self, request: PermissionRequest, updates: UpdateStream) -> ToolCallUpdate:
+    async def _make_update(self, request: PermissionRequest, updates: UpdateStream) -> ToolCallUpdate:
         call = updates.find_call(request.tool) if request.tool else None
         subject = f"{request.permission} {', '.join(request.patterns)}".strip()
         if call is None:
             return ToolCallUpdate(
-                tool_call_id=find_call_id(request, updates),
+                tool_call_id=to_call_id(request, updates),
                 title=shorten(subject, MAX_NAME_LENGTH),
                 status="pending",
                 content=list(describe_change(request)) or None,
@@ -208,7 +208,7 @@ class EditorQuestions:
         return tuple(answers)
 
 
-def find_call_id(request: PermissionRequest | QuestionRequest, updates: UpdateStream) -> str:
+def to_call_id(request: PermissionRequest | QuestionRequest, updates: UpdateStream) -> str:
     """Return the id under which the editor knows the call that a request is about.
 
     The editor does not know the calls of child sessions. Their requests, and those without a call, have an id of

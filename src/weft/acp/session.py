@@ -13,7 +13,7 @@ from weft.acp.questions import EditorQuestions
 from weft.acp.updates import UpdateStream, count_tokens
 from weft.api import Api
 from weft.errors import SessionBusyError
-from weft.model.event import Event, MessageUpdated, PartUpdated, SessionFailed, SessionRested
+from weft.model.event import Event, MessageUpdated, PartUpdated, SessionFailed, SessionIdled
 from weft.model.failure import AbortedFailure, AnyFailure, BudgetFailure, OutputLengthFailure
 from weft.model.ids import PartID, SessionID
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
@@ -70,7 +70,7 @@ class EditorSession:
                 self.failure = None  # it continued after the failure
             case SessionFailed(error=error) if own and error is not None:
                 self.failure = error
-            case SessionRested() if own:
+            case SessionIdled() if own:
                 self.questions.withdraw_all()
                 self.idle.set()
             case _:

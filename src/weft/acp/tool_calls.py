@@ -39,6 +39,7 @@ TOOL_KINDS: Final[Mapping[str, ToolKind]] = {
     "glob": "search",
     "lsp": "search",
     "recall": "search",
+    "history": "search",
     "read": "read",
     "list": "read",
     "skill": "read",

@@ -48,7 +48,7 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.permission import CallRef
-from weft.model.session import Session, Todo
+from weft.model.session import SessionInfo, Todo
 
 Update = (
     UserMessageChunk
@@ -240,7 +240,7 @@ def to_plan(todos: Iterable[Todo]) -> AgentPlanUpdate:
     return AgentPlanUpdate(session_update="plan", entries=entries)
 
 
-def to_info(session: Session) -> SessionInfoUpdate:
+def to_info(session: SessionInfo) -> SessionInfoUpdate:
     return SessionInfoUpdate(
         session_update="session_info_update", title=session.title, updated_at=to_iso(session.time.updated)
     )

@@ -1,34 +1,15 @@
 """`Agent`: ask questions in a directory, in this process or on a server, and receive typed answers."""
 
 import asyncio
-import inspect
-import mimetypes
-import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
-from pathlib import Path
+from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-import msgspec
-from msgspec import UNSET
-
-from weft.agent.answer import (
-    ERRORS,
-    Answer,
-    InvalidAnswerError,
-    RunFailedError,
-    classify,
-    describe_failure,
-    find_hint,
-    list_steps,
-    subtract,
-    text_of,
-    to_tokens,
-)
-from weft.agent.events import AnswerEvent, AnyStreamEvent, EventFold
+from weft.agent.answer import Answer
+from weft.agent.events import AnswerEvent, AnyStreamEvent
 from weft.agent.options import (
     AnyBudget,
     AnyModel,
@@ -36,29 +17,33 @@ from weft.agent.options import (
     Permissions,
     QuestionOptions,
     ToolFunction,
+    describe_type,
     override,
     read_options,
     read_text,
     to_model_ref,
 )
+from weft.agent.question import AnyFile, QuestionRun, apply_rules, to_parts
 from weft.agent.schema import Json
 from weft.agent.tools import serve_tools, to_custom_tools, to_tools
 from weft.api import Api
-from weft.client.prompt_run import PromptRun
-from weft.errors import ClosedError, InvalidInputError, NotFoundError, UnsupportedError
-from weft.model.event import Event, MessageUpdated, PermissionAsked, QuestionAsked, SessionFailed
-from weft.model.event_wire import RESYNC, UnknownEvent
-from weft.model.failure import AnyFailure, StructureFailure
+from weft.errors import (
+    ClosedError,
+    InvalidInputError,
+    NoModelError,
+    NotFoundError,
+    UnreadableError,
+    UnsupportedError,
+    WeftError,
+)
 from weft.model.ids import SessionID
-from weft.model.input import AnyPartInput, FileInput, PromptInput, SessionInput, TextInput
-from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts
+from weft.model.input import AnyPartInput, PromptInput, SessionInput
+from weft.model.message import JsonFormat, MessageWithParts
 from weft.model.part import ModelRef
-from weft.model.permission import PermissionRequest, Ruleset
-from weft.model.session import Session, SessionChange
-from weft.model.spending import Spent, total_spent
+from weft.model.permission import Ruleset
+from weft.model.session import SessionChange, SessionInfo
 from weft.model.transcript import Transcript
 from weft.provider.registry import ServedModel
-from weft.session.totals import count_messages, get_ledger
 
 if TYPE_CHECKING:  # an agent on a server needs nothing of the engine
     from weft.local.api import LocalApi
@@ -66,7 +51,10 @@ if TYPE_CHECKING:  # an agent on a server needs nothing of the engine
 T = TypeVar("T")
 V = TypeVar("V")
 
-AnyFile = str | os.PathLike[str]
+NO_MODEL_HINT = (
+    'pass model="provider/model", or set "model" in opencode.json; weft models lists what there is'
+)
+SESSION_HINT = "pass the id of a session, such as answer.session, or nothing for a new one"
 
 
 class QuestionArguments(TypedDict, total=False):
@@ -98,8 +86,21 @@ class Stream(Generic[T]):
     def __aiter__(self) -> Self:
         return self
 
+    def __repr__(self) -> str:
+        return "Stream()  # iterate over it with `async for`, or await its answer()"
+
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(
+                "a Stream is iterated over with `async for`; `with weft.open(…)` gives one for `for`"
+            )
+
     async def __anext__(self) -> AnyStreamEvent | AnswerEvent[T]:
-        event = await anext(self._events)
+        try:
+            event = await anext(self._events)
+        except WeftError as error:
+            raise to_caller(error) from error.__cause__
         if isinstance(event, AnswerEvent):
             self._answer = event.answer
         return event
@@ -125,21 +126,35 @@ class Stream(Generic[T]):
         return self._answer
 
 
-class Host:
-    """What an agent works on: an `Api`, and the parts of it that only this process has."""
+def to_caller(error: WeftError) -> WeftError:
+    """Return an error as the caller of an agent reads it: with a hint for Python, and without frames of ours."""
+    if isinstance(error, NoModelError):
+        error.hint = NO_MODEL_HINT
+    return error.with_traceback(None)
 
-    def __init__(self, api: Api, local: "LocalApi | None") -> None:
+
+class Host:
+    """What an agent works on: an `Api`, and the parts of it that only this process has. `named` is how it was opened."""
+
+    def __init__(self, api: Api, local: "LocalApi | None", named: str) -> None:
         self.api = api
+        self.named = named
         self.closed = False
+        # Whoever opens the agent may drop everything but the agent: the garbage collector would then close it in use.
+        self.context: object = None
         self.running: WeakSet[AsyncGenerator[object]] = WeakSet()
         self._local = local
         self._served: dict[ModelSource, ServedModel] = {}
+        self._checked: set[tuple[ModelRef | None, str | None]] = set()
         self._loop = asyncio.get_running_loop()
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise ClosedError("the agent is closed", hint="ask inside the `with` block, or open it again")
 
     def check(self) -> None:
         """Raise an error if the agent cannot be used here."""
-        if self.closed:
-            raise ClosedError("the agent is closed", hint="ask inside the `with` block, or open it again")
+        self.check_open()
         if asyncio.get_running_loop() is not self._loop:
             raise InvalidInputError(
                 "event loop",
@@ -155,7 +170,13 @@ class Host:
             if self._local is None:
                 await self.api.list_tool_requests()  # an OpenCode server raises `UnsupportedError`
         if model is not None or options.agent is not None:
-            await self.api.check_prompt(PromptInput(parts=(), model=model, agent=options.agent))
+            await self.check_choice(model, options.agent)
+
+    async def check_choice(self, model: ModelRef | None, agent: str | None) -> None:
+        """Raise the error that a prompt with this model and agent would raise. Check each choice once."""
+        if (model, agent) not in self._checked:
+            await self.api.check_prompt(PromptInput(parts=(), model=model, agent=agent))
+            self._checked.add((model, agent))
 
     def find_model(self, model: AnyModel | None) -> ModelRef | None:
         match model:
@@ -165,7 +186,10 @@ class Host:
                 return to_model_ref(model)
             case ModelSource():
                 if self._local is None:
-                    raise UnsupportedError("a scripted model over HTTP (model=)", hint="use weft.open")
+                    raise UnsupportedError(
+                        "a scripted model over HTTP: the model runs on the server",
+                        hint='pass the script to weft.open, or name a model of the server: model="provider/model"',
+                    )
                 if model not in self._served:
                     self._served[model] = served = model.serve(self._local.runtime.clock)
                     self._local.runtime.models.add(served)
@@ -202,11 +226,14 @@ class Asker(ABC, Generic[T]):
     @property
     def api(self) -> Api:
         """All operations of weft: sessions, events, undo, files, sharing."""
+        self._host.check_open()
         return self._host.api
 
     @abstractmethod
-    async def _find_session(self, rules: Ruleset | None) -> SessionID:
-        """Return the session for a question with these rules."""
+    async def _find_session(
+        self, options: QuestionOptions, model: ModelRef | None
+    ) -> tuple[SessionID, Transcript]:
+        """Return the session for a question, and what was said in it before."""
 
     @overload
     async def ask(
@@ -307,7 +334,9 @@ class Asker(ABC, Generic[T]):
         self._host.check()
         text = read_text("prompt", prompt)
         if not text or not text.strip():
-            raise InvalidInputError("prompt", "it is empty")
+            raise InvalidInputError("prompt", "it is empty", hint="say what the agent should do")
+        if own.tools:
+            to_custom_tools(own.tools)  # so that a mistake leaves no empty session
         options = override(self._options, own)
         events = self._answer(to_parts(text, files), options, own.rules, check=check)
         self._host.running.add(events)
@@ -323,12 +352,12 @@ class Asker(ABC, Generic[T]):
     ) -> AsyncGenerator[AnyStreamEvent | AnswerEvent[object]]:
         host = self._host
         model = host.find_model(options.model)
-        session = await self._find_session(options.rules)
+        session, transcript = await self._find_session(options, model)
         async with (
             host.offer_tools(session, options.tools or ()),
             apply_rules(host.api, session, own_rules),
         ):
-            question = QuestionRun(host.api, session, options)
+            question = QuestionRun(host.api, session, transcript, options)
             events = question.events(
                 PromptInput(
                     parts=parts,
@@ -351,8 +380,14 @@ class Asker(ABC, Generic[T]):
 class Agent(Asker[T]):
     """Answers questions in one directory. Every question has a session of its own; `converse` keeps one."""
 
-    async def _find_session(self, rules: Ruleset | None) -> SessionID:
-        return (await self.api.create_session(SessionInput(permission=rules))).id
+    def __repr__(self) -> str:
+        return f"Agent({self._host.named})"
+
+    async def _find_session(
+        self, options: QuestionOptions, model: ModelRef | None
+    ) -> tuple[SessionID, Transcript]:
+        await self._host.check_choice(model, options.agent)  # so that a mistake leaves no empty session
+        return (await self.api.create_session(SessionInput(permission=options.rules))).id, Transcript()
 
     @overload
     async def converse(
@@ -396,197 +431,42 @@ class Agent(Asker[T]):
         self._host.check()
         own = read_options(schema=schema, **options)
         merged = override(self._options, own)
+        if session is not None and not isinstance(session, str):
+            raise InvalidInputError("session", f"it is {describe_type(session)}", hint=SESSION_HINT)
         if session is None:
             info = await self.api.create_session(SessionInput(title=title, permission=merged.rules))
         else:
-            info = await self.api.get_session(SessionID(session))
+            info = await self._get_session(session)
             if own.rules is not None:
                 info = await self.api.update_session(info.id, SessionChange(permission=own.rules))
         return Conversation(self._host, merged, info)
+
+    async def _get_session(self, session: str) -> SessionInfo:
+        try:
+            return await self.api.get_session(SessionID(session))
+        except UnreadableError:
+            raise
+        except NotFoundError:
+            raise NotFoundError("session", session, hint=SESSION_HINT) from None
 
 
 class Conversation(Asker[T]):
     """Questions in one session: each one knows what was said before."""
 
-    def __init__(self, host: Host, options: QuestionOptions, session: Session) -> None:
+    def __init__(self, host: Host, options: QuestionOptions, session: SessionInfo) -> None:
         super().__init__(host, options)
         self.session = session.id
 
     def __repr__(self) -> str:
         return f"Conversation({self.session!r})"
 
-    async def _find_session(self, rules: Ruleset | None) -> SessionID:
-        del rules  # they are set on the session already
-        return self.session
+    async def _find_session(
+        self, options: QuestionOptions, model: ModelRef | None
+    ) -> tuple[SessionID, Transcript]:
+        del options, model  # the rules are set on the session already
+        return self.session, Transcript(await self.api.list_messages(self.session))
 
     async def messages(self) -> list[MessageWithParts]:
         """Return all messages of the session, oldest first."""
         self._host.check()
         return await self.api.list_messages(self.session)
-
-
-class QuestionRun:
-    """One prompt: its events, the requests it made, and what it cost."""
-
-    def __init__(self, api: Api, session: SessionID, options: QuestionOptions) -> None:
-        self._api = api
-        self._session = session
-        self._options = options
-        self._transcript = Transcript()
-        self._refused: list[str] = []
-        self._failure: AnyFailure | None = None
-        self._last: MessageWithParts | None = None
-        self._before = Spent()
-
-    async def events(self, input: PromptInput) -> AsyncGenerator[AnyStreamEvent]:
-        """Send the prompt and yield events until the session is idle. Closing the generator ends the run."""
-        await self._refresh()
-        self._before = await self._measure()
-        fold = EventFold(self._session, self._transcript)
-        run = PromptRun(self._api, self._session, input)
-        try:
-            async for event in run.events():
-                self._transcript.feed(event)
-                if isinstance(event, UnknownEvent) and event.named == RESYNC:
-                    await self._refresh()
-                self._note(event)
-                for each in fold.feed(event):
-                    yield each
-                await self._reply(event)
-            self._last = await run.answer()
-            if run.missed:
-                await self._refresh()
-        finally:
-            await run.close()
-
-    async def to_answer(self) -> Answer[object]:
-        """Return the answer, with its error if the run failed."""
-        assert self._last is not None, "the run has ended"
-        info = self._last.info
-        prompt = info.parent_id if isinstance(info, AssistantMessage) else info.id
-        steps = list_steps(self._transcript.messages(), prompt)
-        spent = subtract(await self._measure(), self._before, steps)
-        text = text_of(self._last) if isinstance(info, AssistantMessage) else ""
-        error: RunFailedError | None = None
-        try:
-            outcome = self._get_value(text)
-        except RunFailedError as failed:
-            outcome = error = failed
-        answer = Answer(
-            text=text,
-            outcome=outcome,
-            cost=spent.cost if spent.priced else None,
-            tokens=to_tokens(spent),
-            files=tuple(await self._api.list_diff(self._session, message=prompt)),
-            steps=steps,
-            session=self._session,
-        )
-        if error is not None:
-            error.answer = answer
-        return answer
-
-    def _get_value(self, text: str) -> object:
-        """Return the value of the answer. Raise `RunFailedError` if there is none."""
-        assert self._last is not None, "the run has ended"
-        info = self._last.info
-        failure = (info.error if isinstance(info, AssistantMessage) else None) or self._failure
-        ending = classify(self._last, self._failure)
-        if ending != "done":
-            kind = InvalidAnswerError if isinstance(failure, StructureFailure) else ERRORS[ending]
-            raise kind(
-                describe_failure(failure) if failure is not None else MESSAGES[ending],
-                failure=failure,
-                hint=find_hint(failure, self._refused),
-            )
-        if self._options.type is None:
-            return text
-        value = info.structured if isinstance(info, AssistantMessage) else UNSET
-        if value is UNSET:
-            raise InvalidAnswerError("the model answered with text and not with a value")
-        try:
-            return self._options.type.convert(value)
-        except (msgspec.ValidationError, ValueError) as error:
-            raise InvalidAnswerError(f"the value is not of the requested type: {error}") from error
-
-    def _note(self, event: Event) -> None:
-        match event:
-            case MessageUpdated(info=AssistantMessage(session_id=self._session, time=time)) if (
-                time.completed is None
-            ):
-                self._failure = None  # the run went on, so it recovered from the failure before
-            case SessionFailed(session_id=self._session, error=error) if error is not None:
-                self._failure = error
-            case _:
-                pass
-
-    async def _reply(self, event: Event) -> None:
-        """Answer a request of the agent. Nobody else may be there to do it, and the run must not wait for ever."""
-        with suppress(NotFoundError):  # another client answered first
-            match event:
-                case PermissionAsked(request=request):
-                    await self._reply_permission(request)
-                case QuestionAsked(request=questions):
-                    await self._api.reject_question(questions.id)
-                case _:
-                    pass
-
-    async def _reply_permission(self, request: PermissionRequest) -> None:
-        if self._options.permit is None:
-            self._refused.append(f"{request.permission} {', '.join(request.patterns)}".strip())
-            await self._api.reply_permission(request.id, "reject")
-            return
-        reply = self._options.permit(request)
-        if inspect.isawaitable(reply):
-            reply = await reply
-        if reply is None:
-            return
-        if reply not in ("once", "always", "reject"):
-            await self._api.reply_permission(request.id, "reject")
-            raise InvalidInputError(
-                "permissions", f"the function returned {reply!r}", hint='return "once", "always" or "reject"'
-            )
-        await self._api.reply_permission(request.id, reply)
-
-    async def _measure(self) -> Spent:
-        return measure(await self._api.get_session(self._session), self._transcript.messages())
-
-    async def _refresh(self) -> None:
-        self._transcript = Transcript(await self._api.list_messages(self._session))
-
-
-MESSAGES = {
-    "failed": "no model answered",
-    "refused": "the agent stopped because a permission was refused",
-    "loop": "the agent repeated itself and was stopped",
-}
-
-
-def to_parts(prompt: str, files: Sequence[AnyFile]) -> tuple[AnyPartInput, ...]:
-    """Return a prompt with its attachments. Raise `InvalidInputError` if a file does not exist."""
-    attachments: list[AnyPartInput] = []
-    for each in files:
-        path = Path(each).absolute()
-        if not path.is_file():
-            raise InvalidInputError("files", f"there is no file {str(each)!r}")
-        mime = mimetypes.guess_type(path.name)[0] or "text/plain"
-        attachments.append(FileInput(mime=mime, filename=path.name, url=path.as_uri()))
-    return (TextInput(text=prompt), *attachments)
-
-
-def measure(session: Session, messages: Sequence[MessageWithParts]) -> Spent:
-    """Return what a session and its descendants have spent."""
-    return total_spent(count_messages(get_ledger(session), [message.info for message in messages]))
-
-
-@asynccontextmanager
-async def apply_rules(api: Api, session: SessionID, rules: Ruleset | None) -> AsyncIterator[None]:
-    """Give a session rules for one question, and then those that it had."""
-    if rules is None:
-        yield
-        return
-    before = (await api.get_session(session)).permission or ()
-    await api.update_session(session, SessionChange(permission=rules))
-    try:
-        yield
-    finally:
-        await api.update_session(session, SessionChange(permission=before))

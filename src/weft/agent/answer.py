@@ -13,6 +13,7 @@ from weft.model.failure import (
     AnyFailure,
     ApiFailure,
     AuthFailure,
+    BudgetData,
     BudgetFailure,
     DeadlineFailure,
     ModelNotFoundFailure,
@@ -40,6 +41,9 @@ from weft.run.doom import BLOCKED_PREFIX
 
 T_co = TypeVar("T_co", covariant=True)
 
+VALUE_HINT = (
+    "say in the prompt what each field means, or loosen the schema; error.answer.text is what the model wrote"
+)
 REPR_LENGTH = 60
 
 Ending = Literal["done", "failed", "refused", "budget", "timeout", "loop", "aborted"]
@@ -56,8 +60,8 @@ class Call(Struct, frozen=True, kw_only=True):
     status: Literal["pending", "running", "completed", "error"]
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{name}={_cut(value)}" for name, value in self.input.items())
-        return f"Call({self.tool}({arguments}), {self.status})"
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.input.items())
+        return f"Call({self.tool}({_shorten(arguments)}), {self.status})"
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -72,7 +76,7 @@ class Step(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         calls = ", ".join(call.tool for call in self.calls)
-        return f"Step({_cut(self.text)}, calls=[{calls}], cost={_show_cost(self.cost)})"
+        return f"Step({_cut(self.text)}, calls=[{_shorten(calls)}], cost={_show_cost(self.cost)})"
 
 
 class Answer(Struct, Generic[T_co], frozen=True, kw_only=True):
@@ -124,7 +128,8 @@ class Answer(Struct, Generic[T_co], frozen=True, kw_only=True):
         """Return what a notebook shows: the text, the changed files, and the cost."""
         files = "".join(f"\n- `{file.file}` +{file.additions} −{file.deletions}" for file in self.files)
         changed = f"\n\nFiles changed:\n{files}" if files else ""
-        cost = f"{len(self.steps)} steps · cost {_show_cost(self.cost)} · `{self.session}`"
+        steps = f"{len(self.steps)} {'step' if len(self.steps) == 1 else 'steps'}"
+        cost = f"{steps} · cost {_show_cost(self.cost)} · `{self.session}`"
         return f"{self.text}{changed}\n\n<small>{cost}</small>"
 
 
@@ -136,6 +141,7 @@ class RunFailedError(WeftError):
     def __init__(self, message: str, *, failure: AnyFailure | None = None, hint: str = "") -> None:
         super().__init__(f"{message} ({hint})" if hint else message)
         self.hint = hint
+        self.__notes__ = []  # the message has the hint
         self.failure = failure
 
 
@@ -292,10 +298,16 @@ def subtract(after: Spent, before: Spent, steps: Sequence[Step]) -> Spent:
 def find_hint(failure: AnyFailure | None, refused: Sequence[str]) -> str:
     """Return what the caller can do about a failure. `refused` are the permissions that nobody gave."""
     match failure:
+        case BudgetFailure(data=BudgetData(scope="run")):
+            return "pass a larger budget; agent.converse(error.answer.session) goes on where it stopped"
         case BudgetFailure(data=data):
             return data.hint
-        case AuthFailure(data=data):
+        case AuthFailure(data=data) if "weft auth login" not in data.message:
             return f"run weft auth login {data.provider_id}, or set the provider's variable"
+        case ApiFailure(data=data) if (data.metadata or {}).get("kind") == "auth":
+            return "weft auth list shows where the key comes from, weft auth login replaces it"
+        case StructureFailure():
+            return VALUE_HINT
         case None if refused:
             return f"it asked for {', '.join(refused)}: pass permissions={{…}}, or a function that answers"
         case _:
@@ -303,7 +315,10 @@ def find_hint(failure: AnyFailure | None, refused: Sequence[str]) -> str:
 
 
 def _cut(value: object) -> str:
-    text = repr(value)
+    return _shorten(repr(value))
+
+
+def _shorten(text: str) -> str:
     return text if len(text) <= REPR_LENGTH else text[: REPR_LENGTH - 1] + "…"
 
 

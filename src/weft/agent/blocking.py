@@ -3,14 +3,19 @@
 import asyncio
 import atexit
 import threading
+import warnings
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
-from weft.agent.agent import Agent, AnyFile, Conversation, QuestionArguments, Stream
+from weft.agent.agent import Agent, Conversation, Host, QuestionArguments, Stream
 from weft.agent.answer import Answer
 from weft.agent.events import AnswerEvent, AnyStreamEvent
+from weft.agent.options import QuestionOptions, check_names
+from weft.agent.question import AnyFile
 from weft.agent.schema import Json
 from weft.api import Api
 from weft.errors import ClosedError
@@ -57,19 +62,38 @@ class ThreadTask(Generic[T]):
 
 
 class LoopThread:
-    """An event loop in a daemon thread. It is stopped at the latest when the program ends."""
+    """An event loop in a daemon thread.
+
+    It is stopped at the latest when the program ends, or when nothing refers to it any more: everything that uses it does.
+    """
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.stopped = False
-        self._thread = threading.Thread(target=self.loop.run_forever, name="weft", daemon=True)
+        self._opened: list[OpenContext[Any]] = []
+        self._thread = threading.Thread(
+            target=_run_loop, args=(self.loop, self._opened), name="weft", daemon=True
+        )
         self._waiting: set[ThreadTask[Any]] = set()
         self._reading: set[AsyncIterator[Any]] = set()
+        self._exit = partial(_stop_at_exit, weakref.ref(self))
+        self._finalizer = weakref.finalize(self, _abandon, self.loop, self._exit)
+        self._finalizer.atexit = False
 
     def start(self) -> None:
         self._thread.start()
         # The thread dies when the program exits; a caller would then wait forever.
-        atexit.register(self.stop)
+        atexit.register(self._exit)
+
+    def enter(self, context: AbstractAsyncContextManager[T]) -> T:
+        """Enter a context in the loop. It is left when the loop is stopped."""
+
+        async def enter() -> OpenContext[T]:
+            return await OpenContext(context).enter()
+
+        opened = self.run(enter())
+        self._opened.append(opened)
+        return opened.value
 
     def run(self, work: Coroutine[object, None, T]) -> T:
         if self.stopped:
@@ -95,7 +119,8 @@ class LoopThread:
                     return
         finally:
             self._reading.discard(items)
-            if not self.stopped:  # otherwise it was closed with the loop
+            # Otherwise it was closed with the loop, or the loop's own thread collects garbage, and must not wait for itself.
+            if not self.stopped and threading.current_thread() is not self._thread:
                 self.run(_close_iterator(items))
 
     async def settle(self) -> None:
@@ -103,21 +128,52 @@ class LoopThread:
         await _cancel_tasks(each.task for each in self._waiting if each.task is not None)
         await asyncio.gather(*(_close_iterator(each) for each in self._reading), return_exceptions=True)
 
+    def leave(self) -> None:
+        """Leave what was entered. Raise the error of leaving it."""
+        while self._opened:
+            self.run(self._opened.pop().leave())
+
     def stop(self) -> None:
         if self.stopped:
             return
         self.stopped = True
-        atexit.unregister(self.stop)
+        self._finalizer.detach()
+        atexit.unregister(self._exit)
         asyncio.run_coroutine_threadsafe(self._end(), self.loop).result()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
-        self.loop.close()
 
     async def _end(self) -> None:
         """Cancel what is still running, as `asyncio.run` does, and give it some seconds to finish."""
         await asyncio.wait([asyncio.ensure_future(self.settle())], timeout=STOP_SECONDS)
         await _cancel_tasks(asyncio.all_tasks())
         await self.loop.shutdown_asyncgens()
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop, opened: "list[OpenContext[Any]]") -> None:
+    """Run a loop until it is stopped. Then leave what is still open: nobody else can, if the agent was dropped."""
+    loop.run_forever()
+    loop.run_until_complete(_leave_all(opened))
+    loop.close()
+
+
+async def _leave_all(opened: "list[OpenContext[Any]]") -> None:
+    await asyncio.gather(*(each.leave() for each in opened), return_exceptions=True)
+    await _cancel_tasks(asyncio.all_tasks())
+    await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+def _stop_at_exit(thread: "weakref.ref[LoopThread]") -> None:
+    found = thread()
+    if found is not None:
+        found.stop()
+
+
+def _abandon(loop: asyncio.AbstractEventLoop, exit: Callable[[], None]) -> None:
+    """Stop the loop of an agent that was dropped. The garbage collector may call this in any thread: it waits for nothing."""
+    atexit.unregister(exit)
+    loop.call_soon_threadsafe(loop.stop)
+    warnings.warn("an agent was not closed: use `with`, or call its close()", ResourceWarning, stacklevel=2)
 
 
 async def _cancel_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
@@ -141,6 +197,13 @@ async def _close_iterator(items: AsyncIterator[Any]) -> None:
     close = getattr(items, "aclose", None)
     if close is not None:
         await close()
+
+
+def _check_here(options: QuestionArguments) -> QuestionArguments:
+    """Warn of what is misspelt. In the thread of the loop, the warning could not name the line of the caller."""
+    if "permissions" not in options:
+        return options
+    return {**options, "permissions": check_names(options["permissions"])}
 
 
 class BlockingStream(Generic[T]):
@@ -240,6 +303,7 @@ class BlockingAsker(Generic[T]):
         **options: Unpack[QuestionArguments],
     ) -> Answer[object]:
         """Ask a question and return the answer, as `Agent.ask` does."""
+        options = _check_here(options)
         asking = self._questions.ask(prompt, schema=schema, files=files, check=check, **options)
         return self._loop.run(asking)
 
@@ -286,6 +350,7 @@ class BlockingAsker(Generic[T]):
         **options: Unpack[QuestionArguments],
     ) -> BlockingStream[Any]:
         """Ask a question and iterate over what happens, as `Agent.stream` does."""
+        options = _check_here(options)
 
         async def start() -> Stream[Any]:
             stream: Stream[Any] = self._questions.stream(
@@ -299,10 +364,9 @@ class BlockingAsker(Generic[T]):
 class BlockingAgent(BlockingAsker[T]):
     """An `Agent` whose calls block. Close it, or use it in a `with`."""
 
-    def __init__(self, agent: Agent[T], loop: LoopThread, opened: "OpenContext[Agent[T]]") -> None:
+    def __init__(self, agent: Agent[T], loop: LoopThread) -> None:
         super().__init__(agent, loop)
         self._agent = agent
-        self._opened = opened
 
     @overload
     def converse(
@@ -343,17 +407,21 @@ class BlockingAgent(BlockingAsker[T]):
         **options: Unpack[QuestionArguments],
     ) -> "BlockingConversation[Any]":
         """Start a conversation, or continue the one in `session`, as `Agent.converse` does."""
+        options = _check_here(options)
         conversation: Conversation[Any] = self._loop.run(
             self._agent.converse(session, title=title, schema=schema, **options)
         )
         return BlockingConversation(conversation, self._loop)
+
+    def __repr__(self) -> str:
+        return f"Blocking{self._agent!r}"
 
     def close(self) -> None:
         """End what is running, and close the agent."""
         try:
             if not self._loop.stopped:  # otherwise the program is ending
                 self._loop.run(self._loop.settle())
-                self._loop.run(self._opened.leave())
+                self._loop.leave()
         finally:
             self._loop.stop()
 
@@ -364,6 +432,9 @@ class BlockingConversation(BlockingAsker[T]):
     def __init__(self, conversation: Conversation[T], loop: LoopThread) -> None:
         super().__init__(conversation, loop)
         self._conversation = conversation
+
+    def __repr__(self) -> str:
+        return f"Blocking{self._conversation!r}"
 
     @property
     def session(self) -> SessionID:
@@ -404,17 +475,14 @@ class OpenContext(Generic[T]):
         await self._task
 
 
-def start_blocking(opening: AbstractAsyncContextManager[Agent[T]]) -> BlockingAgent[T]:
+def start_blocking(
+    opening: AbstractAsyncContextManager[Host], options: QuestionOptions
+) -> BlockingAgent[Any]:
     """Open an agent in a thread of its own."""
-
-    async def enter() -> OpenContext[Agent[T]]:
-        return await OpenContext(opening).enter()
-
     loop = LoopThread()
     loop.start()
     try:
-        opened = loop.run(enter())
+        return BlockingAgent(Agent(loop.enter(opening), options), loop)
     except BaseException:
         loop.stop()
         raise
-    return BlockingAgent(opened.value, loop, opened)

@@ -38,7 +38,7 @@ class ReasoningEvent(StreamEvent, frozen=True, kw_only=True):
 
 
 class CallEvent(StreamEvent, frozen=True, kw_only=True):
-    """A tool call started or ended; `call.status` says which."""
+    """A tool call started, reported its progress or ended; `call.status` and `call.title` say which."""
 
     call: Call
 

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, Unpack, overload
 
-from weft.agent.agent import Agent, Host, QuestionArguments
-from weft.agent.opening import Opening, open_agent
-from weft.agent.options import QuestionOptions, read_options
+from weft.agent.agent import Host, QuestionArguments
+from weft.agent.opening import Opening, open_host
+from weft.agent.options import QuestionOptions, describe_type, read_options
 from weft.agent.schema import Json
-from weft.errors import DirectoryError, WeftError
+from weft.errors import DirectoryError, InvalidInputError, WeftError
 from weft.local.assembly import ignore_warning
 from weft.local.open import OpenOptions, open_directory
 from weft.provider.tape import Tape
@@ -77,9 +77,22 @@ def open(
     environment variables. `warn` receives problems of the configuration that do not prevent work. For the other arguments,
     see `QuestionArguments`.
     """
+    if not isinstance(directory, str | os.PathLike):
+        raise InvalidInputError(
+            "directory", f"it is {describe_type(directory)}", hint="pass the path of a project"
+        )
     path = os.fspath(directory)
     if not os.path.isdir(path):
-        raise DirectoryError(path, "there is no such directory", hint="pass the path of a project")
+        reason = "it is a file" if os.path.exists(path) else "there is no such directory"
+        raise DirectoryError(path, reason, hint="pass the path of a project")
+    if store is not None and not isinstance(store, str):
+        raise InvalidInputError(
+            "store",
+            f"it is {describe_type(store)}",
+            hint='pass an address, such as "sqlite:sessions.db" or "memory:"',
+        )
+    if env is not None and not isinstance(env, Mapping):
+        raise InvalidInputError("env", f"it is {describe_type(env)}", hint="pass a dict of variables")
     own = read_options(schema=schema, **options)
     given = OpenOptions(
         directory=path,
@@ -90,10 +103,11 @@ def open(
         env=os.environ if env is None else env,
         warn=warn,
     )
-    return Opening(lambda: _open_local(given, own), f"weft.open({path!r})")
+    named = f"weft.open({path!r})"
+    return Opening(lambda: _open_local(given, own, named), own, named)
 
 
 @asynccontextmanager
-async def _open_local(options: OpenOptions, own: QuestionOptions) -> AsyncIterator[Agent[Any]]:
-    async with open_directory(options) as api, open_agent(Host(api, api), own) as agent:
-        yield agent
+async def _open_local(options: OpenOptions, own: QuestionOptions, named: str) -> AsyncIterator[Host]:
+    async with open_directory(options) as api, open_host(Host(api, api, named), own) as host:
+        yield host

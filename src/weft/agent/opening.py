@@ -3,12 +3,12 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
-from weft.agent.agent import Agent, Host
+from weft.agent.agent import Agent, Host, to_caller
 from weft.agent.blocking import BlockingAgent, start_blocking
 from weft.agent.options import QuestionOptions
-from weft.errors import ClosedError
+from weft.errors import ClosedError, WeftError
 
 T = TypeVar("T")
 
@@ -16,10 +16,13 @@ T = TypeVar("T")
 class Opening(Generic[T]):
     """An agent that is not open yet: use it in `async with`, in `with`, or call `start` in a notebook."""
 
-    def __init__(self, enter: Callable[[], AbstractAsyncContextManager[Agent[T]]], named: str) -> None:
+    def __init__(
+        self, enter: Callable[[], AbstractAsyncContextManager[Host]], options: QuestionOptions, named: str
+    ) -> None:
         self._enter = enter
+        self._options = options
         self._named = named
-        self._context: AbstractAsyncContextManager[Agent[T]] | None = None
+        self._context: AbstractAsyncContextManager[Host] | None = None
         self._blocking: BlockingAgent[T] | None = None
 
     def __repr__(self) -> str:
@@ -28,7 +31,12 @@ class Opening(Generic[T]):
     async def __aenter__(self) -> Agent[T]:
         self._check_unused()
         self._context = self._enter()
-        return await self._context.__aenter__()
+        try:
+            host = await self._context.__aenter__()
+        except WeftError as error:
+            raise to_caller(error) from error.__cause__
+        host.context = self._context
+        return Agent(host, self._options)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -48,7 +56,10 @@ class Opening(Generic[T]):
     def start(self) -> BlockingAgent[T]:
         """Open the agent for blocking calls. Close it with its `close`, at the latest at the end of the program."""
         self._check_unused()
-        self._blocking = start_blocking(self._enter())
+        try:
+            self._blocking = start_blocking(self._enter(), self._options)
+        except WeftError as error:
+            raise to_caller(error) from error.__cause__
         return self._blocking
 
     def _check_unused(self) -> None:
@@ -65,10 +76,10 @@ class Opening(Generic[T]):
 
 
 @asynccontextmanager
-async def open_agent(host: Host, options: QuestionOptions) -> AsyncIterator[Agent[Any]]:
-    """Open an agent. Check its model and tools before the first question is asked, and end what still runs at the end."""
+async def open_host(host: Host, options: QuestionOptions) -> AsyncIterator[Host]:
+    """Check the model and tools of an agent before the first question is asked, and end what still runs at the end."""
     await host.prepare(options)
     try:
-        yield Agent(host, options)
+        yield host
     finally:
         await host.close()

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from weft.errors import InvalidInputError
+from weft.run.json_schema import check_schema
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 """A JSON value."""
@@ -36,7 +37,9 @@ class AnswerType(Struct, frozen=True):
 def to_answer_type(schema: object) -> AnswerType:
     """Return what is needed to request a value of a type. Raise `InvalidInputError` if JSON cannot express the type."""
     if isinstance(schema, Mapping):
-        return AnswerType(dict(schema), lambda value: value)
+        given = dict(schema)
+        check_schema(given, where="schema")
+        return AnswerType(given, lambda value: value)
     if isinstance(schema, type) and isinstance(schema, PydanticModel):
         return AnswerType(schema.model_json_schema(), schema.model_validate)
     if hasattr(schema, "__pydantic_validator__"):
@@ -47,7 +50,8 @@ def to_answer_type(schema: object) -> AnswerType:
     try:
         (root,), components = msgspec.json.schema_components((schema,), ref_template="#/$defs/{name}")
     except (TypeError, ValueError) as error:
-        raise InvalidInputError("schema", f"JSON cannot express it: {error}", hint=HINT) from error
+        reason = str(error).rpartition("\n")[2]  # msgspec explains first what it can express
+        raise InvalidInputError("schema", f"JSON cannot express it: {reason}", hint=HINT) from error
     return AnswerType(
         _inline_root(root, components), lambda value: msgspec.convert(value, type=schema, strict=False)
     )

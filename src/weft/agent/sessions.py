@@ -3,9 +3,10 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from hashlib import sha256
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from msgspec.structs import replace
 
@@ -26,10 +27,9 @@ from weft.model.message import MessageWithParts, UserMessage, find_end
 from weft.model.part import ToolPart
 from weft.model.project import Place
 from weft.model.search import Hit, RecallMatch
-from weft.model.session import Session as SessionInfo
-from weft.model.session import SessionChange, SessionQuery
-from weft.search.library import SessionLibrary
-from weft.search.sessions import search_sessions
+from weft.model.session import SessionChange, SessionInfo
+from weft.model.session_query import SessionQuery
+from weft.model.url import redact_url
 from weft.session import fork, lifecycle, remove
 from weft.session.append import (
     MessageBuilder,
@@ -40,9 +40,7 @@ from weft.session.append import (
     list_unmatched_results,
 )
 from weft.session.messages import iterate_newest_first
-from weft.session.tree import select_sessions
 from weft.store.contract import Store
-from weft.store.reader import open_reader
 from weft.store.url import open_store as open_backend
 from weft.transfer.rebind import make_letters
 
@@ -51,7 +49,7 @@ ID_PREFIX = f"{PREFIXES['session']}_"
 VALUES = "values"
 FOUND = 20
 CREATION_SECONDS = 0.01
-CLOSED_HINT = "use it inside `async with open_store(…) as store`"
+CLOSED_HINT = "use it inside `async with weft.open_store(…) as store`"
 
 Infos = list[SessionInfo]
 Hits = list[Hit]
@@ -64,12 +62,10 @@ class OpenedStore:
     def __init__(self, store: Store, journal: Journal, bus: Bus, *, url: str, directory: str) -> None:
         self._store = store
         self._journal = journal
-        self._url = url
+        self.url = url
         self._directory = directory
         self._loop = asyncio.get_running_loop()
         self._place: Place | None = None
-        self._library: SessionLibrary | None = None
-        self._is_indexed: bool | None = None
         self.bus = bus
         self.clock: Clock = SystemClock()
         self.mint = Mint(self.clock.now, os.urandom)
@@ -117,17 +113,6 @@ class OpenedStore:
             directory=self._directory,
             env=os.environ,
         ).remover()
-
-    async def find_library(self) -> SessionLibrary | None:
-        """Return the index of the store; None if the store has none, and is read for each search."""
-        if self._is_indexed is None:
-            try:
-                reader = await asyncio.to_thread(open_reader, self._url)
-                self._library = SessionLibrary(reader, paths_from(os.environ).cache)
-            except InvalidInputError:
-                self._library = None
-            self._is_indexed = self._library is not None
-        return self._library
 
 
 class AppendContext(NamedTuple):
@@ -325,6 +310,9 @@ class SessionStore:
     def __init__(self, opened: OpenedStore) -> None:
         self._opened = opened
 
+    def __repr__(self) -> str:
+        return f"SessionStore({redact_url(self._opened.url)!r})"
+
     async def session(self, name: str | None = None, *, title: str | None = None) -> Session:
         """Continue the session of this name, or create it. Without a name, create a new session.
 
@@ -333,6 +321,10 @@ class SessionStore:
         """
         if name is None:
             return await self._create(None, title)
+        if not isinstance(name, str):
+            raise InvalidInputError(
+                "name", f"it is of the type {type(name).__name__}", hint="pass any text, or an id"
+            )
         if not name.strip():
             raise InvalidInputError("name", "it is empty", hint="leave it out for a new session")
         if name.startswith(ID_PREFIX):
@@ -341,8 +333,7 @@ class SessionStore:
 
     async def search(self, words: str, *, limit: int = FOUND) -> Hits:
         """Return the sessions that contain all the words, best match first. Words in double quotes must occur literally."""
-        store, library = self._opened.store, await self._opened.find_library()
-        return await search_sessions(store, library, words, limit=limit, project=None)
+        return await self._opened.store.search(words, limit=limit)
 
     async def put_value(self, key: Sequence[str], value: Value | None) -> None:
         """Store a JSON object that belongs to no session. None deletes it.
@@ -379,9 +370,14 @@ class SessionStore:
     ) -> Infos:
         """Return the sessions of all projects, the last used first. `search` is a part of the title."""
         query = SessionQuery(
-            search=search, tag=tag, archived=archived, limit=limit, order="updated", everywhere=True
+            search=search,
+            tags=(tag,) if tag else (),
+            archived=archived,
+            limit=limit,
+            order="updated",
+            everywhere=True,
         )
-        return select_sessions(await self._opened.store.list_sessions(), query)
+        return await self._opened.store.query_sessions(query)
 
     async def _get_id(self, given: str) -> SessionID:
         try:
@@ -401,7 +397,7 @@ class SessionStore:
             if await self._exists(id):
                 return Session(self._opened, id)
             try:
-                async with self._opened.store.lease(id, describe_process()):
+                async with self._opened.journal.lease(id, describe_process()):
                     if not await self._exists(id):
                         return await self._create(id, title)
             except SessionBusyError:
@@ -429,19 +425,52 @@ def make_session_id(name: str) -> SessionID:
     return SessionID(f"{ID_PREFIX}{digest[:HEX_LENGTH]}{make_letters('session name', name)}")
 
 
-@asynccontextmanager
-async def open_store(
+class StoreOpening(AbstractAsyncContextManager[SessionStore]):
+    """A store that is not open yet: use it in `async with`."""
+
+    def __init__(self, url: str | None, directory: str | os.PathLike[str]) -> None:
+        self._context = _open_store(url, directory)
+
+    async def __aenter__(self) -> SessionStore:
+        return await self._context.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._context.__aexit__(kind, error, trace)
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError("a store is async: write `async with weft.open_store(…) as store:`")
+
+        def __exit__(self, *error: object) -> None: ...
+
+
+def open_store(
     url: str | os.PathLike[str] | None = None, *, directory: str | os.PathLike[str] = "."
-) -> AsyncIterator[SessionStore]:
+) -> StoreOpening:
     """Open the store at an address: `file:<path>`, a plain path, or `memory:`. Without one, open the store of `weft`.
 
     New sessions belong to the project of `directory`. Any number of processes may open the same address. Raise
     `InvalidInputError` if the address is not that of a store.
     """
-    address = resolve_store_url(os.environ, paths_from(os.environ), None if url is None else os.fspath(url))
+    if url is not None and not isinstance(url, str | os.PathLike):
+        raise InvalidInputError(
+            "url",
+            f"it is of the type {type(url).__name__}",
+            hint="pass a path, file:<path>, sqlite:<path>, postgres://… or memory:",
+        )
+    return StoreOpening(None if url is None else os.fspath(url), directory)
+
+
+@asynccontextmanager
+async def _open_store(url: str | None, directory: str | os.PathLike[str]) -> AsyncIterator[SessionStore]:
+    paths = paths_from(os.environ)
+    address = resolve_store_url(os.environ, paths, url)
     bus, place = Bus(), _locate(directory)
     async with (
-        open_backend(address) as backend,
+        open_backend(address, cache=paths.cache) as backend,
         open_journal(backend, bus, SystemClock(), directory=place) as journal,
     ):
         opened = OpenedStore(backend, journal, bus, url=address, directory=place)

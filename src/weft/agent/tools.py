@@ -2,11 +2,11 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import isawaitable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -14,14 +14,27 @@ from msgspec import Struct
 from weft.agent.options import ToolFunction
 from weft.api import Api
 from weft.client.prompt_run import stop_listening
-from weft.errors import InvalidInputError, NotFoundError, ToolError, WeftError
+from weft.errors import InvalidInputError, NotFoundError, RejectedError, ToolError, WeftError
 from weft.host.tasks import open_tasks
-from weft.model.client_tool import ClientTool, ClientToolRequest, ClientToolResult
+from weft.model.client_tool import (
+    ClientTool,
+    ClientToolAsk,
+    ClientToolReport,
+    ClientToolRequest,
+    ClientToolResult,
+)
 from weft.model.event import PublishedEvent, ToolRequested
 from weft.model.event_wire import RESYNC, UnknownEvent
 from weft.model.ids import SessionID
 from weft.permission.rules import permission_of
-from weft.plugin.tools import TOOL_NAME, CustomTool, ToolAnswer, ToolCallContext, to_custom_tool
+from weft.plugin.tools import (
+    TOOL_NAME,
+    CustomTool,
+    ToolAnswer,
+    ToolCallContext,
+    check_is_async,
+    to_custom_tool,
+)
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult, schema_of, to_input
 
 RENEW_SECONDS: Final = 15.0  # a server gives up a call that was not accepted for a minute
@@ -36,6 +49,10 @@ def to_custom_tools(functions: tuple[ToolFunction, ...]) -> dict[str, CustomTool
             raise InvalidInputError(
                 "tools", f"{function!r} has no name", hint="pass a function, written with def"
             )
+        if isinstance(function, type):
+            raise InvalidInputError(
+                "tools", f"{function.__name__} is a class", hint="pass a function, written with def"
+            )
         if TOOL_NAME.fullmatch(function.__name__) is None:
             raise InvalidInputError(
                 "tools",
@@ -43,7 +60,11 @@ def to_custom_tools(functions: tuple[ToolFunction, ...]) -> dict[str, CustomTool
                 hint="pass a function, written with def",
             )
         if function.__name__ in customs:
-            raise InvalidInputError("tools", f"two functions are called {function.__name__!r}")
+            raise InvalidInputError(
+                "tools",
+                f"two functions are called {function.__name__!r}",
+                hint="rename one: the model calls a tool by the name of its function",
+            )
         customs[function.__name__] = to_custom_tool(function)
     return customs
 
@@ -96,11 +117,16 @@ def _to_result(tool: str, result: object) -> ToolResult:
 
 
 def _to_call_context(ctx: ToolContext) -> ToolCallContext:
-    async def ask(permission: str, *patterns: str) -> None:
-        await ctx.ask(permission, *patterns, always=patterns)
+    def ask(permission: str, *patterns: str) -> Coroutine[Any, Any, None]:
+        check_is_async("ask")
+        wanted = patterns or ("*",)
+        return ctx.ask(permission, *wanted, always=wanted)
 
-    async def report(*, title: str | None = None, metadata: Mapping[str, object] | None = None) -> None:
-        await ctx.report(title=title, metadata=None if metadata is None else dict(metadata))
+    def report(
+        *, title: str | None = None, metadata: Mapping[str, object] | None = None
+    ) -> Coroutine[Any, Any, None]:
+        check_is_async("report")
+        return ctx.report(title=title, metadata=copy_metadata(metadata))
 
     return ToolCallContext(
         session_id=ctx.session_id,
@@ -112,6 +138,18 @@ def _to_call_context(ctx: ToolContext) -> ToolCallContext:
         ask=ask,
         report=report,
     )
+
+
+def copy_metadata(metadata: Mapping[str, object] | None) -> dict[str, object] | None:
+    """Return metadata as plain JSON values. Raise `ToolError` if it has no JSON form."""
+    try:
+        return (
+            None
+            if metadata is None
+            else msgspec.json.decode(msgspec.json.encode(metadata), type=dict[str, object])
+        )
+    except (TypeError, ValueError) as error:
+        raise ToolError(f"The metadata of a report cannot be written as JSON: {error}") from error
 
 
 # --- for a model on a server ---
@@ -216,9 +254,12 @@ class ToolServer:
     async def _run(self, request: ClientToolRequest) -> ClientToolResult:
         try:
             arguments = to_input(self._tools[request.tool], request.input)
-            result = await run_function(self._customs[request.tool], arguments, _to_remote_context(request))
+            result = await run_function(
+                self._customs[request.tool], arguments, _to_remote_context(self._api, request)
+            )
         except WeftError as error:
-            return ClientToolResult(error=str(error) or type(error).__name__)
+            refused = isinstance(error, RejectedError)
+            return ClientToolResult(error=str(error) or type(error).__name__, refused=refused)
         answer = ClientToolResult(output=result.output, title=result.title, metadata=result.metadata)
         try:
             msgspec.json.encode(answer)
@@ -229,18 +270,19 @@ class ToolServer:
         return answer
 
 
-def _to_remote_context(request: ClientToolRequest) -> ToolCallContext:
-    async def ask(permission: str, *patterns: str) -> None:
-        del permission, patterns
-        raise ToolError(
-            "ToolCallContext.ask works only with weft.open, where the model runs in this process."
+def _to_remote_context(api: Api, request: ClientToolRequest) -> ToolCallContext:
+    def ask(permission: str, *patterns: str) -> Coroutine[Any, Any, None]:
+        check_is_async("ask")
+        key = secrets.token_hex(10)
+        return api.ask_for_tool(
+            request.id, ClientToolAsk(key=key, permission=permission, patterns=patterns or ("*",))
         )
 
-    async def report(*, title: str | None = None, metadata: Mapping[str, object] | None = None) -> None:
-        del title, metadata
-        raise ToolError(
-            "ToolCallContext.report works only with weft.open, where the model runs in this process."
-        )
+    def report(
+        *, title: str | None = None, metadata: Mapping[str, object] | None = None
+    ) -> Coroutine[Any, Any, None]:
+        check_is_async("report")
+        return api.report_tool(request.id, ClientToolReport(title=title, metadata=copy_metadata(metadata)))
 
     return ToolCallContext(
         session_id=request.session_id,

@@ -4,10 +4,12 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from weft.api.configuration import Configuration, Mcp
+from weft.api.data import Data
 from weft.api.permissions import Permissions, Questions
 from weft.api.runs import ClientTools, Commands, Runs, Undo
 from weft.api.sessions import Messages, Sessions, SessionSearch, Transfers
 from weft.api.sharing import Sharing
+from weft.api.trials import Trials
 from weft.api.workspace import Files, Terminals, Workspace, Worktrees
 from weft.model.event import Event, PublishedEvent
 from weft.model.project import Project
@@ -18,12 +20,12 @@ class Events(Protocol):
 
     * `events` yields events in the order in which they happened, each with a cursor to resume after.
     * A cursor that is no longer held raises `CursorLostError`.
-    * `tell` publishes an event of a front end. Events that are stored are refused with `InvalidInputError`.
+    * `publish` publishes an event of a front end. Events that are stored are refused with `InvalidInputError`.
     """
 
     def events(self, *, after: int | None = None) -> AsyncIterator[PublishedEvent]: ...
 
-    async def tell(self, event: Event) -> None: ...
+    async def publish(self, event: Event) -> None: ...
 
 
 class Api(
@@ -62,5 +64,11 @@ class Api(
 
     @property
     def worktrees(self) -> Worktrees: ...
+
+    @property
+    def trials(self) -> Trials: ...
+
+    @property
+    def data(self) -> Data: ...
 
     async def current_project(self) -> Project: ...

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from weft.model.provider import AnyAuth, AuthMethod, Authorization, ProviderList
+from weft.model.provider import AnyAuth, AuthMethod, LoginInstructions, ProviderList
 from weft.model.workspace import AnyMcpStatus, McpResource
 
 
@@ -32,7 +32,7 @@ class Configuration(Protocol):
 
     async def authorize(
         self, provider: str, method: int, *, inputs: Mapping[str, str] | None = None
-    ) -> Authorization: ...
+    ) -> LoginInstructions: ...
 
     async def finish_authorizing(self, provider: str, method: int, *, code: str | None = None) -> None: ...
 

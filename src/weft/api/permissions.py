@@ -7,6 +7,7 @@ from weft.model.permission import (
     DEFAULT_GRANT_TERMS,
     Grant,
     GrantTerms,
+    PermissionDecision,
     PermissionRequest,
     QuestionRequest,
     Reply,
@@ -23,6 +24,7 @@ class Permissions(Protocol):
     * A request outlives the process that made it: it stays listed, and the next run that needs the same permission uses
       the reply. When the run is aborted, the request is withdrawn, which is published as a `reject`.
     * A revoked grant is not used again.
+    * `list_decisions` returns the last `limit` decisions about this project, newest first. A decision is recorded within a second.
     """
 
     async def list_permissions(self) -> list[PermissionRequest]: ...
@@ -39,6 +41,8 @@ class Permissions(Protocol):
     async def list_grants(self) -> list[Grant]: ...
 
     async def revoke_grant(self, id: GrantID) -> None: ...
+
+    async def list_decisions(self, *, limit: int = 100) -> list[PermissionDecision]: ...
 
 
 class Questions(Protocol):

@@ -4,7 +4,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from weft.model.agent import Command
-from weft.model.client_tool import ClientTool, ClientToolRequest, ClientToolResult
+from weft.model.client_tool import (
+    ClientTool,
+    ClientToolAsk,
+    ClientToolReport,
+    ClientToolRequest,
+    ClientToolResult,
+)
 from weft.model.ids import MessageID, PartID, SessionID, ToolRequestID
 from weft.model.input import CommandInput, PromptInput, ShellInput
 from weft.model.message import MessageWithParts
@@ -65,9 +71,13 @@ class ClientTools(Protocol):
       `list_tool_requests` returns it until it is finished, oldest first.
     * `accept_tool` says that the client runs the tool. The call fails if the client does not do so within ten seconds, and again
       in every minute after that. Accepting twice is allowed.
-    * `finish_tool` ends the call with a result, or with an error that the model reads. A result that
-      cannot be stored, because it is too long or no Unicode, raises `InvalidInputError`, and the call stays open.
-    * If the call was finished, failed or aborted, both raise `NotFoundError`.
+    * `ask_for_tool` asks for a permission on behalf of the call, as a tool of the server would: it returns when the rules or a
+      person allow it, and raises `NotPermittedError` if they do not. A request that is open when the call ends is withdrawn.
+    * `report_tool` replaces the title and the metadata that clients see while the tool runs.
+    * `finish_tool` ends the call with a result, or with an error that the model reads. If a person refused a permission,
+      `refused` ends the run.
+    * What cannot be stored, because it is too long or no Unicode, raises `InvalidInputError`, and the call stays open.
+    * If the call was finished, failed or aborted, these four raise `NotFoundError`.
     """
 
     async def offer_tools(self, session: SessionID, client: str, tools: Sequence[ClientTool]) -> None: ...
@@ -75,6 +85,10 @@ class ClientTools(Protocol):
     async def list_tool_requests(self) -> list[ClientToolRequest]: ...
 
     async def accept_tool(self, id: ToolRequestID) -> None: ...
+
+    async def ask_for_tool(self, id: ToolRequestID, ask: ClientToolAsk) -> None: ...
+
+    async def report_tool(self, id: ToolRequestID, report: ClientToolReport) -> None: ...
 
     async def finish_tool(self, id: ToolRequestID, result: ClientToolResult) -> None: ...
 

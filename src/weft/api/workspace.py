@@ -3,7 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from weft.model.agent import Agent, Skill
+from weft.model.agent import AgentInfo, Skill
 from weft.model.damage import Damage
 from weft.model.ids import ProjectID, PtyID
 from weft.model.part import ModelRef
@@ -53,7 +53,7 @@ class Workspace(Protocol):
 
     async def update_project(self, id: ProjectID, change: ProjectChange) -> Project: ...
 
-    async def list_agents(self) -> list[Agent]: ...
+    async def list_agents(self) -> list[AgentInfo]: ...
 
     async def list_skills(self) -> list[Skill]: ...
 

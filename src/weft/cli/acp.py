@@ -43,7 +43,7 @@ def add_acp_arguments(parser: argparse.ArgumentParser) -> None:
 def serve_acp(args: argparse.Namespace) -> int:
     if find_spec("acp") is None:
         raise UnsupportedError(
-            "the Agent Client Protocol, without its package", hint="install it: pip install 'weft[acp]'"
+            "the Agent Client Protocol, without its package", hint="in weft's checkout: pip install '.[acp]'"
         )
     args.cwd = os.path.realpath(args.cwd)
     check_pipe("standard input", sys.stdin)
@@ -51,7 +51,7 @@ def serve_acp(args: argparse.Namespace) -> int:
     # Standard output is for messages of the protocol alone: anything that is printed goes to standard error.
     out = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    exit_timer = ExitTimer(alone=args.alone)
+    exit_timer = ExitTimer(own_process=args.own_process)
     try:
         return asyncio.run(_serve(args, out, exit_timer))
     finally:

@@ -14,7 +14,7 @@ from weft.config.agents import build_agents
 from weft.config.check import find_nearest
 from weft.errors import ConflictError, DirectoryError, InvalidInputError, NotFoundError
 from weft.host.paths import paths_from
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.catalog import parse_ref
 from weft.model.permission import Ruleset
 from weft.project.checkout import find_checkout
@@ -25,7 +25,7 @@ EDIT_TOOLS = frozenset({"write", "edit"})
 AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
-def find_agents(directory: str, env: Mapping[str, str]) -> dict[str, Agent]:
+def load_agents(directory: str, env: Mapping[str, str]) -> dict[str, AgentInfo]:
     """Return every agent by its key, and warn about problems in the configuration."""
     checkout = find_checkout(directory)
     scope, loaded = load_and_warn(checkout.directory, checkout.top or checkout.directory, env)
@@ -42,7 +42,7 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
 
 def list_agents(args: argparse.Namespace) -> int:
     """List the built-in agents first, in their order, then the others."""
-    agents = find_agents(args.dir, os.environ)
+    agents = load_agents(args.dir, os.environ)
     listed = [(key, agent) for key, agent in agents.items() if args.all or not agent.hidden]
     listed.sort(key=lambda item: not item[1].native)
     if args.format == "json":
@@ -69,7 +69,7 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def show_agent(args: argparse.Namespace) -> int:
-    agents = find_agents(args.dir, os.environ)
+    agents = load_agents(args.dir, os.environ)
     agent = agents.get(args.name)
     if agent is None:
         near = find_nearest(args.name, agents)
@@ -83,7 +83,7 @@ def show_agent(args: argparse.Namespace) -> int:
     return 0
 
 
-def to_lines(key: str, agent: Agent, paint: Paint) -> Iterator[str]:
+def to_lines(key: str, agent: AgentInfo, paint: Paint) -> Iterator[str]:
     yield paint.bold(sanitize(key))
     if agent.description:
         yield sanitize(agent.description)
@@ -96,7 +96,7 @@ def to_lines(key: str, agent: Agent, paint: Paint) -> Iterator[str]:
         yield paint.dim(sanitize(agent.prompt))
 
 
-def _list_facts(agent: Agent) -> Iterator[tuple[str, str]]:
+def _list_facts(agent: AgentInfo) -> Iterator[tuple[str, str]]:
     yield "mode", agent.mode + (", hidden" if agent.hidden else "")
     if agent.model is not None:
         chain = (agent.model, *agent.fallback)
@@ -113,7 +113,7 @@ def _list_facts(agent: Agent) -> Iterator[tuple[str, str]]:
     yield "prompt", "its own, below" if agent.prompt else "the one for its model's family"
 
 
-def format_rules(agent: Agent) -> Iterator[str]:
+def format_rules(agent: AgentInfo) -> Iterator[str]:
     yield from _format_ruleset(agent.permission)
     for limit in agent.limits:
         yield "and no more than the rules of the project allow, because you have not trusted it:"
@@ -159,7 +159,7 @@ def create_agent(args: argparse.Namespace) -> int:
         raise InvalidInputError(
             "--model", f"{args.model!r} does not name a model", hint="write it as provider/model"
         )
-    existing = find_agents(args.dir, os.environ).get(args.name)
+    existing = load_agents(args.dir, os.environ).get(args.name)
     if existing is not None and existing.native:
         raise ConflictError("agent", args.name, "is built in", hint="choose another name")
     text = sys.stdin.read() if args.prompt == "-" else args.prompt or ""
@@ -212,4 +212,6 @@ def _write(path: str, text: str) -> None:
             "agent file", path, "is there already", hint="edit it, or choose another name"
         ) from None
     except OSError as error:
-        raise DirectoryError(path, error.strerror or str(error)) from error
+        raise DirectoryError(
+            path, error.strerror or str(error), hint="name a directory that you may write to with --path"
+        ) from error

@@ -11,6 +11,7 @@ SESSION_HELP: Final = (
     "the session: its id, the start of its id, or `last` for the last one in this checkout or directory"
 )
 
+MAX_PORT: Final = 65_535
 _UNIT_MS = {
     "s": 1000,
     "m": 60_000,
@@ -44,8 +45,8 @@ def add_directory(parser: argparse.ArgumentParser) -> None:
 
 
 def add_store(parser: argparse.ArgumentParser, *, memory: bool = False) -> None:
-    """Add `--store`; `memory` if the command can also use a store that is not on disk."""
-    kinds = "a directory, file:PATH or memory:" if memory else "a directory or file:PATH"
+    """Add `--store`; `memory` if the command can also use a store that ends with its process."""
+    kinds = f"a directory, sqlite:PATH{', postgres://… or memory:' if memory else ' or postgres://…'}"
     parser.add_argument("--store", metavar="URL", help=f"where sessions are stored: {kinds}")
 
 
@@ -55,9 +56,28 @@ def add_place(parser: argparse.ArgumentParser, *, memory: bool = False) -> None:
     add_store(parser, memory=memory)
 
 
+def add_choice(parser: argparse.ArgumentParser) -> None:
+    """Add what a conversation can choose, here and on a server."""
+    add = parser.add_argument
+    add("-m", "--model", metavar="PROVIDER/MODEL", help="the model to use")
+    add("--agent", help="the agent to use")
+    add("--variant", help="the variant of the model, such as its thinking effort")
+    add("--ax", action="store_true", help="plain lines for a screen reader: nothing is drawn again")
+
+
+def add_full(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--full", action="store_true", help="begin in the full screen; Ctrl-X f changes")
+
+
 def parse_count(text: str) -> int:
     if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a count")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def parse_port(text: str) -> int:
+    if not text.isdecimal() or int(text) > MAX_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: write a number from 0 to {MAX_PORT}")
     return int(text)
 
 

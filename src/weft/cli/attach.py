@@ -1,4 +1,4 @@
-"""`weft attach`: talk to a server line by line."""
+"""`weft attach`: work with an agent on a server, in the terminal or line by line."""
 
 import argparse
 import asyncio
@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 from urllib.parse import urlsplit
 
+from weft.cli.arguments import add_choice, add_full
 from weft.cli.exit import ExitCode
 from weft.cli.outcome import RunOutcome, RunTally
 from weft.cli.output import Paint, sanitize
-from weft.cli.prompt import check_fork, open_session, parse_model
+from weft.cli.prompt import check_session_options, choose_or_create_session, parse_model
 from weft.cli.questions import PendingQuestions, read_line
 from weft.cli.screen import TerminalScreen
 from weft.client.address import is_loopback
@@ -20,13 +21,13 @@ from weft.client.api import RemoteApi, open_remote
 from weft.client.http import ConnectionOptions
 from weft.errors import InvalidInputError, WeftError
 from weft.host.tasks import open_tasks
-from weft.model.event import Event, PartUpdated, PublishedEvent, SessionRested, StatusChanged
+from weft.model.event import Event, PartUpdated, PublishedEvent, SessionIdled, StatusChanged
 from weft.model.event_wire import RESYNC, UnknownEvent
 from weft.model.ids import SessionID
 from weft.model.input import CommandInput, PromptInput, SessionInput, ShellInput, TextInput
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import ModelRef, TextPart
-from weft.model.session import Idle, Session
+from weft.model.session import Idle, SessionInfo
 from weft.model.transcript import SessionDescendants, Transcript
 
 MAX_RECENT_MESSAGES = 6
@@ -54,8 +55,8 @@ def add_attach_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("-s", "--session", metavar="ID", help="continue this session")
     add("--fork", action="store_true", help="with -c or -s: continue a copy of the session")
-    add("-m", "--model", metavar="PROVIDER/MODEL", help="the model to use")
-    add("--agent", help="the agent to use")
+    add_full(parser)
+    add_choice(parser)
     add(
         "--dir",
         metavar="PATH",
@@ -65,7 +66,7 @@ def add_attach_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def attach(args: argparse.Namespace) -> int:
-    check_fork(args)
+    check_session_options(args)
     args.title = None
     asyncio.run(_talk(args))
     return ExitCode.DONE
@@ -73,19 +74,44 @@ def attach(args: argparse.Namespace) -> int:
 
 async def _talk(args: argparse.Namespace) -> None:
     """Talk to the server until the person leaves. If the connection is lost, wait for the server: it may be restarting."""
-    directory = get_remote_directory(args.url, args.dir)
+    directory = find_remote_directory(args.url, args.dir)
     model = parse_model(args.model)
-    async with open_remote(
-        args.url, ConnectionOptions(directory=directory, patience=None, notice=print_notice)
-    ) as api:
-        session = await open_session(api, args, "") if args.session or args.go_on else None
-        console = AttachConsole(api, model=model, agent=args.agent)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        await _talk_in_terminal(args, directory)
+        return
+    options = ConnectionOptions(directory=directory, patience=None, notice=print_notice)
+    async with open_remote(args.url, options) as api:
         program = "weft" if api.is_weft else "OpenCode"
+        session = await choose_or_create_session(api, args, "") if args.session or args.go_on else None
+        console = AttachConsole(api, model=model, agent=args.agent)
         print(f"{program} at {api.url}; Ctrl-C interrupts, Ctrl-D leaves, /help says more", file=sys.stderr)
         await console.talk(session)
 
 
-def get_remote_directory(url: str, directory: str) -> str | None:
+async def _talk_in_terminal(args: argparse.Namespace, directory: str | None) -> None:
+    from weft.cli.chat import Notices, print_line, talk  # noqa: PLC0415  piped input needs no screen
+    from weft.cli.chat_screen import check_full_screen  # noqa: PLC0415  piped input needs no screen
+
+    if args.full:
+        check_full_screen(plain=args.ax)
+
+    args.is_local_server = is_local_server(args.url)
+    notices = Notices()
+    options = ConnectionOptions(directory=directory, patience=None, notice=notices)
+    async with open_remote(args.url, options) as api:
+        program = "weft" if api.is_weft else "OpenCode"
+        print_line(f"{program} at {api.url}; /help says more, Ctrl-D leaves")
+        await talk(
+            api,
+            args,
+            lambda session: f"weft attach {api.url} -s {session}",
+            notices=notices,
+            is_remote=True,
+            is_weft=api.is_weft,
+        )
+
+
+def find_remote_directory(url: str, directory: str) -> str | None:
     """Return the path of the directory to work in on the server; None for the server's own directory, as in OpenCode.
 
     Raise `InvalidInputError` for a relative path if the server is on another machine.
@@ -129,7 +155,7 @@ class AttachConsole:
         self._idle.set()
         self._tasks: asyncio.TaskGroup | None = None
 
-    async def talk(self, session: Session | None) -> None:
+    async def talk(self, session: SessionInfo | None) -> None:
         """Talk to a session, or to a new one, until the person leaves."""
         events = self._api.events()
         if session is not None:
@@ -230,7 +256,7 @@ class AttachConsole:
 
     # --- events ---
 
-    async def _show_session(self, session: Session) -> None:
+    async def _show_session(self, session: SessionInfo) -> None:
         """Print the last messages of a session, and find out whether it is running and what it asks."""
         self._session, self._descendants = session.id, SessionDescendants(session.id)
         messages = await self._api.list_messages(session.id)
@@ -264,7 +290,7 @@ class AttachConsole:
             if isinstance(event, UnknownEvent) and event.named == RESYNC:
                 self._print(self._paint.dim("some events were missed; what has changed since is shown now"))
                 self._print_prompt()
-            place = self._descendants.place(event)
+            place = self._descendants.classify(event)
             if place == "own":
                 self._feed(event)
             elif place == "below":
@@ -282,7 +308,7 @@ class AttachConsole:
                 self._print_foreign_prompt(part)
             case StatusChanged(status=status) if not isinstance(status, Idle):
                 self._idle.clear()
-            case SessionRested():
+            case SessionIdled():
                 self._finish_run()
             case _:
                 pass

@@ -12,7 +12,7 @@ from weft.api.configuration import Configuration
 from weft.cli.arguments import add_directory, add_format
 from weft.cli.exit import ExitCode
 from weft.cli.models import get_offer, load_offers
-from weft.cli.output import Paint, is_interactive, sanitize, warn, write_json
+from weft.cli.output import Paint, is_interactive, print_note, sanitize, warn, write_json
 from weft.errors import ConfigError, InvalidInputError, NotFoundError
 from weft.host.paths import Paths, paths_from
 from weft.model.provider import AuthMethod, AuthPrompt
@@ -20,6 +20,7 @@ from weft.provider.catalog.credentials import find_environment_key, list_logins,
 from weft.provider.catalog.offers import ProviderOffers
 
 MAX_KEY_LENGTH = 16_384
+NO_STORED_KEY = "no key is stored; weft auth list shows keys from the environment and the configuration"
 KIND_LABELS = {"api": "key", "oauth": "login by browser", "wellknown": "organisation"}
 
 
@@ -109,7 +110,9 @@ def _read_code() -> str:
         return ask_line("code", "")
     code = sys.stdin.readline().strip()
     if not code:
-        raise InvalidInputError("code", "there is none on standard input")
+        raise InvalidInputError(
+            "code", "there is none on standard input", hint="run weft auth login in a terminal, or pipe it in"
+        )
     return code
 
 
@@ -148,9 +151,13 @@ def read_key(name: str, *, from_stdin: bool) -> str:
         )
     key = typed.strip()
     if not key:
-        raise InvalidInputError("key", "it is empty")
+        raise InvalidInputError("key", "it is empty", hint="paste it, or pipe it in with --key-stdin")
     if len(key) > MAX_KEY_LENGTH or not key.isascii() or not key.isprintable() or " " in key:
-        raise InvalidInputError("key", "that is not a key: it contains spaces, line breaks or odd characters")
+        raise InvalidInputError(
+            "key",
+            "that is not a key: it contains spaces, line breaks or odd characters",
+            hint="copy it again, alone and whole",
+        )
     return key
 
 
@@ -200,13 +207,10 @@ def add_logout_arguments(parser: argparse.ArgumentParser) -> None:
 def log_out(args: argparse.Namespace) -> int:
     path = paths_from(os.environ).auth_file
     providers = list(list_logins(path))
-    provider = args.provider or ask_line("provider", f"name one: there are {', '.join(providers) or 'none'}")
+    stored = f"keys are stored for {', '.join(providers)}" if providers else NO_STORED_KEY
+    provider = args.provider or ask_line("provider", f"name one; {stored}")
     if not remove_login(path, provider):
-        raise NotFoundError(
-            "stored key",
-            provider,
-            hint=f"there are {', '.join(providers)}" if providers else "there is none at all",
-        )
+        raise NotFoundError("stored key", provider, hint=stored)
     print_note(f"the stored key of {provider} is removed")
     return ExitCode.DONE
 
@@ -218,7 +222,3 @@ def ask_line(label: str, hint: str) -> str:
     sys.stderr.write(f"{label}: ")
     sys.stderr.flush()
     return sys.stdin.readline().strip()
-
-
-def print_note(text: str) -> None:
-    print(text, file=sys.stderr)

@@ -24,7 +24,7 @@ class SlashCommands(Struct, frozen=True, kw_only=True):
     servers: tuple[str, ...]
 
 
-def find_commands(directory: str, env: Mapping[str, str]) -> SlashCommands:
+def load_commands(directory: str, env: Mapping[str, str]) -> SlashCommands:
     """Return the commands of a directory, and warn about problems in the configuration and commands that are held back."""
     checkout = find_checkout(directory)
     scope, loaded = load_and_warn(checkout.directory, checkout.top or checkout.directory, env)
@@ -50,7 +50,7 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def list_commands(args: argparse.Namespace) -> int:
-    available = find_commands(args.dir, os.environ)
+    available = load_commands(args.dir, os.environ)
     if args.format == "json":
         write_json(list(available.commands.values()))
     else:
@@ -71,7 +71,7 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def show_command(args: argparse.Namespace) -> int:
-    available = find_commands(args.dir, os.environ)
+    available = load_commands(args.dir, os.environ)
     if available.servers and ":" in args.name:
         print(format_servers_note(available.servers), file=sys.stderr)
     command = get_command(available.commands, args.name)

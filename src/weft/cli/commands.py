@@ -4,9 +4,10 @@ import argparse
 import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from weft.cli.exit import EXIT_CODES
+from weft.errors import InvalidInputError
 from weft.version import VERSION
 
 DEFAULT_WIDTH = 100
@@ -14,6 +15,7 @@ LOG_OPTIONS = frozenset({"--print-logs", "--log-level"})
 LOG_LEVELS = ("DEBUG", "INFO", "WARN", "ERROR")
 
 EXAMPLES = """examples:
+  weft                                        work with an agent in this terminal
   weft demo                                   watch a scripted agent work, offline
   weft run "fix the failing test"             run a prompt in this directory
   weft run -c "now document it"               continue the last session
@@ -38,10 +40,22 @@ class CommandEntry(NamedTuple):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that asks for the width of the terminal itself: argparse would import `shutil` for every command."""
+    """A parser that raises `InvalidInputError` for an argument that is missing or not valid, instead of exiting.
+
+    It asks for the width of the terminal itself: argparse would import `shutil` for every command.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=_make_formatter, **options)
+
+    def error(self, message: str) -> NoReturn:
+        missing = message.partition("arguments are required: ")[2]
+        if missing:
+            verb = "are" if ", " in missing else "is"
+            usage = " ".join(self.format_usage().split())
+            raise InvalidInputError(self.prog, f"{missing} {verb} missing", hint=usage)
+        hint = f"{self.prog} --help explains its arguments"
+        raise InvalidInputError(self.prog, message.removeprefix("argument "), hint=hint)
 
 
 def _make_formatter(prog: str) -> argparse.HelpFormatter:
@@ -63,7 +77,8 @@ def normalise(arguments: Sequence[str]) -> list[str]:
         log_options, rest = log_options + rest[:count], rest[count:]
     rest[:2] = ALIASES.get(tuple(rest[:2]), rest[:2])
     words = next((entry.words for entry in COMMANDS if tuple(rest[: len(entry.words)]) == entry.words), ())
-    return [*words, *log_options, *rest[len(words) :]]
+    end = len(words) or len(rest)
+    return [*rest[:end], *log_options, *rest[end:]]
 
 
 def build_parser(arguments: Sequence[str]) -> Parser:
@@ -81,7 +96,7 @@ def _add_commands(
 ) -> None:
     """Add the commands whose words begin with `under`, by their next word."""
     prog = " ".join(("weft", *under))  # argparse would format a usage line to find it
-    branches = parser.add_subparsers(title="commands", metavar="COMMAND", prog=prog, required=bool(under))
+    branches = parser.add_subparsers(title="commands", metavar="COMMAND", prog=prog)
     depth = len(under)
     words = dict.fromkeys(entry.words[depth] for entry in entries)
     next_word = arguments[depth : depth + 1]
@@ -95,8 +110,9 @@ def _add_commands(
         if below[0].words == (*under, word):
             import_function(below[0].add_arguments)(branch)
             _add_log_options(branch)
-            branch.set_defaults(command_function=below[0].run)
+            branch.set_defaults(command_function=below[0].run, command_parser=branch)
         else:
+            branch.set_defaults(command_parser=branch)
             _add_commands(branch, below, (*under, word), arguments)
 
 
@@ -130,10 +146,14 @@ GROUPS: dict[tuple[str, ...], str] = {
     ("permission",): "answer requests for permission, and manage grants and the audit log",
     ("mcp",): "list, add and inspect MCP servers, log in and out",
     ("auth",): "log in to providers, list and remove their keys",
+    ("token",): "let others use your server, with sessions and limits of their own",
+    ("cluster",): "show the nodes that serve one store together, and take one out of service",
     ("worktree",): "list, merge and discard the checkouts that sessions have to themselves",
 }
 
 COMMANDS = (
+    CommandEntry(("chat",), "work with an agent in the terminal; weft alone does the same", "chat:add_chat_arguments", "chat:chat_command"),
+    CommandEntry(("ui",), "work with an agent on the full screen", "chat:add_ui_arguments", "chat:chat_command"),
     CommandEntry(("run",), "run a prompt and show the agent's work", "run:add_run_arguments", "run:run_prompt"),
     CommandEntry(("session", "list"), "list the sessions of this project, most recent first", "session:add_list_arguments", "session:list_sessions"),
     CommandEntry(("session", "show"), "print one whole session", "session_show:add_show_arguments", "session_show:show_session"),
@@ -157,7 +177,15 @@ COMMANDS = (
     CommandEntry(("session", "cost"), "show what a session and its child sessions cost", "session_cost:add_cost_arguments", "session_cost:show_cost"),
     CommandEntry(("undo",), "undo the last prompt of a session, including its changes to files", "undo:add_undo_arguments", "undo:undo"),
     CommandEntry(("redo",), "redo what was undone in a session, including its changes to files", "undo:add_redo_arguments", "undo:redo"),
+    CommandEntry(("try",), "try a prompt several times at once, each in its own worktree", "trial:add_try_arguments", "trial:try_command"),
+    CommandEntry(("compare",), "show sessions side by side: outcome, check, changes, cost", "compare:add_compare_arguments", "compare:compare_command"),
+    CommandEntry(("adopt",), "bring the result of a trial into this checkout, or undo that", "trial:add_adopt_arguments", "trial:adopt_command"),
+    CommandEntry(("replay",), "run a session again in a scratch worktree, and show where it differs", "replay:add_replay_arguments", "replay:replay_command"),
+    CommandEntry(("bisect",), "find the call of a session that broke a check", "replay:add_bisect_arguments", "replay:bisect_command"),
     CommandEntry(("stats",), "show statistics: cost, tokens, models, tools", "stats:add_stats_arguments", "stats:show_stats"),
+    CommandEntry(("blame",), "show who wrote each line of a file: which session, step, prompt and model, or a person", "blame:add_blame_arguments", "blame:blame_command"),
+    CommandEntry(("log",), "list the sessions and steps that changed a file", "blame:add_log_arguments", "blame:log_command"),
+    CommandEntry(("sql",), "query sessions, steps, calls, files and costs with SQL", "sql:add_sql_arguments", "sql:sql_command"),
     CommandEntry(("agent", "list"), "list agents", "agent:add_list_arguments", "agent:list_agents"),
     CommandEntry(("agent", "show"), "show an agent: its prompt, model and rules", "agent:add_show_arguments", "agent:show_agent"),
     CommandEntry(("agent", "create"), "write the file of a new agent", "agent:add_create_arguments", "agent:create_agent"),
@@ -176,13 +204,14 @@ COMMANDS = (
     CommandEntry(("session", "adopt"), "move sessions to the project they belong to", "project:add_adopt_arguments", "project:adopt_sessions"),
     CommandEntry(("project", "list"), "list projects and where they were last seen", "project:add_list_arguments", "project:list_projects"),
     CommandEntry(("project", "merge"), "move all sessions of one project to another", "project:add_merge_arguments", "project:merge_projects"),
+    CommandEntry(("storage", "init"), "create a store, or upgrade it", "storage:add_init_arguments", "storage:init_command"),
     CommandEntry(("storage", "du"), "show how much space stored sessions take", "storage:add_du_arguments", "storage:du_command"),
     CommandEntry(("storage", "gc"), "remove what nothing refers to any more", "storage:add_gc_arguments", "storage:gc_command"),
     CommandEntry(("storage", "prune"), "move old sessions to the trash, and empty old trash", "storage_prune:add_prune_arguments", "storage_prune:prune_command"),
     CommandEntry(("storage", "verify"), "read and check every document", "storage_verify:add_verify_arguments", "storage_verify:verify_command"),
     CommandEntry(("storage", "migrate"), "copy all sessions into another store", "storage_verify:add_migrate_arguments", "storage_verify:migrate_command"),
     CommandEntry(("doctor",), "find problems and fix them", "doctor:add_doctor_arguments", "doctor:doctor_command"),
-    CommandEntry(("export",), "export a session in OpenCode's format, or several as a bundle", "transfer:add_export_arguments", "transfer:export_command"),
+    CommandEntry(("export",), "export a session in OpenCode's format or as a trajectory, several as a bundle, or all as tables", "transfer:add_export_arguments", "transfer:export_command"),
     CommandEntry(("import",), "import sessions from a file or from another program", "transfer:add_import_arguments", "transfer:import_command"),
     CommandEntry(("share",), "share a session: as a page in a file, on your server or on another", "share:add_share_arguments", "share:share_session"),
     CommandEntry(("unshare",), "stop sharing a session", "share:add_unshare_arguments", "share:unshare_session"),
@@ -195,10 +224,19 @@ COMMANDS = (
     CommandEntry(("permission", "log"), "show all decisions, and check that the log is intact", "permission:add_log_arguments", "permission:show_log"),
     CommandEntry(("acp",), "serve sessions to an editor over the Agent Client Protocol", "acp:add_acp_arguments", "acp:serve_acp"),
     CommandEntry(("serve",), "serve sessions over HTTP, for OpenCode's clients and for programs", "serve:add_serve_arguments", "serve:serve"),
-    CommandEntry(("attach",), "talk to a server of weft or OpenCode, line by line", "attach:add_attach_arguments", "attach:attach"),
+    CommandEntry(("token", "create"), "create a token, and show it once", "token:add_create_arguments", "token:create_token"),
+    CommandEntry(("token", "list"), "list tokens, and the principals they belong to", "token:add_list_arguments", "token:list_tokens"),
+    CommandEntry(("token", "revoke"), "end a token", "token:add_revoke_arguments", "token:revoke_token"),
+    CommandEntry(("token", "limit"), "change the limits and directories of a principal", "token:add_limit_arguments", "token:limit_principal"),
+    CommandEntry(("cluster", "status"), "show the nodes of a cluster, their sessions, the queue and the lag", "cluster:add_status_arguments", "cluster:show_status"),
+    CommandEntry(("cluster", "drain"), "take a node out of service: it hands its sessions over and ends", "cluster:add_drain_arguments", "cluster:drain_node"),
+    CommandEntry(("web",), "open sessions in the browser", "web:add_web_arguments", "web:web"),
+    CommandEntry(("attach",), "work with an agent on a server of weft or OpenCode", "attach:add_attach_arguments", "attach:attach"),
     CommandEntry(("worktree", "list"), "list the worktrees of this project with their state", "worktree:add_list_arguments", "worktree:list_worktrees_command"),
     CommandEntry(("worktree", "merge"), "bring the work of a worktree into this checkout, uncommitted", "worktree:add_merge_arguments", "worktree:merge_worktree_command"),
     CommandEntry(("worktree", "discard"), "remove a worktree and its branch", "worktree:add_discard_arguments", "worktree:discard_worktree_command"),
     CommandEntry(("config",), "show all settings and where they come from", "config:add_config_arguments", "config:show_config_command"),
+    CommandEntry(("completion",), "print a script that completes commands in your shell", "completion:add_completion_arguments", "completion:complete_command"),
+    CommandEntry(("help",), "explain a command or a topic", "completion:add_help_arguments", "completion:help_command"),
     CommandEntry(("demo",), "watch a scripted agent work in a scratch repository, offline", "demo:add_demo_arguments", "demo:demo_command"),
 )  # fmt: skip

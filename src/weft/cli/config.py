@@ -23,6 +23,8 @@ from weft.model.wire import to_plain
 from weft.project.checkout import find_checkout
 from weft.trust.decision import is_trusted, list_held_back, to_warning
 
+DEFAULT_SOURCE = "default"
+
 
 def add_config_arguments(parser: argparse.ArgumentParser) -> None:
     add_format(parser)
@@ -38,7 +40,7 @@ def show_config_command(args: argparse.Namespace) -> int:
 
 def show_config(directory: str, worktree: str, env: Mapping[str, str], *, as_json: bool) -> int:
     """Print every setting and its source, with secrets redacted. Return 2 if a part of the configuration is broken."""
-    scope = to_scope(directory, worktree, env)
+    scope = read_scope(directory, worktree, env)
     loaded = load_config(scope)
     held_back = [] if scope.trusted else list_held_back(loaded, scope)
     secrets = list_secret_values({**env, **loaded.environment})
@@ -60,14 +62,14 @@ def show_config(directory: str, worktree: str, env: Mapping[str, str], *, as_jso
 
 def load_and_warn(directory: str, worktree: str, env: Mapping[str, str]) -> tuple[ConfigScope, LoadedConfig]:
     """Load the configuration of a directory, and print a warning for each problem in it."""
-    scope = to_scope(directory, worktree, env)
+    scope = read_scope(directory, worktree, env)
     loaded = load_config(scope)
     for problem in (*loaded.problems, *loaded.warnings):
         warn(problem)
     return scope, loaded
 
 
-def to_scope(directory: str, worktree: str, env: Mapping[str, str]) -> ConfigScope:
+def read_scope(directory: str, worktree: str, env: Mapping[str, str]) -> ConfigScope:
     paths = paths_from(env)
     trusted = is_trusted(paths, env, worktree, directory)
     return ConfigScope(directory=directory, worktree=worktree, paths=paths, env=env, trusted=trusted)
@@ -75,12 +77,12 @@ def to_scope(directory: str, worktree: str, env: Mapping[str, str]) -> ConfigSco
 
 def _to_lines(loaded: LoadedConfig, settings: dict[str, Any], paint: Paint) -> Iterator[str]:
     for path, value in _list_leaves(settings):
-        origin = _find_origin(loaded, path)
+        source = format_source(loaded, path)
         # Ninety default key bindings would hide the settings that somebody chose.
-        if path[0] == "keybinds" and (origin is None or origin.kind == "default"):
+        if path[0] == "keybinds" and source == DEFAULT_SOURCE:
             continue
         text = escape_json(json.dumps(value, ensure_ascii=False, default=str))
-        yield f"{_join_key(path)} = {text}  {paint.dim('# ' + _format_source(loaded, path, origin))}"
+        yield f"{_join_key(path)} = {text}  {paint.dim('# ' + source)}"
 
 
 def _list_leaves(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
@@ -104,9 +106,11 @@ def _find_origin(loaded: LoadedConfig, path: KeyPath) -> ConfigOrigin | None:
     )
 
 
-def _format_source(loaded: LoadedConfig, path: KeyPath, origin: ConfigOrigin | None) -> str:
+def format_source(loaded: LoadedConfig, path: KeyPath) -> str:
+    """Return where a setting comes from: a file with a line, another source, or `default`."""
+    origin = _find_origin(loaded, path)
     if origin is None or origin.kind == "default":
-        return "default"
+        return DEFAULT_SOURCE
     line = _find_line(loaded, path, origin)
     return f"{origin.path}:{line}" if line else origin.path
 

@@ -11,8 +11,9 @@ from shutil import which
 
 from weft.cli.follow import follow
 from weft.cli.output import Paint
-from weft.cli.screen import TerminalScreen
+from weft.cli.screen import make_screen
 from weft.cli.session import print_sessions
+from weft.host.clock import SystemClock
 from weft.host.git import Git
 from weft.local.open import OpenOptions, open_directory
 from weft.model.input import PromptInput, SessionInput, TextInput
@@ -55,9 +56,8 @@ async def _demo(repository: Path, env: Mapping[str, str]) -> int:
     async with open_directory(OpenOptions(directory=str(repository), env=env)) as api:
         session = await api.create_session(SessionInput(title="Greet by name"))
         model = ModelRef(provider_id="scripted", model_id="demo")
-        code = await follow(
-            api, session.id, PromptInput(parts=(TextInput(text=PROMPT),), model=model), TerminalScreen()
-        )
+        prompt = PromptInput(parts=(TextInput(text=PROMPT),), model=model)
+        code = await follow(api, session.id, prompt, make_screen(session.id, SystemClock(), undo=False))
         print_note(f"\n{paint.bold('The session is kept')} (weft session list):")
         print_sessions(await api.list_sessions(), now=session.time.updated)
     for line in list_next_steps(repository, env["XDG_DATA_HOME"], paint):

@@ -11,17 +11,19 @@ from msgspec.structs import asdict
 from weft.cli.arguments import add_format, add_place
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, ProgressLine, sanitize, write_json
-from weft.config.store_address import resolve_storage_root
+from weft.config.store_address import resolve_store_url
 from weft.errors import WeftError
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
-from weft.local.permissions import list_decision_logs, permission_directory
 from weft.local.sandbox import examine_sandbox
 from weft.maintenance.doctor import examine
 from weft.maintenance.environment import DoctorInput
 from weft.maintenance.findings import DoctorFinding, FindingItem
 from weft.maintenance.repair import FindingRepairer, RepairResult
-from weft.permission.audit import find_break
+from weft.model.display import format_count
+from weft.model.ids import ProjectID
+from weft.permission.audit import find_break, read_end
+from weft.permission.storage import RECORDS, end_key
 
 AUDIT_LOG_AREA = "permissions"
 MAX_ITEMS = 20
@@ -30,15 +32,21 @@ MAX_ITEMS = 20
 def examine_logs(input: DoctorInput) -> list[DoctorFinding]:
     """Check that no audit log of permissions was changed after it was written."""
     items: list[FindingItem] = []
-    for files in list_decision_logs(permission_directory(input.paths)):
+    try:
+        reader = input.open_store().reader
+        logs = reader.list_logs((RECORDS,))
+    except WeftError:
+        return []  # the store cannot be opened, which was reported before
+    for log in logs:
+        project = ProjectID(log[-1])
         try:
-            _, broken = find_break(files)
+            _, broken = find_break(reader.read_log(log), read_end(reader.find_value(end_key(project))))
         except (OSError, WeftError) as error:
-            items.append(FindingItem(where=files.path, reason=str(error)))
+            items.append(FindingItem(where=project, reason=str(error)))
             continue
         if broken is not None:
-            where = f"{os.path.basename(broken.file)}:{broken.line}"
-            items.append(FindingItem(where=where, reason=f"record {broken.seq} {broken.reason}"))
+            where, reason = f"{project}:{broken.line}", f"record {broken.seq} {broken.reason}"
+            items.append(FindingItem(where=where, reason=reason))
     if not items:
         return []
     return [
@@ -67,7 +75,7 @@ def doctor_command(args: argparse.Namespace) -> int:
         env=os.environ,
         paths=paths,
         directory=args.dir,
-        root=resolve_storage_root(os.environ, paths, args.store),
+        url=resolve_store_url(os.environ, paths, args.store),
         now=read_clock(),
     )
     findings, repairs, backup = _list_findings(input), list[RepairResult](), ""
@@ -126,7 +134,11 @@ def to_lines(
                 yield f"{marks[severity]}  {finding.area}: {sanitize(finding.what)}"
                 yield from _list_details(finding, paint)
     problems, warnings = _count_findings(findings, "problem"), _count_findings(findings, "warning")
-    yield f"{problems} problems, {warnings} warnings" if problems or warnings else paint.green("all is well")
+    yield (
+        f"{format_count(problems, 'problem')}, {format_count(warnings, 'warning')}"
+        if problems or warnings
+        else paint.green("all is well")
+    )
 
 
 def _list_details(finding: DoctorFinding, paint: Paint) -> Iterator[str]:

@@ -8,6 +8,7 @@ from weft.errors import (
     ProviderError,
     RestoreFailedError,
     ServerError,
+    SessionBusyError,
     SharingDisabledError,
     SharingError,
     SnapshotMissingError,
@@ -27,6 +28,7 @@ class ExitCode(IntEnum):
     TIMEOUT = 5  # a deadline passed: of the turn, or of a provider that did not answer
     LOOP = 6  # the model repeated the same calls and was stopped
     ASK = 7  # `permission explain`: the rules neither allow nor deny it, so a person would be asked
+    BUSY = 8  # another process runs the session, or is changing it
     HUNG_UP = 129
     INTERRUPTED = 130
     BROKEN_PIPE = 141  # the reader of our output closed the pipe
@@ -36,6 +38,7 @@ class ExitCode(IntEnum):
 EXIT_CODES = """exit codes:
   0 done    1 the model or the store failed    2 wrong usage (unknown session, no model, broken config)
   3 a permission was refused    4 a budget is used up    5 a deadline passed    6 stopped in a loop
+  8 another process runs the session
   130 interrupted    143 terminated    129 the terminal closed    141 nobody read the output"""
 
 
@@ -55,5 +58,7 @@ def to_exit_code(error: WeftError) -> ExitCode:
             return ExitCode.FAILED
         case NotPermittedError():
             return ExitCode.REFUSED
+        case SessionBusyError():
+            return ExitCode.BUSY
         case _:
             return ExitCode.USAGE

@@ -20,7 +20,7 @@ from weft.client.abort import end_run
 from weft.errors import NotFoundError, StoreError
 from weft.host.exit import ExitTimer, handle_signals
 from weft.host.tasks import open_tasks
-from weft.model.event import Event, PermissionAsked, PublishedEvent, QuestionAsked, SessionRested
+from weft.model.event import Event, PermissionAsked, PublishedEvent, QuestionAsked, SessionIdled
 from weft.model.ids import PermissionID, SessionID
 from weft.model.input import CommandInput, PromptInput
 from weft.model.message import AssistantMessage, MessageWithParts
@@ -31,7 +31,8 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api import Api
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# How long an aborted run may take to settle. A tool that does not stop by then is left running, and its name is printed.
+# How long an aborted run may take to settle. After that weft exits and prints what was still running; the watcher of each
+# child process then ends it.
 SETTLE_SECONDS = 8.0
 # How long the process may take to exit once a run is settled.
 EXIT_SECONDS = 1.5
@@ -182,7 +183,7 @@ async def _show_until_idle(
     """Show and yield the events of a session and its child sessions, until the session is idle."""
     descendants = SessionDescendants(session)
     async for published in events:
-        match descendants.place(published.event):
+        match descendants.classify(published.event):
             case "own":
                 tally.feed(published.event)
                 screen.feed(published.event)
@@ -192,7 +193,7 @@ async def _show_until_idle(
             case None:
                 continue
         yield published.event
-        if isinstance(published.event, SessionRested) and published.event.session_id == session:
+        if isinstance(published.event, SessionIdled) and published.event.session_id == session:
             return
 
 

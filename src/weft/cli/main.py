@@ -1,5 +1,6 @@
 """Run one command of the command line, and report errors in a sentence instead of a traceback."""
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -7,24 +8,28 @@ from collections.abc import Sequence
 from weft.cli.commands import build_parser, import_function, normalise
 from weft.cli.exit import ExitCode, to_exit_code
 from weft.cli.output import Paint
-from weft.errors import WeftError
+from weft.errors import InvalidInputError, WeftError
 
 
-def run_command(arguments: Sequence[str], *, alone: bool = False) -> int:
+def run_command(arguments: Sequence[str], *, own_process: bool = False) -> int:
     """Run one command and return its exit code.
 
-    `alone` says that this process does nothing else: if it hangs when the work is done, it may be killed.
+    `own_process` says that this process does nothing else: if it hangs when the work is done, it may be killed.
     """
     arguments = normalise(arguments)
-    parser = build_parser(arguments)
-    args = parser.parse_args(arguments)
-    args.alone = alone
-    function: str | None = getattr(args, "command_function", None)
-    if function is None:
-        parser.print_help()
-        return ExitCode.DONE
+    if not arguments and sys.stdin.isatty() and sys.stdout.isatty():
+        arguments = [
+            "chat"
+        ]  # a person at a terminal wants to work; a script that forgot the command wants to know
     try:
-        code: int = import_function(function)(args)
+        args = parse_arguments(arguments)
+        if args.command_function is None:  # `weft` or `weft session`: the command itself is missing
+            args.command_parser.print_help()
+            return ExitCode.USAGE if arguments else ExitCode.DONE
+        args.own_process = (
+            own_process  # not an option: the commands that start runs pass it on to their `ExitTimer`
+        )
+        code: int = import_function(args.command_function)(args)
     except WeftError as error:
         return report_error(error)
     except KeyboardInterrupt:
@@ -40,6 +45,27 @@ def run_command(arguments: Sequence[str], *, alone: bool = False) -> int:
         report_error(WeftError(f"something unexpected happened: {type(error).__name__}: {error}", hint=hint))
         return ExitCode.FAILED
     return code
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line.
+
+    Raise `NotFoundError` for a command that does not exist and `InvalidInputError` for any other mistake. The hint
+    names what was probably meant.
+    """
+    parser = build_parser(arguments)
+    parser.set_defaults(command_function=None, command_parser=parser)
+    try:
+        args, leftover = parser.parse_known_args(arguments)
+    except InvalidInputError as error:
+        from weft.cli.mistake import find_wrong_command  # noqa: PLC0415  only a mistake needs it
+
+        raise find_wrong_command(arguments) or error from None
+    if leftover:
+        from weft.cli.mistake import make_leftover_error  # noqa: PLC0415  only a mistake needs it
+
+        raise make_leftover_error(args.command_parser, leftover)
+    return args
 
 
 def report_error(error: WeftError) -> int:

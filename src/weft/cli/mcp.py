@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -164,6 +165,9 @@ def add_add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an environment variable for a local server (repeatable)",
     )
     add("--project", action="store_true", help="write to the configuration of the project instead of yours")
+    parser.usage = (
+        "weft mcp add [options] NAME -- PROGRAM [ARGUMENT ...]\n       weft mcp add [options] NAME --url URL"
+    )
     command = add("command", nargs="+", help="the program of a local server and its arguments, after --")
     # With nargs="*" argparse would regard it as absent as soon as an option follows the name.
     command.required = False
@@ -185,7 +189,9 @@ async def _add(args: argparse.Namespace, entry: dict[str, Any]) -> int:
                 hint="choose another name, or edit the file that weft config shows for it",
             )
         await api.configuration.update({"mcp": {args.name: entry}}, own=not args.project)
-    print(f"{sanitize(args.name)} is configured; weft mcp debug {sanitize(args.name)} connects to it")
+    print(
+        f"{sanitize(args.name)} is configured; weft mcp debug {shlex.quote(sanitize(args.name))} connects to it"
+    )
     return ExitCode.DONE
 
 
@@ -199,7 +205,11 @@ def to_entry(args: argparse.Namespace) -> dict[str, Any]:
         )
     if args.url:
         if not args.url.startswith(("http://", "https://")):
-            raise InvalidInputError("--url", f"{args.url!r} is not an http address")
+            raise InvalidInputError(
+                "--url",
+                f"{args.url!r} is not an http address",
+                hint="write it as https://mcp.example.com/mcp",
+            )
         headers = _parse_pairs("--header", args.header)
         return {"type": "remote", "url": args.url, **({"headers": headers} if headers else {})}
     environment = _parse_pairs("--env", args.env)
@@ -211,7 +221,11 @@ def _parse_pairs(option: str, values: list[str]) -> dict[str, str]:
     pairs = [each.partition("=") for each in values]
     for name, equals, _ in pairs:
         if not name or not equals:
-            raise InvalidInputError(option, "write it as NAME=VALUE")
+            raise InvalidInputError(
+                option,
+                f"{name!r} has no value" if name else "the name is missing",
+                hint="write it as NAME=VALUE",
+            )
     return {name: value for name, _, value in pairs}
 
 
@@ -260,7 +274,7 @@ def log_out(args: argparse.Namespace) -> int:
     logins = McpLoginStore(paths_from(os.environ).mcp_auth_file)
     if not logins.remove(args.name):
         names = ", ".join(logins.list_names())
-        hint = f"there are {names}" if names else "there is none at all"
+        hint = f"you are logged in to {names}" if names else "you are not logged in to any"
         raise NotFoundError("login at the MCP server", args.name, hint=hint)
     print(f"the login at {sanitize(args.name)} is removed")
     return ExitCode.DONE

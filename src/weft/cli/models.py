@@ -11,12 +11,12 @@ from typing import Any
 from weft.cli.arguments import add_directory, add_format
 from weft.cli.config import load_and_warn
 from weft.cli.exit import ExitCode
-from weft.cli.output import Paint, sanitize, warn, write_json
+from weft.cli.output import Paint, print_note, sanitize, warn, write_json
 from weft.config.flags import read_flags
 from weft.config.secrets import list_secret_values, mask_secrets
 from weft.errors import ConfigError, InvalidInputError, NotFoundError, ProviderError
 from weft.host.paths import Paths, paths_from
-from weft.local.models import ProviderEnvironment, find_offers
+from weft.local.models import ProviderEnvironment, build_offers
 from weft.model.catalog import Model
 from weft.model.display import format_count
 from weft.model.wire import to_plain
@@ -42,7 +42,7 @@ def load_offers(directory: str, env: Mapping[str, str]) -> tuple[ProviderOffers,
     """Return what providers offer in a directory, and warn about problems in the configuration."""
     checkout = find_checkout(directory)
     scope, loaded = load_and_warn(checkout.directory, checkout.top or checkout.directory, env)
-    return find_offers(loaded, ProviderEnvironment(env=env, paths=scope.paths, warn=warn)), scope.paths
+    return build_offers(loaded, ProviderEnvironment(env=env, paths=scope.paths, warn=warn)), scope.paths
 
 
 def add_models_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,10 +71,6 @@ def list_models_command(args: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-def print_note(text: str) -> None:
-    print(Paint(sys.stderr).dim(text), file=sys.stderr)
-
-
 def _sort_key(model: Model) -> tuple[bool, str, str]:
     """Sort OpenCode's own models first, as OpenCode does, then by name."""
     return not model.provider_id.startswith("opencode"), model.provider_id, model.id
@@ -84,7 +80,11 @@ def refresh_catalogue(env: Mapping[str, str]) -> None:
     flags = read_flags(env)
     if flags.disable_models_fetch:
         raise InvalidInputError("--refresh", "OPENCODE_DISABLE_MODELS_FETCH is set", hint="unset it to fetch")
-    count = fetch_catalogue(paths_from(env).models_file, flags.models_url, load_fetch())
+    try:
+        count = fetch_catalogue(paths_from(env).models_file, flags.models_url, load_fetch())
+    except ProviderError as error:
+        error.hint = error.hint or "without --refresh, the catalogue that is here already is used"
+        raise
     print_note(f"the catalogue was fetched: {format_count(count, 'provider')}")
 
 

@@ -12,7 +12,9 @@ from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
 from weft.errors import InvalidInputError, WeftError
-from weft.model.spending import Spent
+from weft.model.display import format_cost as format_cost  # noqa: PLC0414  commands print through this module
+from weft.model.display import format_tokens as format_tokens  # noqa: PLC0414  commands print through this module
+from weft.model.display import sanitize as sanitize  # noqa: PLC0414  commands print through this module
 from weft.model.wire import encode, encode_pretty
 
 PROGRESS_INTERVAL: Final = 64
@@ -63,13 +65,6 @@ class Paint:
         if line.startswith("+"):
             return self.green(line)
         return self.red(line) if line.startswith("-") else self.dim(line)
-
-
-def sanitize(text: str) -> str:
-    """Escape characters that would control the terminal, in text from a model or a file. Tab and newline are kept."""
-    if text.isprintable():
-        return text
-    return "".join(char if char in "\t\n" or char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 def shorten_line(text: str, width: int = LINE_WIDTH) -> str:
@@ -173,6 +168,11 @@ def is_interactive() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def print_note(text: str) -> None:
+    """Print a remark to stderr. What a script reads on stdout stays empty if there is nothing to list."""
+    print(Paint(sys.stderr).dim(text), file=sys.stderr)
+
+
 def warn(warning: WeftError) -> None:
     hint = f" ({warning.hint})" if warning.hint else ""
     print(f"{Paint(sys.stderr).yellow('warning:')} {warning}{hint}", file=sys.stderr)
@@ -219,23 +219,3 @@ def format_size(count: int) -> str:
         if amount < _MIN_WITHOUT_DECIMALS
         else f"{amount:.0f} {unit}"
     )
-
-
-# --- costs ---
-
-
-def format_tokens(spent: Spent) -> str:
-    """Format the tokens that were used. What is unknown is never shown as 0."""
-    read, written = spent.input + spent.cache_read + spent.cache_write, spent.output + spent.reasoning
-    cached = f" ({spent.cache_read:,} cached)" if spent.cache_read else ""
-    text = f"{read:,} tokens in{cached}, {written:,} out"
-    if spent.counted:
-        return text
-    return f"{text} and more: not every answer was counted" if read or written else "tokens unknown"
-
-
-def format_cost(spent: Spent) -> str:
-    """Format the cost in dollars. What is unknown is never shown as 0."""
-    if spent.priced:
-        return f"${spent.cost:.4f}"
-    return f"${spent.cost:.4f} and more: not all of the cost is known" if spent.cost else "cost unknown"

@@ -4,16 +4,17 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
-from weft.cli.arguments import add_directory, add_format, add_place, parse_age
+from weft.cli.arguments import add_directory, add_format, add_place, parse_age, parse_count
 from weft.cli.exit import ExitCode
 from weft.cli.output import (
     Paint,
     format_age,
     format_time_left,
+    print_note,
     sanitize,
     to_table,
     write_json,
@@ -23,30 +24,27 @@ from weft.cli.session import make_reader
 from weft.config.store_address import find_own_setting, resolve_store_url
 from weft.errors import AmbiguousError, InvalidInputError, NotFoundError
 from weft.host.now import now
-from weft.host.paths import Paths, paths_from
+from weft.host.paths import paths_from
 from weft.local.permissions import (
     Explanation,
-    JudgedPart,
     explain,
-    find_person,
-    grant_file,
-    open_decision_log,
+    get_person_name,
     open_offline_gate,
-    permission_directory,
     permission_project,
-    request_file,
 )
-from weft.local.place import list_sessions_here
+from weft.local.place import is_here
 from weft.local.reader import SessionReader
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.ids import GrantID, PermissionID, ProjectID, SessionID
 from weft.model.permission import Action, Grant, GrantTerms, Rule
 from weft.model.wire import to_plain
-from weft.permission.audit import AuditEntry, AuditFiles, ChainBreak, find_break, read_entries
+from weft.permission.audit import AuditEntry, ChainBreak, ChainEnd, find_break, read_end, read_entries
+from weft.permission.gate import EARLIER_ANSWER, PLUGIN_DECISION, UNANSWERED
 from weft.permission.grants import is_expired, to_scope
-from weft.permission.policy import AskPolicy
+from weft.permission.policy import AskPolicy, Unanswered
 from weft.permission.requests import OpenRequest
-from weft.store.reader import open_reader
+from weft.permission.storage import GRANTS_KEY, REQUESTS_KEY, end_key, log_key, read_items
+from weft.store.url import open_store
 
 SCOPES = ("turn", "session", "project", "user")
 LAST = "last"
@@ -60,10 +58,17 @@ EXIT_CODE_BY_ACTION: dict[Action, ExitCode] = {
     "deny": ExitCode.REFUSED,
 }
 VERDICT_TEXTS: dict[Action, str] = {
-    "allow": "allowed: it is run unasked",
-    "ask": "asked: a person decides first",
-    "deny": "denied: it is not run",
+    "allow": "allowed: it runs without asking",
+    "ask": "ask: a person decides before it runs",
+    "deny": "denied: it does not run",
 }
+EXPLAIN_HEADER = ("verdict", "permission", "what", "rule", "source", "why")
+BUILT_IN = "built in"
+EXPLAIN_EPILOG = """The rules are those of the agent and of the configuration. Rules of a session, grants and plugins are not considered:
+where this says ask, a grant may allow the command, and a plugin may allow or deny it.
+⟦…⟧ stands for a piece of the command that is not known before it runs.
+
+exit codes: 0 allowed, 7 a person is asked first, 3 denied, 2 wrong usage"""
 LOG_HEADER = ("#", "when", "what", "agent", "permission", "why")
 
 
@@ -74,14 +79,10 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def list_requests(args: argparse.Namespace) -> int:
-    paths = paths_from(os.environ)
-    project = None if args.all else permission_project(make_reader(args).place())
-    requests = [
-        request
-        for request in request_file(permission_directory(paths)).read()
-        if request.answer is None and project in (None, request.project_id)
-    ]
-    running = _list_running(paths, args.store)
+    reader = make_reader(args)
+    project = None if args.all else permission_project(reader.place())
+    requests = [each for each in _list_unanswered(reader) if project in (None, each.project_id)]
+    running = reader.store.list_running()
     rows = [_to_request_row(request, waiting=request.session_id in running) for request in requests]
     if args.format == "json":
         write_json(rows)
@@ -92,7 +93,15 @@ def list_requests(args: argparse.Namespace) -> int:
             for row in rows
         ]
         print("\n".join(to_table(("id", "run", "agent", "wants", "asked"), cells, paint)))
+    else:
+        elsewhere = "" if args.all else "; --all includes the other projects"
+        print_note(f"no agent waits for permission here{elsewhere}")
     return 0
+
+
+def _list_unanswered(reader: SessionReader) -> list[OpenRequest]:
+    requests = read_items(reader.store.find_value(REQUESTS_KEY), OpenRequest)
+    return [request for request in requests if request.answer is None]
 
 
 def resolve_id(kind: str, text: str, *, local_ids: Sequence[str], ids: Sequence[str], hint: str) -> str:
@@ -138,14 +147,6 @@ def _format_request(row: dict[str, Any]) -> str:
     return " ".join(row["questions"])
 
 
-def _list_running(paths: Paths, store: str | None) -> set[str]:
-    """Return the ids of the sessions that are running now."""
-    url = resolve_store_url(os.environ, paths, store)
-    if not url.startswith("file:"):
-        return set()
-    return set(open_reader(url).list_running())
-
-
 def add_reply_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("id", metavar="ID", help="the id of the request, the start of its id, or `last`")
@@ -168,12 +169,15 @@ def add_reply_arguments(parser: argparse.ArgumentParser) -> None:
 
 def reply_to_request(args: argparse.Namespace) -> int:
     if args.reply != "always" and (args.scope or args.expires is not None or args.any_agent):
-        raise InvalidInputError("reply", "--scope, --expires and --any-agent are only for always")
+        raise InvalidInputError(
+            "reply",
+            "--scope, --expires and --any-agent are only for always",
+            hint="leave them out, or answer always",
+        )
     if args.reply != "reject" and args.message:
-        raise InvalidInputError("--message", "it is only for reject")
-    paths = paths_from(os.environ)
-    directory = permission_directory(paths)
-    unanswered = [request for request in request_file(directory).read() if request.answer is None]
+        raise InvalidInputError("--message", "it is only for reject", hint="leave it out, or answer reject")
+    reader = make_reader(args)
+    unanswered = _list_unanswered(reader)
     for request in unanswered:
         if request.question is not None and request.id == args.id:
             raise InvalidInputError(
@@ -182,7 +186,7 @@ def reply_to_request(args: argparse.Namespace) -> int:
                 hint=f'answer it in its session: weft run -s {request.session_id} "…"',
             )
     pending = [request for request in unanswered if request.permission]
-    local_ids = [request.id for request in _list_local_requests(pending, make_reader(args))]
+    local_ids = [request.id for request in _list_local_requests(pending, reader)]
     id = resolve_id(
         "open request",
         args.id,
@@ -191,8 +195,8 @@ def reply_to_request(args: argparse.Namespace) -> int:
         hint=REQUEST_HINT,
     )
     request = next(request for request in pending if request.id == id)
-    asyncio.run(_reply(args, request, directory, paths))
-    _print_reply(args, request)
+    asyncio.run(_reply(args, request))
+    _print_reply(args, request, running=request.session_id in reader.store.list_running())
     return 0
 
 
@@ -201,25 +205,27 @@ def _list_local_requests(pending: list[OpenRequest], reader: SessionReader) -> l
     place = reader.place()
     own = [each for each in pending if each.project_id == permission_project(place)]
     found = [reader.store.find_session(SessionID(each.session_id)) for each in own]
-    sessions = [each for each in found if each is not None]
-    elsewhere = {each.id for each in sessions} - {each.id for each in list_sessions_here(sessions, place)}
+    elsewhere = {each.id for each in found if each is not None and not is_here(each, place)}
     return [each for each in own if each.session_id not in elsewhere]
 
 
-async def _reply(args: argparse.Namespace, request: OpenRequest, directory: str, paths: Paths) -> None:
+async def _reply(args: argparse.Namespace, request: OpenRequest) -> None:
+    paths = paths_from(os.environ)
     policy = AskPolicy(
-        person=find_person(os.environ), always=to_scope(find_own_setting(paths, ALWAYS_SETTING))
+        person=get_person_name(os.environ), always=to_scope(find_own_setting(paths, ALWAYS_SETTING))
     )
     expires = None if args.expires is None else now() + args.expires
     terms = GrantTerms(scope=args.scope, expires=expires, any_agent=args.any_agent)
-    async with open_offline_gate(directory, request.project_id, policy) as gate:
+    async with (
+        open_store(resolve_store_url(os.environ, paths, args.store)) as store,
+        open_offline_gate(store, request.project_id, policy) as gate,
+    ):
         await gate.reply(PermissionID(request.id), args.reply, message=args.message, terms=terms)
 
 
-def _print_reply(args: argparse.Namespace, request: OpenRequest) -> None:
+def _print_reply(args: argparse.Namespace, request: OpenRequest, *, running: bool) -> None:
     paint = Paint(sys.stderr)
     text = sanitize(_format_request(_to_request_row(request, waiting=False)))
-    running = request.session_id in _list_running(paths_from(os.environ), args.store)
     print(f"{paint.bold(args.reply)}  {text}", file=sys.stderr)
     if not running:
         print(f'continue with: weft run -s {request.session_id} "go on"', file=sys.stderr)
@@ -232,8 +238,8 @@ def add_grants_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def list_grants(args: argparse.Namespace) -> int:
-    project = None if args.all else _get_project(args)
-    grants = _list_valid_grants(project)
+    reader = make_reader(args)
+    grants = _list_valid_grants(reader, None if args.all else permission_project(reader.place()))
     if args.format == "json":
         write_json(grants)
     elif grants:
@@ -243,6 +249,8 @@ def list_grants(args: argparse.Namespace) -> int:
                 to_table(GRANT_HEADER, [_to_grant_cells(grant, time) for grant in grants], Paint(sys.stdout))
             )
         )
+    else:
+        print_note("nothing is granted: a request that is answered with `always` makes a grant")
     return 0
 
 
@@ -252,36 +260,33 @@ def add_revoke_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def revoke_grant(args: argparse.Namespace) -> int:
-    grants, project = _list_valid_grants(None), _get_project(args)
+    reader = make_reader(args)
+    grants, project = _list_valid_grants(reader, None), permission_project(reader.place())
     local_ids = [grant.id for grant in grants if grant.project_id in (None, project)]
     id = resolve_id(
         "grant", args.id, local_ids=local_ids, ids=[grant.id for grant in grants], hint=GRANT_HINT
     )
     grant = next(grant for grant in grants if grant.id == id)
-    asyncio.run(_revoke(grant, grant.project_id or project))
+    asyncio.run(_revoke(args, grant, grant.project_id or project))
     print(f"revoked  {grant.permission}: {', '.join(grant.patterns)}", file=sys.stderr)
     return 0
 
 
-async def _revoke(grant: Grant, project: ProjectID) -> None:
-    directory = permission_directory(paths_from(os.environ))
-    async with open_offline_gate(directory, project, AskPolicy(person=find_person(os.environ))) as gate:
+async def _revoke(args: argparse.Namespace, grant: Grant, project: ProjectID) -> None:
+    url = resolve_store_url(os.environ, paths_from(os.environ), args.store)
+    policy = AskPolicy(person=get_person_name(os.environ))
+    async with open_store(url) as store, open_offline_gate(store, project, policy) as gate:
         await gate.revoke(GrantID(grant.id))
 
 
-def _list_valid_grants(project: ProjectID | None) -> list[Grant]:
+def _list_valid_grants(reader: SessionReader, project: ProjectID | None) -> list[Grant]:
     """Return the grants that have not expired, for one project or for all of them."""
-    grants = grant_file(permission_directory(paths_from(os.environ))).read()
-    time = now()
+    grants, time = read_items(reader.store.find_value(GRANTS_KEY), Grant), now()
     return [
         grant
         for grant in grants
         if not is_expired(grant, time) and (project is None or grant.project_id in (None, project))
     ]
-
-
-def _get_project(args: argparse.Namespace) -> ProjectID:
-    return permission_project(make_reader(args).place())
 
 
 def _to_grant_cells(grant: Grant, time: int) -> tuple[str, ...]:
@@ -306,7 +311,7 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
     add("--agent", metavar="NAME", help="the agent whose rules apply (default: the default agent)")
     add_format(parser)
     add_directory(parser)
-    parser.epilog = "exit codes: 0 allowed, 7 a person is asked first, 3 denied, 2 wrong usage"
+    parser.epilog = EXPLAIN_EPILOG
 
 
 def explain_command(args: argparse.Namespace) -> int:
@@ -314,22 +319,39 @@ def explain_command(args: argparse.Namespace) -> int:
     from weft.project.checkout import find_checkout  # noqa: PLC0415  the other commands do not need it
     from weft.tool.shell.paths import locate_command  # noqa: PLC0415  it imports the parser of shell commands
 
+    if not args.command.strip():
+        raise InvalidInputError(
+            "COMMAND", "it is empty", hint='quote a whole command: weft permission explain "make | tee x"'
+        )
     env, checkout = os.environ, find_checkout(args.dir)
     worktree = checkout.top or "/"
-    agent = _find_agent(args.agent, checkout.directory, worktree, env)
-    scope = locate_command(checkout.directory, worktree, tool_environment(env))
-    explanation = explain(args.command, scope, (agent.permission, *agent.limits))
+    agent, to_source = _get_agent(args.agent, checkout.directory, worktree, env)
+    location = locate_command(checkout.directory, worktree, tool_environment(env))
+    explanation = explain(args.command, location, (agent.permission, *agent.limits))
     if args.format == "json":
-        write_json(_to_explanation(agent, args.command, explanation))
+        write_json(_to_explanation(agent, args.command, explanation, to_source))
     else:
-        _print_explanation(agent, explanation)
+        _print_explanation(agent, explanation, to_source)
     return EXIT_CODE_BY_ACTION[explanation.verdict]
 
 
-def _find_agent(name: str | None, directory: str, worktree: str, env: Mapping[str, str]) -> Agent:
-    """Return the agent of this name, or the default agent. Raise `NotFoundError` if it does not exist."""
-    from weft.cli.config import load_and_warn  # noqa: PLC0415  it imports everything that reads the configuration
-    from weft.config.agents import build_agents, choose_agent  # noqa: PLC0415  it reads Markdown files with YAML
+def _get_agent(
+    name: str | None, directory: str, worktree: str, env: Mapping[str, str]
+) -> tuple[AgentInfo, Callable[[Rule], str]]:
+    """Return the agent of this name, or the default agent, and a function that says where one of its rules comes from.
+
+    Raise `NotFoundError` if there is no such agent.
+    """
+    from weft.cli.config import (  # noqa: PLC0415  it imports everything that reads the configuration
+        DEFAULT_SOURCE,
+        format_source,
+        load_and_warn,
+    )
+    from weft.config.agents import (  # noqa: PLC0415  it reads Markdown files with YAML
+        build_agents,
+        choose_agent,
+        list_configured_rules,
+    )
     from weft.config.check import find_nearest  # noqa: PLC0415  the other commands do not need it
 
     scope, loaded = load_and_warn(directory, worktree, env)
@@ -340,10 +362,19 @@ def _find_agent(name: str | None, directory: str, worktree: str, env: Mapping[st
         raise NotFoundError(
             "agent", key, near=[near] if near else [], hint="list them: weft agent list --all"
         )
-    return agents[key]
+    configured = list_configured_rules(loaded.config, key, home=scope.paths.os_home)
+
+    def to_source(rule: Rule) -> str:
+        path = next((path for path, each in reversed(configured) if each == rule), None)
+        source = DEFAULT_SOURCE if path is None else format_source(loaded, path)
+        return BUILT_IN if source == DEFAULT_SOURCE else source
+
+    return agents[key], to_source
 
 
-def _to_explanation(agent: Agent, command: str, explanation: Explanation) -> dict[str, Any]:
+def _to_explanation(
+    agent: AgentInfo, command: str, explanation: Explanation, to_source: Callable[[Rule], str]
+) -> dict[str, Any]:
     return {
         "command": command,
         "agent": agent.name,
@@ -354,8 +385,9 @@ def _to_explanation(agent: Agent, command: str, explanation: Explanation) -> dic
                 "pattern": each.part.pattern,
                 "action": each.rule.action,
                 "rule": _format_rule(each.rule),
+                "source": to_source(each.rule),
                 "always": each.part.always,
-                "why": each.part.why,
+                "why": each.reason,
                 "mayWrite": each.part.may_write,
             }
             for each in explanation.parts
@@ -363,7 +395,7 @@ def _to_explanation(agent: Agent, command: str, explanation: Explanation) -> dic
     }
 
 
-def _print_explanation(agent: Agent, explanation: Explanation) -> None:
+def _print_explanation(agent: AgentInfo, explanation: Explanation, to_source: Callable[[Rule], str]) -> None:
     paint = Paint(sys.stdout)
     rows = [
         (
@@ -371,11 +403,12 @@ def _print_explanation(agent: Agent, explanation: Explanation) -> None:
             each.part.permission,
             each.part.pattern,
             _format_rule(each.rule),
-            _explain_part(each),
+            to_source(each.rule),
+            each.reason,
         )
         for each in explanation.parts
     ]
-    print("\n".join(to_table(("verdict", "permission", "what", "rule", "why"), rows, paint)))
+    print("\n".join(to_table(EXPLAIN_HEADER, rows, paint)))
     colour = {"allow": paint.green, "ask": paint.yellow, "deny": paint.red}[explanation.verdict]
     print(f"\n{colour(VERDICT_TEXTS[explanation.verdict])} (agent {sanitize(agent.name)})")
 
@@ -384,49 +417,45 @@ def _format_rule(rule: Rule) -> str:
     return f"{rule.permission} {rule.pattern} {rule.action}"
 
 
-def _explain_part(judged: JudgedPart) -> str:
-    if judged.part.why:
-        return judged.part.why
-    return "it may change files" if judged.part.may_write and judged.rule.action == "ask" else ""
-
-
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--verify", action="store_true", help="check that no record was changed, added or removed")
     add("--session", metavar="ID", help="only the decisions in this session")
-    add("-n", "--max-count", type=int, metavar="N", help="only the last N decisions")
+    add("-n", "--max-count", type=parse_count, metavar="N", help="only the last N decisions")
     add_format(parser)
     add_place(parser)
 
 
 def show_log(args: argparse.Namespace) -> int:
     reader = make_reader(args)
-    files = open_decision_log(
-        permission_directory(paths_from(os.environ)), permission_project(reader.place())
-    )
+    project = permission_project(reader.place())
+    lines = reader.store.read_log(log_key(project))
+    end = read_end(reader.store.find_value(end_key(project)))
     if args.verify:
-        return _verify(files, args.format)
+        return _verify(lines, end, args.format)
     entries = [
         (number, entry)
-        for number, entry in read_entries(files)
+        for number, entry in read_entries(lines)
         if not args.session or entry.session_id.startswith(args.session)
     ]
     if args.max_count is not None:
-        entries = entries[len(entries) - min(len(entries), max(args.max_count, 0)) :]
+        entries = entries[max(len(entries) - args.max_count, 0) :]
     if args.format == "json":
         for number, entry in entries:
             write_json_line({"seq": number, **to_plain(entry)})
     elif entries:
         print("\n".join(to_table(LOG_HEADER, list(_to_log_rows(entries)), Paint(sys.stdout))))
-    _, broken = find_break(files)
+    else:
+        scope = f"the session {sanitize(args.session)}" if args.session else "this project"
+        print_note(f"no decision is recorded in {scope}")
+    _, broken = find_break(lines, end)
     if broken is not None:
         _warn_broken(broken)
     return ExitCode.DONE
 
 
-def _verify(files: AuditFiles, format: str) -> int:
-    count, broken = find_break(files)
-    end = files.find_end()
+def _verify(lines: Sequence[bytes], end: ChainEnd | None, format: str) -> int:
+    count, broken = find_break(lines, end)
     if format == "json":
         report = {"records": count, "end": to_plain(end), "broken": to_plain(broken) if broken else None}
         write_json_line(report)
@@ -439,8 +468,8 @@ def _verify(files: AuditFiles, format: str) -> int:
 
 
 def _warn_broken(broken: ChainBreak) -> None:
-    mark, where = Paint(sys.stderr).red("broken:"), f"{broken.file}:{broken.line}"
-    print(f"{mark} {where}: record {broken.seq} {broken.reason}", file=sys.stderr)
+    mark = Paint(sys.stderr).red("broken:")
+    print(f"{mark} line {broken.line}: record {broken.seq} {broken.reason}", file=sys.stderr)
 
 
 def _to_log_rows(entries: list[tuple[int, AuditEntry]]) -> Iterator[tuple[str, ...]]:
@@ -463,7 +492,7 @@ def _format_decision(entry: AuditEntry) -> str:
 
 def _format_reason(entry: AuditEntry) -> str:
     reasons = (
-        entry.rule and f"rule {entry.rule}",
+        entry.rule and _format_decider(entry.rule),
         ", ".join(entry.grants),
         entry.scope and f"for {entry.scope}",
         entry.by and f"by {entry.by}",
@@ -471,3 +500,14 @@ def _format_reason(entry: AuditEntry) -> str:
         str(entry.count) if entry.count else "",
     )
     return " ".join(reason for reason in reasons if reason)
+
+
+def _format_decider(decider: str) -> str:
+    """Name what decided: a rule, or what the gate notes in its place."""
+    if decider == PLUGIN_DECISION:
+        return f"by {decider} hook"
+    if decider.startswith(EARLIER_ANSWER):
+        return f"by the {decider}"
+    if decider.removeprefix(UNANSWERED) in get_args(Unanswered):
+        return f"nobody answered (asking.unanswered: {decider.removeprefix(UNANSWERED)})"
+    return f"rule {decider}"

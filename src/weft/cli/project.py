@@ -9,7 +9,8 @@ from typing import Any
 from weft.bus import Bus
 from weft.cli.arguments import add_format, add_place, add_store, add_yes
 from weft.cli.exit import ExitCode
-from weft.cli.output import Paint, confirm, format_time, to_table, write_json
+from weft.cli.output import Paint, confirm, format_time, print_note, to_table, write_json
+from weft.cli.session import make_reader
 from weft.config.store_address import resolve_store_url
 from weft.errors import InvalidInputError
 from weft.host.clock import SystemClock
@@ -17,18 +18,19 @@ from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
 from weft.journal import open_journal
 from weft.local.place import find_place, record_place
+from weft.local.reader import resolve_existing_store
 from weft.maintenance.project_repair import (
     MisfiledSession,
     find_misfiled,
     list_family,
+    make_misfiled,
     merge_project,
     move_sessions,
     read_overview,
     read_overview_now,
-    to_misfiled,
 )
 from weft.model.display import format_count
-from weft.model.ids import ProjectID, SessionID, check_id
+from weft.model.ids import ProjectID
 from weft.store.contract import Store
 from weft.store.maintenance import open_maintenance
 from weft.store.url import open_store
@@ -39,9 +41,8 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
 
 
-def list_projects(chosen: argparse.Namespace) -> int:
-    url = resolve_store_url(os.environ, paths_from(os.environ), chosen.store)
-    overview = read_overview_now(open_maintenance(url).reader)
+def list_projects(args: argparse.Namespace) -> int:
+    overview = read_overview_now(open_maintenance(resolve_existing_store(os.environ, args.store)).reader)
     rows: list[dict[str, Any]] = []
     known = {project.id: project for project in overview.projects}
     for id in (*known, *overview.list_unrecorded()):
@@ -52,7 +53,7 @@ def list_projects(chosen: argparse.Namespace) -> int:
         rows.append(
             {"id": id, "worktree": worktree, "state": state, "sessions": len(sessions), "updated": updated}
         )
-    if chosen.format == "json":
+    if args.format == "json":
         write_json(rows)
         return ExitCode.DONE
     now = read_clock()
@@ -69,6 +70,8 @@ def list_projects(chosen: argparse.Namespace) -> int:
     if shown:
         head = ("project", "sessions", "last used", "state", "worktree")
         print("\n".join(to_table(head, shown, Paint(sys.stdout), right="sessions")))
+    else:
+        print_note('there are no projects yet: the first session in a directory makes one (weft run "…")')
     return ExitCode.DONE
 
 
@@ -80,18 +83,20 @@ def add_merge_arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
 
 
-def merge_projects(chosen: argparse.Namespace) -> int:
-    return asyncio.run(_merge(chosen))
+def merge_projects(args: argparse.Namespace) -> int:
+    return asyncio.run(_merge(args))
 
 
-async def _merge(chosen: argparse.Namespace) -> int:
-    source, target = ProjectID(chosen.source), ProjectID(chosen.target)
+async def _merge(args: argparse.Namespace) -> int:
+    source, target = ProjectID(args.source), ProjectID(args.target)
     if source == target:
-        raise InvalidInputError("INTO", "that is the same project")
-    async with open_store(resolve_store_url(os.environ, paths_from(os.environ), chosen.store)) as store:
+        raise InvalidInputError(
+            "INTO", "that is the same project", hint="weft project list shows the ids of all projects"
+        )
+    async with open_store(resolve_store_url(os.environ, paths_from(os.environ), args.store)) as store:
         sessions = await store.list_sessions(source)
         if sessions and not confirm(
-            f"Move {format_count(len(sessions), 'session')} to {target}?", yes=chosen.yes
+            f"Move {format_count(len(sessions), 'session')} to {target}?", yes=args.yes
         ):
             return ExitCode.DONE
         moved = await merge_project(store, source, target)
@@ -108,28 +113,30 @@ def add_adopt_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def adopt_sessions(chosen: argparse.Namespace) -> int:
-    if bool(chosen.session) == chosen.all:
-        raise InvalidInputError("adopt", "no session was named", hint="pass their ids or --all")
-    return asyncio.run(_adopt(chosen))
+def adopt_sessions(args: argparse.Namespace) -> int:
+    if bool(args.session) == args.all:
+        reason = "--all includes every session" if args.all else "no session was named"
+        raise InvalidInputError("adopt", reason, hint="pass either ids or --all")
+    args.session = [make_reader(args).get_session(each).id for each in args.session]
+    return asyncio.run(_adopt(args))
 
 
-async def _adopt(chosen: argparse.Namespace) -> int:
-    async with open_store(resolve_store_url(os.environ, paths_from(os.environ), chosen.store)) as store:
-        if chosen.all:
+async def _adopt(args: argparse.Namespace) -> int:
+    async with open_store(resolve_store_url(os.environ, paths_from(os.environ), args.store)) as store:
+        if args.all:
             misfiled = find_misfiled(await read_overview(store))
         else:
-            misfiled = await _find_named(store, chosen)
-        if not chosen.dry_run:
+            misfiled = await _find_named(store, args)
+        if not args.dry_run:
             await move_sessions(store, misfiled)
-    if chosen.format == "json":
+    if args.format == "json":
         write_json([_to_row(each) for each in misfiled])
         return ExitCode.DONE
     for each in misfiled:
         print(f"{each.session.id} → {each.project}  {each.session.title}")
     one, many = (
         ("session would belong", "sessions would belong")
-        if chosen.dry_run
+        if args.dry_run
         else ("session belongs", "sessions belong")
     )
     count = format_count(len(misfiled), one, many)
@@ -137,15 +144,14 @@ async def _adopt(chosen: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-async def _find_named(store: Store, chosen: argparse.Namespace) -> list[MisfiledSession]:
+async def _find_named(store: Store, args: argparse.Namespace) -> list[MisfiledSession]:
     """Return the named sessions with their new project. Record that project, unless this is a dry run."""
-    ids = [SessionID(check_id("session", id)) for id in chosen.session]
-    found = await find_place(store, chosen.dir, os.environ, read_clock())
-    family = await list_family(store, ids)
-    if not chosen.dry_run:
+    found = await find_place(store, args.dir, os.environ, read_clock())
+    family = await list_family(store, args.session)
+    if not args.dry_run:
         async with open_journal(store, Bus(), SystemClock(), directory=found.place.directory) as journal:
             await record_place(store, journal, found)
-    return to_misfiled(family, found.place)
+    return make_misfiled(family, found.place)
 
 
 def _to_row(misfiled: MisfiledSession) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import mimetypes
 import os
+import shlex
 import sys
 from decimal import Decimal
 from pathlib import Path
@@ -13,27 +14,31 @@ from typing import TYPE_CHECKING, Any, TextIO
 from msgspec.structs import replace
 
 from weft.errors import DocumentError, InvalidInputError
-from weft.local.place import list_sessions_here
-from weft.model.agent import Agent
+from weft.local.place import is_here
+from weft.model.agent import AgentInfo
 from weft.model.catalog import parse_ref
 from weft.model.ids import SessionID
 from weft.model.input import CommandInput, FileInput, PromptInput, SessionInput, TextInput
 from weft.model.message import AssistantMessage, JsonFormat
 from weft.model.part import ModelRef, ToolPart
 from weft.model.project import Place, Project, get_root
-from weft.model.session import Session, SessionQuery
+from weft.model.session import SessionInfo
+from weft.model.session_query import SessionQuery, to_next_page
 from weft.model.spending import UNLIMITED, Budget
 from weft.model.wire import parse
 from weft.permission.rules import narrow
 from weft.run.attachments import MentionScope, list_mentions, resolve_mentions
 from weft.run.compaction import CONTINUE_PROMPT
-from weft.session.tree import choose_last_session
+from weft.session.tree import LAST_USED, to_no_last_session
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api import Api
 
 MAX_TITLE_LENGTH = 50
 SCHEMA_FLAG = "--json-schema"
+SCHEMA_HINT = (
+    'write it like \'{"type": "object", "properties": {"answer": {"type": "string"}}}\', or name a file'
+)
 
 
 # --- the text of the prompt ---
@@ -45,10 +50,20 @@ def read_prompt(args: argparse.Namespace) -> str:
     Raise `InvalidInputError` if there is no text and no session that could continue without it.
     """
     text = join_message(args.message, read_piped(sys.stdin))
-    check_fork(args)
+    check_session_options(args)
     if not text.strip() and not (args.session or args.go_on or args.command):
-        raise InvalidInputError("message", "there is none", hint='type one: weft run "fix the failing test"')
+        raise InvalidInputError("message", "there is none", hint=_explain_missing_prompt(args))
     return text
+
+
+def _explain_missing_prompt(args: argparse.Namespace) -> str:
+    for option in ("worktree", "title"):
+        taken = getattr(args, option, None)
+        if taken:
+            return f"--{option} took {taken!r} as its value; write the prompt before it: weft run {shlex.quote(taken)} --{option}"
+    if sys.stdin is None or sys.stdin.isatty():
+        return 'type one: weft run "fix the failing test"; or talk with an agent: weft'
+    return 'nothing was piped in either; type one: weft run "fix the failing test"'
 
 
 def join_message(arguments: list[str], piped: str) -> str:
@@ -66,8 +81,12 @@ def read_piped(stdin: TextIO | None) -> str:
     return "" if stdin is None or stdin.isatty() else stdin.read()
 
 
-def check_fork(args: argparse.Namespace) -> None:
-    """Raise `InvalidInputError` if `--fork` was passed without a session to copy."""
+def check_session_options(args: argparse.Namespace) -> None:
+    """Raise `InvalidInputError` if two sessions were named, or if `--fork` was passed without one to copy."""
+    if args.session and args.go_on:
+        raise InvalidInputError(
+            "-c", "-s names the session to continue already", hint="leave out one of the two"
+        )
     if args.fork and not (args.session or args.go_on):
         raise InvalidInputError(
             "--fork", "there is no session to copy", hint="name it with -s, or pass -c for the last one"
@@ -77,7 +96,7 @@ def check_fork(args: argparse.Namespace) -> None:
 # --- the session ---
 
 
-async def open_session(api: Api, args: argparse.Namespace, text: str) -> Session:
+async def choose_or_create_session(api: Api, args: argparse.Namespace, text: str) -> SessionInfo:
     """Return the session that `-s` or `-c` names, or a copy of it with `--fork`; else create one."""
     if args.session or args.go_on:
         session = await (api.get_session(SessionID(args.session)) if args.session else get_last_session(api))
@@ -85,14 +104,20 @@ async def open_session(api: Api, args: argparse.Namespace, text: str) -> Session
     return await api.create_session(SessionInput(title=to_title(args.title, text)))
 
 
-async def get_last_session(api: Api) -> Session:
+async def get_last_session(api: Api) -> SessionInfo:
     """Return the last session of this checkout or, if it has none, of this directory."""
     paths = await api.workspace.get_paths()
     place = Place(project=await api.current_project(), directory=paths.directory, worktree=paths.worktree)
-    sessions = await api.list_sessions(SessionQuery(roots=True, archived=False))
-    return choose_last_session(
-        list_sessions_here(sessions, place), sessions, get_root(place), hint='start one: weft run "…"'
-    )
+    query: SessionQuery | None = LAST_USED
+    last: SessionInfo | None = None
+    while query is not None:
+        page = await api.list_sessions(query)
+        last = last or next(iter(page), None)
+        for session in page:
+            if is_here(session, place):
+                return session
+        query = to_next_page(query, page)
+    raise to_no_last_session(last, get_root(place), hint='start one: weft run "…"')
 
 
 def to_title(title: str | None, text: str) -> str | None:
@@ -102,7 +127,7 @@ def to_title(title: str | None, text: str) -> str | None:
     return title
 
 
-async def check_unfinished(api: Api, session: Session) -> None:
+async def require_unfinished(api: Api, session: SessionInfo) -> None:
     """Raise `InvalidInputError` unless the session can continue without a prompt.
 
     It can if its last prompt or tool results were not answered, or if the last answer failed.
@@ -129,11 +154,11 @@ async def check_unfinished(api: Api, session: Session) -> None:
 async def build_input(api: Api, args: argparse.Namespace, text: str) -> PromptInput | CommandInput:
     """Return the prompt or the slash command, with the files and agents that the text mentions."""
     if args.command:
-        return to_command_input(args, text)
-    return await add_mentions(api, args, to_prompt_input(args, text))
+        return make_command_input(args, text)
+    return await add_mentions(api, args, make_prompt_input(args, text))
 
 
-def to_command_input(args: argparse.Namespace, text: str) -> CommandInput:
+def make_command_input(args: argparse.Namespace, text: str) -> CommandInput:
     return CommandInput(
         command=args.command,
         arguments=text,
@@ -142,14 +167,14 @@ def to_command_input(args: argparse.Namespace, text: str) -> CommandInput:
         variant=args.variant,
         budget=to_budget(args),
         format=read_schema(args.json_schema),
-        parts=tuple(to_attachment(path) for path in args.file),
+        parts=tuple(read_attachment(path) for path in args.file),
     )
 
 
-def to_prompt_input(args: argparse.Namespace, text: str) -> PromptInput:
+def make_prompt_input(args: argparse.Namespace, text: str) -> PromptInput:
     text_part = TextInput(text=text) if text.strip() else TextInput(text=CONTINUE_PROMPT, synthetic=True)
     return PromptInput(
-        parts=(*(to_attachment(path) for path in args.file), text_part),
+        parts=(*(read_attachment(path) for path in args.file), text_part),
         model=parse_model(args.model),
         agent=args.agent,
         variant=args.variant,
@@ -171,15 +196,19 @@ def parse_model(text: str | None) -> ModelRef | None:
     ref = parse_ref(text)
     if ref is None:
         raise InvalidInputError(
-            "--model", f"{text!r} does not name a model", hint="write it as provider/model"
+            "--model",
+            f"{text!r} does not name a model",
+            hint="write it as provider/model; weft models lists them",
         )
     return ref
 
 
-def to_attachment(path: str) -> FileInput:
+def read_attachment(path: str) -> FileInput:
     file = Path(path)
     if not file.exists():
-        raise InvalidInputError("--file", f"there is no file {path!r}")
+        raise InvalidInputError(
+            "--file", f"there is no file {path!r}", hint=f"paths are relative to {os.getcwd()}"
+        )
     guess = mimetypes.guess_type(path)[0] or ""
     # Pictures and PDF documents are sent as they are; every other file is read as text.
     mime = guess if guess.startswith("image/") or guess == "application/pdf" else "text/plain"
@@ -214,19 +243,19 @@ async def add_mentions(api: Api, args: argparse.Namespace, input: PromptInput) -
     agent = next((candidate for candidate in agents if candidate.name == args.agent or not args.agent), None)
     if agent is None:
         return input  # the check of the prompt reports the unknown agent
-    place = _make_place(args.dir, await api.current_project())
-    _, *mentions = await resolve_mentions(typed, _make_scope(place, agent, agents))
+    # Mentions are looked up in the person's directory, not that of the session.
+    scope = make_mention_scope(args.dir, await api.current_project(), agent, agents)
+    _, *mentions = await resolve_mentions(typed, scope)
     return replace(input, parts=(*input.parts, *mentions))
 
 
-def _make_place(directory: str, project: Project) -> Place:
-    """Return the place in which mentions are looked up: the person's directory, not that of the session."""
-    return Place(project=project, directory=os.path.abspath(os.path.expanduser(directory)), worktree="/")
-
-
-def _make_scope(place: Place, agent: Agent, agents: list[Agent]) -> MentionScope:
+def make_mention_scope(
+    directory: str, project: Project, agent: AgentInfo, agents: list[AgentInfo]
+) -> MentionScope:
+    """Return where mentions are looked up, which agents can be mentioned, and what the agent may read."""
+    place = Place(project=project, directory=os.path.abspath(os.path.expanduser(directory)), worktree="/")
     subagents = {each.name: each for each in agents if each.mode != "primary" and not each.hidden}
-    return MentionScope(place=place, limits=narrow((agent.permission, *agent.limits), ()), agents=subagents)
+    return MentionScope(place=place, rulesets=narrow((agent.permission, *agent.limits), ()), agents=subagents)
 
 
 # --- --json-schema ---
@@ -238,7 +267,7 @@ def read_schema(source: str | None) -> JsonFormat | None:
         return None
     schema = parse_schema(source.encode() if source.lstrip().startswith("{") else _read_schema_file(source))
     if not isinstance(schema, dict):
-        raise InvalidInputError(SCHEMA_FLAG, "a JSON schema is an object")
+        raise InvalidInputError(SCHEMA_FLAG, "a JSON schema is an object", hint=SCHEMA_HINT)
     return JsonFormat(schema=schema)
 
 
@@ -246,7 +275,7 @@ def parse_schema(raw: bytes) -> Any:
     try:
         return parse(raw, where=SCHEMA_FLAG)
     except DocumentError as error:
-        raise InvalidInputError(SCHEMA_FLAG, error.reason) from error
+        raise InvalidInputError(SCHEMA_FLAG, error.reason, hint=SCHEMA_HINT) from error
 
 
 def _read_schema_file(path: str) -> bytes:
@@ -257,5 +286,5 @@ def _read_schema_file(path: str) -> bytes:
         raise InvalidInputError(
             SCHEMA_FLAG,
             f"cannot read {path!r}: {error.strerror}",
-            hint="name a file, or write the schema itself",
+            hint=SCHEMA_HINT,
         ) from error

@@ -19,23 +19,12 @@ from weft.model.event import (
     QuestionRejected,
     QuestionReplied,
 )
-from weft.model.permission import (
-    DEFAULT_GRANT_TERMS,
-    GrantTerms,
-    PermissionRequest,
-    Question,
-    QuestionRequest,
-    Reply,
-    Scope,
-)
+from weft.model.permission import PermissionRequest, Question, QuestionRequest
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api import Api
 
 MAX_LINE_BYTES = 65_536
-REPLY_WORDS: dict[str, Reply] = {"o": "once", "once": "once", "y": "once", "a": "always", "always": "always"}
-SCOPE_WORDS: dict[str, Scope] = {"t": "turn", "turn": "turn", "p": "project", "project": "project"}
-REJECT_WORDS = ("r", "reject", "n", "no")
 
 
 class TerminalQuestions:
@@ -73,6 +62,8 @@ class TerminalQuestions:
 
     async def _ask_permission(self, request: PermissionRequest) -> None:
         async with self._lock:
+            from weft.tui.dialog import to_reply  # noqa: PLC0415  few runs ask, and it loads what draws
+
             reply, message, terms = to_reply(await ask(format_permission(request)))
         self._question_tasks.pop(request.id, None)
         with suppress(NotFoundError):  # somebody else has answered it
@@ -80,6 +71,8 @@ class TerminalQuestions:
 
     async def _ask_questions(self, request: QuestionRequest) -> None:
         async with self._lock:
+            from weft.tui.dialog import to_answers  # noqa: PLC0415  few runs ask, and it loads what draws
+
             answers = [to_answers(each, await ask(format_question(each))) for each in request.questions]
         self._question_tasks.pop(request.id, None)
         with suppress(NotFoundError):
@@ -124,20 +117,6 @@ def format_permission(request: PermissionRequest) -> list[str]:
     ]
 
 
-def to_reply(typed: str) -> tuple[Reply, str, GrantTerms]:
-    """Return the reply that was typed, with a message to the agent and the terms of a grant.
-
-    Anything but a yes rejects. Words after a no, or instead of it, are the message.
-    """
-    word = typed.lower()
-    if word in SCOPE_WORDS:
-        return "always", "", GrantTerms(scope=SCOPE_WORDS[word])
-    if word in REPLY_WORDS:
-        return REPLY_WORDS[word], "", DEFAULT_GRANT_TERMS
-    first, _, rest = typed.partition(" ")
-    return "reject", rest.strip() if first.lower() in REJECT_WORDS else typed, DEFAULT_GRANT_TERMS
-
-
 def format_question(question: Question) -> list[str]:
     options = [
         f"  {number}. {sanitize(option.label)}: {sanitize(option.description)}"
@@ -149,16 +128,6 @@ def format_question(question: Question) -> list[str]:
     numbers = "numbers, with commas" if question.multiple else "a number"
     words = ", or your own words" if question.custom else ""
     return [line, *options, f"  {numbers}{words}: "]
-
-
-def to_answers(question: Question, typed: str) -> tuple[str, ...]:
-    """Return the options that were chosen by number or label, or the typed text if the question allows that."""
-    labels = {str(number): option.label for number, option in enumerate(question.options, start=1)}
-    labels |= {option.label: option.label for option in question.options}
-    words = [word.strip() for word in typed.split(",")] if question.multiple else [typed]
-    if all(word in labels for word in words):
-        return tuple(labels[word] for word in words)
-    return (typed,) if typed and question.custom else ()
 
 
 class PendingQuestions:
@@ -210,6 +179,8 @@ class PendingQuestions:
         try:
             match first:
                 case PermissionRequest():
+                    from weft.tui.dialog import to_reply  # noqa: PLC0415  few runs ask, and it loads what draws
+
                     reply, message, terms = to_reply(typed)
                     self._withdraw(first.id)
                     await self._api.reply_permission(first.id, reply, message=message, grant=terms)
@@ -223,6 +194,8 @@ class PendingQuestions:
 
     async def _answer_question(self, request: QuestionRequest, typed: str) -> None:
         """Collect the answer to one question of the request. Ask the next one, or reply if this was the last."""
+        from weft.tui.dialog import to_answers  # noqa: PLC0415  few runs ask, and it loads what draws
+
         self._answers.append(to_answers(request.questions[len(self._answers)], typed))
         if len(self._answers) < len(request.questions):
             self._ask_first()

@@ -20,13 +20,13 @@ from weft.cli.output import Paint, is_interactive, warn
 from weft.cli.prompt import (
     build_input,
     check_input,
-    check_unfinished,
-    open_session,
+    choose_or_create_session,
+    make_command_input,
+    make_prompt_input,
     read_prompt,
-    to_command_input,
-    to_prompt_input,
+    require_unfinished,
 )
-from weft.cli.screen import JsonScreen, RunScreen, TerminalScreen
+from weft.cli.screen import JsonScreen, RunScreen, TerminalScreen, make_screen
 from weft.errors import InvalidInputError, WeftError
 from weft.host.clock import SystemClock
 from weft.host.exit import ExitTimer
@@ -36,7 +36,7 @@ from weft.model.ids import SessionID
 from weft.model.input import AnyPartInput, CommandInput, FileInput, PromptInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import TextPart, ToolPart
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api import Api
@@ -98,6 +98,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="work in a separate checkout, new or of this name; weft worktree merge brings the work back",
     )
+    add("--ax", action="store_true", help="plain lines for a screen reader: nothing is drawn again")
     add("--share", action="store_true", help="share the session and print its address")
     add("--attach", metavar="URL", help="run the prompt on this server of weft or OpenCode")
     add("--port", type=int, help=argparse.SUPPRESS)
@@ -142,7 +143,7 @@ def _run_locally(args: argparse.Namespace, text: str) -> int:
         from weft.cli.trust import offer_trust  # noqa: PLC0415  only a person can trust a project
 
         offer_trust(args.dir, os.environ)
-    return run_to_end(lambda stop: _prompt_locally(args, text, stop), alone=args.alone)
+    return run_to_end(lambda stop: _prompt_locally(args, text, stop), own_process=args.own_process)
 
 
 async def _prompt_locally(args: argparse.Namespace, text: str, stop: StopSignals) -> int:
@@ -150,7 +151,7 @@ async def _prompt_locally(args: argparse.Namespace, text: str, stop: StopSignals
     options = OpenOptions(
         directory=args.dir, env=os.environ, store=args.store, answered=interactive, warn=warn
     )
-    options = replace(options, one_shot=True, tape=to_tape(args), pages=await find_pages(args))
+    options = replace(options, one_shot=True, tape=to_tape(args), share_url=await find_share_url(args))
     async with open_directory(options) as api:
         input = await build_input(api, args, text)
         code = await send_prompt(api, args, text, input, interactive=interactive, stop=stop)
@@ -169,9 +170,9 @@ def to_tape(args: argparse.Namespace) -> Tape | None:
     return Replay(args.replay)
 
 
-def run_to_end(prompt: Callable[[StopSignals], Awaitable[int]], *, alone: bool) -> int:
+def run_to_end(prompt: Callable[[StopSignals], Awaitable[int]], *, own_process: bool) -> int:
     """Run a coroutine until it ends or a signal stops it, and return the exit code. A closed pipe has its own code."""
-    exit_timer = ExitTimer(alone=alone)
+    exit_timer = ExitTimer(own_process=own_process)
     try:
         return asyncio.run(_run_until_signal(prompt, exit_timer))
     except BrokenPipeError:
@@ -206,20 +207,27 @@ async def send_prompt(
     """Find or create the session, send the prompt, show the run, and return the exit code."""
     if not (args.session or args.go_on):
         await check_input(api, input)  # a mistake must not leave an empty session behind
-    session = await open_session(api, args, text)
+    session = await choose_or_create_session(api, args, text)
     if not text.strip() and not args.command:
-        await check_unfinished(api, session)
+        await require_unfinished(api, session)
     await share_before_run(api, args, session)
-    screen: RunScreen = (
-        JsonScreen(session.id, SystemClock(), thinking=args.thinking)
-        if args.format == "json"
-        else TerminalScreen(text_to_stderr=input.format is not None)
-    )
+    screen = choose_screen(args, session.id, to_value=input.format is not None, attached=attached)
     code = await follow(api, session.id, input, screen, interactive=interactive, stop=stop, attached=attached)
     await finish_sharing(api, args, session)
     if code == ExitCode.FAILED and not (args.session or args.go_on or args.share):
         await trash_unanswered(api, session.id)
     return code
+
+
+def choose_screen(
+    args: argparse.Namespace, session: SessionID, *, to_value: bool, attached: bool
+) -> RunScreen:
+    """Return the screen that the arguments ask for. If the answer is a value, stdout is for that alone."""
+    if args.format == "json":
+        return JsonScreen(session, SystemClock(), thinking=args.thinking)
+    if to_value:
+        return TerminalScreen(text_to_stderr=True)
+    return make_screen(session, SystemClock(), plain=args.ax, undo=not attached)
 
 
 async def trash_unanswered(api: Api, session: SessionID) -> None:
@@ -251,17 +259,17 @@ def is_key_refused(answer: MessageWithParts) -> bool:
 # --- run --share ---
 
 
-async def find_pages(args: argparse.Namespace) -> str:
+async def find_share_url(args: argparse.Namespace) -> str:
     """Return the address at which a running server shows shared sessions; empty without `--share` or server."""
     if not args.share:
         return ""
     from weft.cli.serve_access import find_page_server  # noqa: PLC0415  few runs are shared
 
     server = await find_page_server(os.environ, args.store)
-    return server.pages if server else ""
+    return server.share_url if server else ""
 
 
-async def share_before_run(api: Api, args: argparse.Namespace, session: Session) -> None:
+async def share_before_run(api: Api, args: argparse.Namespace, session: SessionInfo) -> None:
     """Share the session before the run if `--share` was passed. If that fails, remove the session if it is new."""
     if not args.share:
         return
@@ -273,14 +281,14 @@ async def share_before_run(api: Api, args: argparse.Namespace, session: Session)
         raise
 
 
-async def finish_sharing(api: Api, args: argparse.Namespace, session: Session) -> None:
+async def finish_sharing(api: Api, args: argparse.Namespace, session: SessionInfo) -> None:
     """Wait until all shares are up to date, and print the address of a session that was shared automatically."""
     await api.sharing.catch_up()
     if not args.share and session.share is None:
         print_address(await api.get_session(session.id))
 
 
-def print_address(session: Session) -> None:
+def print_address(session: SessionInfo) -> None:
     if session.share is not None:
         print(f"~  {session.share.url}", file=sys.stderr)
 
@@ -293,26 +301,26 @@ def _run_on_server(args: argparse.Namespace) -> int:
         if getattr(args, flag, None) not in (None, False):
             raise InvalidInputError(f"--{flag}", f"not with --attach: {reason}", hint="leave it out")
     text = read_prompt(args)
-    return run_to_end(lambda stop: _prompt_on_server(args, text, stop), alone=args.alone)
+    return run_to_end(lambda stop: _prompt_on_server(args, text, stop), own_process=args.own_process)
 
 
 async def _prompt_on_server(args: argparse.Namespace, text: str, stop: StopSignals) -> int:
     from weft.cli.attach import (  # noqa: PLC0415  only --attach needs it
-        get_remote_directory,
+        find_remote_directory,
         is_local_server,
         print_notice,
     )
     from weft.client.api import open_remote  # noqa: PLC0415  only --attach needs it
     from weft.client.http import ConnectionOptions  # noqa: PLC0415  only --attach needs it
 
-    options = ConnectionOptions(directory=get_remote_directory(args.attach, args.dir), notice=print_notice)
+    options = ConnectionOptions(directory=find_remote_directory(args.attach, args.dir), notice=print_notice)
     async with open_remote(args.attach, options) as api:
         if is_local_server(args.attach):
             input = await build_input(api, args, text)
         elif args.command:
-            input = embed_files(to_command_input(args, text))
+            input = embed_files(make_command_input(args, text))
         else:
-            input = embed_files(to_prompt_input(args, text))
+            input = embed_files(make_prompt_input(args, text))
         code = await send_prompt(
             api, args, text, input, interactive=is_interactive(), stop=stop, attached=True
         )
@@ -332,17 +340,21 @@ def embed_files(input: PromptInput | CommandInput) -> PromptInput | CommandInput
 def _embed(parts: Iterable[P]) -> Iterable[P]:
     for part in parts:
         if isinstance(part, FileInput) and part.url.startswith("file:"):
-            yield replace(part, url=_to_data_url(part))
+            yield replace(part, url=_read_data_url(part))
         else:
             yield part
 
 
-def _to_data_url(file: FileInput) -> str:
+def _read_data_url(file: FileInput) -> str:
     path = unquote(urlsplit(file.url).path)
     if os.path.isdir(path):
-        raise InvalidInputError("--file", f"{path!r} is a directory, and the server is on another machine")
+        raise InvalidInputError(
+            "--file", f"{path!r} is a directory, and the server is on another machine", hint="name files"
+        )
     if os.path.getsize(path) > MAX_FILE_BYTES:
-        raise InvalidInputError("--file", f"{path!r} is larger than {MAX_FILE_BYTES >> 20} MB")
+        raise InvalidInputError(
+            "--file", f"{path!r} is larger than {MAX_FILE_BYTES >> 20} MB", hint="send a part of it"
+        )
     with open(path, "rb") as stream:
         content = stream.read()
     return f"data:{file.mime};base64,{base64.b64encode(content).decode()}"

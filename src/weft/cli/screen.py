@@ -1,5 +1,6 @@
-"""Show a run as it happens: text to stdout and everything else to stderr, or JSON lines."""
+"""Show a run as it happens: with a live region on a terminal, else text to stdout and the rest to stderr, or JSON lines."""
 
+import os
 import sys
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -7,7 +8,16 @@ from typing import Any, Protocol
 from weft.cli.outcome import RunOutcome, to_result
 from weft.cli.output import Paint, format_cost, format_tokens, sanitize, write_json, write_json_line
 from weft.host.clock import Clock
-from weft.model.display import find_call_error, format_count, get_called_tool, strip_tags
+from weft.model.display import (
+    describe_failure,
+    find_call_error,
+    format_call,
+    format_count,
+    get_called_tool,
+    shorten,
+    strip_diff_header,
+    strip_tags,
+)
 from weft.model.event import (
     Event,
     MessageUpdated,
@@ -17,7 +27,7 @@ from weft.model.event import (
     SessionWarned,
     StatusChanged,
 )
-from weft.model.failure import AnyFailure, AuthFailure, BudgetFailure, OtherFailure, OutputLengthFailure
+from weft.model.failure import BudgetFailure
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage
 from weft.model.part import (
@@ -31,11 +41,9 @@ from weft.model.part import (
 )
 from weft.model.session import Retry
 from weft.model.spending import Spent, add_spent
-from weft.model.wire import encode, to_plain
+from weft.model.wire import to_plain
 from weft.session.totals import to_spent
 
-MAX_OUTPUT_LINES = 12
-MAX_INPUT_LENGTH = 80
 NAME_WIDTH = 7
 
 
@@ -235,44 +243,16 @@ class TerminalScreen:
         print(text, file=sys.stderr, flush=True)
 
 
+def make_screen(session: SessionID, clock: Clock, *, plain: bool = False, undo: bool = True) -> RunScreen:
+    """Return the screen for a person: with a live region if everything goes to a terminal that can draw one."""
+    drawn = sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    if not drawn or plain:
+        return TerminalScreen()
+    from weft.cli.live_screen import LiveScreen  # noqa: PLC0415  piped output needs no Markdown
+
+    return LiveScreen(session, clock, undo=undo)
+
+
 def format_hour(ms: int) -> str:
     """Format the time of day in the local time zone."""
     return f"{datetime.fromtimestamp(ms / 1000, UTC).astimezone():%H:%M:%S}"
-
-
-def strip_diff_header(diff: str) -> str:
-    """Remove the lines of a unified diff that name the file, which is in the title already."""
-    lines = diff.splitlines()
-    start = next((number for number, line in enumerate(lines) if line.startswith("@@")), 0)
-    return "\n".join(lines[start:])
-
-
-def format_call(part: ToolPart) -> str:
-    """Return the title of a call. Tools of MCP servers have none, so show their input instead."""
-    state = part.state
-    title = state.title if isinstance(state, CompletedState) else ""
-    if title or not state.input:
-        return title
-    input = encode(state.input).decode()
-    return input if len(input) <= MAX_INPUT_LENGTH else input[: MAX_INPUT_LENGTH - 1] + "…"
-
-
-def shorten(text: str) -> str:
-    """Keep the first lines of an output."""
-    lines = text.strip("\n").splitlines()
-    if len(lines) <= MAX_OUTPUT_LINES:
-        return "\n".join(lines)
-    return "\n".join([*lines[:MAX_OUTPUT_LINES], f"… {len(lines) - MAX_OUTPUT_LINES} more lines"])
-
-
-def describe_failure(failure: AnyFailure) -> str:
-    """Return the message of a failure."""
-    match failure:
-        case OutputLengthFailure():
-            return "the answer was cut off at its limit"
-        case OtherFailure(data=data):
-            return str((data or {}).get("message", "something went wrong"))
-        case AuthFailure(data=data):
-            return f"{data.provider_id}: {data.message}"
-        case _:
-            return failure.data.message

@@ -1,27 +1,30 @@
 """`weft serve`: sessions over HTTP, for OpenCode's clients and for programs."""
 
+from __future__ import annotations
+
 import argparse
 import asyncio
+import errno
 import os
 import secrets
 import signal
 import socket
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import uvicorn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.cli.arguments import add_place, parse_count
-from weft.cli.config import to_scope
+from weft.cli.arguments import add_place, parse_count, parse_port
+from weft.cli.config import read_scope
 from weft.cli.exit import ExitCode
 from weft.cli.serve_access import (
     PASSWORD_VARIABLE,
     ServerAccess,
-    announce_pages,
+    announce_share_url,
     make_access,
     to_welcome,
 )
@@ -30,21 +33,30 @@ from weft.client.address import is_loopback
 from weft.config.load import load_config
 from weft.config.schema import ServerConfig
 from weft.config.store_address import resolve_store_url
-from weft.errors import DocumentError, InvalidInputError, WeftError
+from weft.errors import DocumentError, InvalidInputError, StoreError, WeftError
 from weft.host.clock import SystemClock
 from weft.host.exit import ExitTimer, handle_signals
 from weft.host.paths import paths_from
-from weft.local.open import OpenOptions, open_directory
+from weft.local.open import OpenOptions, open_directory, to_damage_warner
+from weft.local.tokens import TokenStore
 from weft.local.watcher import watch_files
+from weft.model.principal import ADMINISTRATOR, Caller
 from weft.project.checkout import find_checkout
 from weft.server.application import build_app
+from weft.server.directories import ApiOpener
 from weft.server.http_server import HttpServer, ServerSetup, ignore_request
 from weft.server.routes.table import list_routes
 from weft.server.share_pages import SHARE_ROOT
 from weft.share.contract import check_address
+from weft.store.contract import Store
 from weft.store.url import open_store
 
+if TYPE_CHECKING:  # for types alone: most servers are not part of a cluster
+    from weft.api import Api
+    from weft.cluster.node import ClusterNode
+
 DEFAULT_PORT: Final = 4096
+NODE_NAME_VARIABLE: Final = "WEFT_NODE_NAME"
 DEFAULT_HOST: Final = "127.0.0.1"
 WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})
 MAX_CONNECTIONS: Final = 4000
@@ -63,7 +75,7 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     add("--hostname", metavar="HOST", help="listen at this address (default: 127.0.0.1)")
     add(
         "--port",
-        type=parse_count,
+        type=parse_port,
         metavar="N",
         help="listen at this port; 0 for any free port (default: 4096)",
     )
@@ -108,8 +120,7 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long runs may continue when the server ends (default: 10)",
     )
-    add("--log-format", choices=("text", "json"), default="text", help="the format of the log")
-    add("--access-log", action="store_true", help="log every request")
+    add_log_arguments(parser)
     add(
         "--share",
         action="store_true",
@@ -119,8 +130,23 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser, memory=True)
 
 
+def add_log_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--node-name",
+        metavar="NAME",
+        help=f"the name of this node in a cluster (default: {NODE_NAME_VARIABLE}, else the name of the machine)",
+    )
+    add("--log-format", choices=("text", "json"), default="text", help="the format of the log")
+    add("--access-log", action="store_true", help="log every request")
+
+
+# Called with a server that answers, its address, and what prints a line below the welcome.
+OnReady = Callable[[HttpServer, str, Callable[[str], None]], None]
+
+
 class ServerStart(Struct, frozen=True, kw_only=True):
-    """A server that is about to start. `pages` is the address of shared sessions, empty without `--share`."""
+    """A server that is about to start. `share_url` is the address of shared sessions, empty without `--share`."""
 
     args: argparse.Namespace
     directory: str
@@ -128,10 +154,16 @@ class ServerStart(Struct, frozen=True, kw_only=True):
     url: str
     access: ServerAccess
     log: ServerLog
-    pages: str = ""
+    share_url: str = ""
+    on_ready: OnReady
 
 
-def serve(args: argparse.Namespace) -> int:
+def ignore_ready(_: HttpServer, __: str, ___: Callable[[str], None]) -> None:
+    pass
+
+
+def serve(args: argparse.Namespace, *, on_ready: OnReady = ignore_ready) -> int:
+    """Serve until a signal arrives. `on_ready` is called when the server answers."""
     env = os.environ
     configured = read_server_config(args.dir, env)
     hostname = args.hostname or configured.hostname or DEFAULT_HOST
@@ -145,15 +177,16 @@ def serve(args: argparse.Namespace) -> int:
             log.warn("--mdns does nothing: weft does not announce servers on the network")
         name = f"[{hostname}]" if ":" in hostname else hostname
         url = f"http://{name}:{listener.getsockname()[1]}"
-        pages = to_pages_url(args, url)
+        share_url = to_share_url(args, url)
         start = ServerStart(
             args=args,
             directory=find_checkout(args.dir).directory,
             socket=listener,
             url=url,
-            access=open_pages(access, pages),
+            access=allow_share_pages(access, share_url),
             log=log,
-            pages=pages,
+            share_url=share_url,
+            on_ready=on_ready,
         )
         asyncio.run(run_server(start, env))
     return ExitCode.DONE
@@ -162,7 +195,7 @@ def serve(args: argparse.Namespace) -> int:
 def read_server_config(directory: str, env: Mapping[str, str]) -> ServerConfig:
     """Return the `server` settings of trusted sources: a project must not open a port by itself."""
     checkout = find_checkout(directory)
-    scope = to_scope(checkout.directory, checkout.top or checkout.directory, env)
+    scope = read_scope(checkout.directory, checkout.top or checkout.directory, env)
     return load_config(scope).trusted_config.server or ServerConfig()
 
 
@@ -188,10 +221,20 @@ def bind_socket(hostname: str, port: int | None) -> Generator[socket.socket]:
                 raise InvalidInputError(
                     "--port",
                     f"{hostname}:{candidate} cannot be used: {error.strerror}",
-                    hint="choose another port or address",
+                    hint=_explain_bind_error(hostname, error),
                 ) from error
             break
         yield listener
+
+
+def _explain_bind_error(hostname: str, error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return "stop the server that uses it, or choose another port; --port 0 takes a free one"
+        case errno.EACCES:
+            return "choose a port above 1023"
+        case _:
+            return f"{hostname} must be an address of this machine: 127.0.0.1 for it alone, 0.0.0.0 for all"
 
 
 class UvicornServer(uvicorn.Server):
@@ -217,14 +260,23 @@ class UvicornServer(uvicorn.Server):
 
 async def run_server(start: ServerStart, env: Mapping[str, str]) -> None:
     """Serve until a signal arrives. Raise an error before anything is announced if the store cannot be used."""
-    async with open_store(resolve_store_url(env, paths_from(env), start.args.store)):
-        pass
-    server = make_server(start, env)
+    warn, url = make_warner(start.log), resolve_store_url(env, paths_from(env), start.args.store)
+    async with open_store(url, damaged=to_damage_warner(warn)) as store:
+        if store.event_log is None:
+            await run_listener(start, make_server(start, env, warn, store), env)
+            return
+        async with open_serving_node(start, env, store) as node:
+            await run_listener(start, make_server(start, env, warn, store, node), env, node)
+
+
+async def run_listener(
+    start: ServerStart, server: HttpServer, env: Mapping[str, str], node: ClusterNode | None = None
+) -> None:
     listener = UvicornServer(to_uvicorn_config(build_app(server)))
-    shutdown = ServerShutdown(server, listener, grace=start.args.grace, log=start.log)
+    shutdown = ServerShutdown(server, listener, grace=start.args.grace, log=start.log, node=node)
     with shutdown.listening():
         async with (
-            announce_pages(start.pages, start.url, env, start.args.store),
+            announce_share_url(start.share_url, start.url, env, start.args.store),
             asyncio.TaskGroup() as tasks,
         ):
             shutdown.tasks = tasks
@@ -232,17 +284,51 @@ async def run_server(start: ServerStart, env: Mapping[str, str]) -> None:
             await listener.ready.wait()
             if listener.started:
                 print_welcome(start)
+                start.on_ready(server, start.url, start.log.out.put)
+                if node is not None:
+                    await run_in_cluster(node, server, shutdown)
+
+
+async def run_in_cluster(node: ClusterNode, server: HttpServer, shutdown: ServerShutdown) -> None:
+    """Do the work of a node until the server ends. A node that is told to drain ends like one that gets a signal."""
+    from weft.cluster.node import run_node  # noqa: PLC0415  most servers are not part of a cluster
+
+    node.attach(server.get_api)
+    async with run_node(node):
+        await node.draining.wait()
+        shutdown.begin()
+        await shutdown.settled.wait()
+
+
+def list_roots(*paths: str) -> list[str]:
+    return [os.path.realpath(path) for path in paths]
+
+
+@asynccontextmanager
+async def open_serving_node(
+    start: ServerStart, env: Mapping[str, str], store: Store
+) -> AsyncIterator[ClusterNode]:
+    """Join the cluster of the store."""
+    from weft.cluster.node import open_node  # noqa: PLC0415  most servers are not part of a cluster
+
+    name = start.args.node_name or env.get(NODE_NAME_VARIABLE) or os.uname().nodename
+    roots = list_roots(start.directory, *start.args.allow_dir)
+    start.log.set_node(name)
+    async with open_node(
+        store, SystemClock(), name=name, url=start.url, roots=roots, note=start.log.note
+    ) as node:
+        yield node
 
 
 def print_welcome(start: ServerStart) -> None:
     """Print a line to paste for each client; or, if the log is JSON, one JSON line."""
     if start.log.json:
-        start.log.log_start(start.url, start.directory, pages=start.pages)
+        start.log.log_start(start.url, start.directory, share_url=start.share_url)
         return
     for line in to_welcome(start.url, start.directory, start.access):
         start.log.out.put(line)
-    if start.pages:
-        start.log.out.put(f"shared sessions are shown below {start.pages}/s/")
+    if start.share_url:
+        start.log.out.put(f"shared sessions are shown below {start.share_url}/s/")
 
 
 def to_uvicorn_config(app: Any) -> uvicorn.Config:
@@ -263,8 +349,7 @@ def to_uvicorn_config(app: Any) -> uvicorn.Config:
     )
 
 
-def make_server(start: ServerStart, env: Mapping[str, str]) -> HttpServer:
-    args, log = start.args, start.log
+def make_warner(log: ServerLog) -> Callable[[WeftError], None]:
     reported: set[str] = set()
 
     def warn(warning: WeftError) -> None:
@@ -275,21 +360,56 @@ def make_server(start: ServerStart, env: Mapping[str, str]) -> HttpServer:
             reported.add(str(warning))
         log.warn(f"{warning} ({warning.hint})" if warning.hint else str(warning))
 
-    def to_open_options(directory: str) -> OpenOptions:
+    return warn
+
+
+def make_server(
+    start: ServerStart,
+    env: Mapping[str, str],
+    warn: Callable[[WeftError], None],
+    store: Store,
+    node: ClusterNode | None = None,
+) -> HttpServer:
+    """Return the server. Its tokens are in the `store`, which stays open as long as it runs."""
+    args, log = start.args, start.log
+
+    def to_open_options(directory: str, caller: Caller = ADMINISTRATOR) -> OpenOptions:
         return OpenOptions(
-            directory=directory, env=env, store=args.store, answered=True, pages=start.pages, warn=warn
+            directory=directory,
+            env=env,
+            store=args.store,
+            answered=True,
+            share_url=start.share_url,
+            caller=caller,
+            warn=warn,
+            opened_store=store if node is not None else None,
         )
 
+    @asynccontextmanager
+    async def open_api(directory: str) -> AsyncIterator[Api]:
+        async with open_directory(to_open_options(directory)) as local:
+            if node is None:
+                yield local
+                return
+            async with node.join_api(local, directory) as api:
+                yield api
+
+    def open_for(caller: Caller) -> ApiOpener:
+        return lambda directory: open_directory(to_open_options(directory, caller))
+
     setup = ServerSetup(
-        open=lambda directory: open_directory(to_open_options(directory)),
+        open=open_api,
         default_directory=start.directory,
         access=start.access.policy,
         name=secrets.token_hex(4),
         note=log.note,
         now=SystemClock().now,
         allowed=tuple(os.path.abspath(path) for path in args.allow_dir),
+        tokens=TokenStore(store, SystemClock().now),
+        open_for=open_for,
         on_request=log.log_request if args.access_log else ignore_request,
         watch_files=lambda directory, notify: watch_files(directory, env, notify),
+        cluster=node,
     )
     return HttpServer(setup, list_routes(shell=not args.no_shell, files=not args.no_files, share=args.share))
 
@@ -301,11 +421,22 @@ class ServerShutdown:
     runs are settled and every connection is closed. A second signal ends the process at once.
     """
 
-    def __init__(self, server: HttpServer, listener: uvicorn.Server, *, grace: float, log: ServerLog) -> None:
+    def __init__(
+        self,
+        server: HttpServer,
+        listener: uvicorn.Server,
+        *,
+        grace: float,
+        log: ServerLog,
+        node: ClusterNode | None = None,
+    ) -> None:
         self._server = server
         self._listener = listener
         self._grace = grace
         self._log = log
+        self._node = node
+        self._begun = False
+        self.settled = asyncio.Event()
         self.tasks: asyncio.TaskGroup | None = None
 
     @contextmanager
@@ -325,6 +456,13 @@ class ServerShutdown:
         if self.tasks is None:  # the server has not started yet
             ExitTimer().end_now(128 + number)
             return
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin to end, once."""
+        if self._begun or self.tasks is None:
+            return
+        self._begun = True
         for server in self._listener.servers:
             server.close()  # open connections stay
         self.tasks.create_task(self._settle())
@@ -334,15 +472,19 @@ class ServerShutdown:
 
     async def _settle(self) -> None:
         try:
+            if self._node is not None:
+                with suppress(StoreError):
+                    await self._node.drain()
             await self._server.shut_down(self._grace)
         finally:
             self._listener.should_exit = True
+            self.settled.set()
 
 
 # --- serve --share ---
 
 
-def to_pages_url(args: argparse.Namespace, url: str) -> str:
+def to_share_url(args: argparse.Namespace, url: str) -> str:
     """Return the address below which shared sessions are shown; empty without `--share`."""
     if args.share_url and not args.share:
         raise InvalidInputError("--share-url", "it needs --share", hint="pass both")
@@ -358,11 +500,11 @@ def to_pages_url(args: argparse.Namespace, url: str) -> str:
     return url
 
 
-def open_pages(access: ServerAccess, pages: str) -> ServerAccess:
+def allow_share_pages(access: ServerAccess, share_url: str) -> ServerAccess:
     """Let everybody see the pages of shared sessions; everything else still needs the password."""
-    if not pages:
+    if not share_url:
         return access
-    host = urlsplit(pages).hostname or ""
+    host = urlsplit(share_url).hostname or ""
     name = f"[{host}]" if ":" in host else host
     if access.policy.password is None and not is_loopback(host):
         raise InvalidInputError(

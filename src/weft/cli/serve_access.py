@@ -43,7 +43,7 @@ def make_access(
     """Return who may use the server. Raise `InvalidInputError` if others could reach it without a password."""
     password, is_local = env.get(PASSWORD_VARIABLE, ""), is_loopback(hostname)
     hosts = frozenset(host.lower() for host in (*args.allow_host, *_list_names(hostname)))
-    origins = frozenset(args.cors)
+    origins = frozenset(check_origin(each) for each in args.cors)
     if choose_auth(args.auth, env) == "none":
         if not is_local:
             raise InvalidInputError(
@@ -55,7 +55,8 @@ def make_access(
     if not password and not is_local:
         raise InvalidInputError(
             "--hostname",
-            f"to be reached from elsewhere, the server needs a password that you chose: set {PASSWORD_VARIABLE}",
+            "to be reached from elsewhere, the server needs a password that you chose",
+            hint=f"set {PASSWORD_VARIABLE} to one, or leave --hostname out to serve this machine alone",
         )
     file = None
     if not password:
@@ -65,6 +66,16 @@ def make_access(
         password=password, username=env.get(USERNAME_VARIABLE) or "opencode", hosts=hosts, origins=origins
     )
     return ServerAccess(policy=policy, file=file)
+
+
+def check_origin(text: str) -> str:
+    """Return an origin as browsers send it, without a slash at the end. Raise `InvalidInputError` if it is not one."""
+    scheme, separator, host = text.rstrip("/").partition("://")
+    if not (scheme and separator and host) or "/" in host:
+        raise InvalidInputError(
+            "--cors", f"{text[:80]!r} is not an origin", hint="write it as https://app.example.com"
+        )
+    return f"{scheme}://{host}"
 
 
 def _get_password(file: str) -> str:
@@ -123,6 +134,7 @@ def _list_commands(url: str, access: ServerAccess) -> Iterator[str]:
         secret = f"$(cat {shlex.quote(access.file)})" if access.file else f"${PASSWORD_VARIABLE}"
         prefix = f'{PASSWORD_VARIABLE}="{secret}" ' if access.file else ""
         login = f'-u {shlex.quote(policy.username)}:"{secret}" '
+    yield f"weft web {url}"
     yield f"weft attach {url}"  # our own clients find the password themselves
     yield f'weft run --attach {url} "hello"'
     yield f"{prefix}opencode attach {url}"
@@ -146,24 +158,24 @@ def to_local_url(url: str) -> str:
 
 
 class PageServer(Struct, frozen=True):
-    """A running server that shows shared sessions. `pages` is its address for others, `local` the one on this machine."""
+    """A running server that shows shared sessions. `share_url` is its address for others, `local` the one on this machine."""
 
-    pages: str
+    share_url: str
     local: str
 
 
 @asynccontextmanager
-async def announce_pages(
-    pages: str, url: str, env: Mapping[str, str], store_url: str | None
+async def announce_share_url(
+    share_url: str, url: str, env: Mapping[str, str], store_url: str | None
 ) -> AsyncIterator[None]:
     """Store the address of the pages while the server runs, so that `weft share` finds it.
 
     If a later server has replaced the address, leave it.
     """
-    if not pages:
+    if not share_url:
         yield
         return
-    announcement = {"pages": pages, "here": to_local_url(url)}
+    announcement = {"pages": share_url, "here": to_local_url(url)}
     async with open_store(resolve_store_url(env, paths_from(env), store_url)) as store:
         await store.put_value(PAGES_KEY, announcement)
     try:
@@ -177,7 +189,7 @@ async def find_page_server(env: Mapping[str, str], store_url: str | None) -> Pag
     """Return the server that announced its pages last, or None if it has ended. A server that was killed is still returned."""
     async with open_store(resolve_store_url(env, paths_from(env), store_url)) as store:
         match await store.find_value(PAGES_KEY):
-            case {"pages": str(pages), "here": str(local)}:
-                return PageServer(pages, local)
+            case {"pages": str(share_url), "here": str(local)}:
+                return PageServer(share_url, local)
             case _:
                 return None

@@ -3,6 +3,7 @@
 import logging
 import os
 import queue
+import re
 import sys
 import threading
 from collections.abc import Callable, Generator
@@ -17,6 +18,7 @@ from weft.server.metrics import RequestRecord
 
 MAX_LINES: Final = 1000
 FLUSH_SECONDS: Final = 2.0
+SESSION_ID: Final = re.compile(r"\bses_\w+")
 LEVELS: Final = {
     "DEBUG": logging.DEBUG,
     "INFO": logging.INFO,
@@ -82,10 +84,10 @@ class LineWriter:
             data = data[os.write(self._fd, data) :]
 
 
-class ServerLog(Struct, frozen=True):
+class ServerLog(Struct):
     """What a server prints: the welcome to `out`, and everything of at least this `level` to `lines`.
 
-    `now` returns the time in milliseconds.
+    `now` returns the time in milliseconds. `node` is the name of the server in a cluster.
     """
 
     now: Callable[[], int]
@@ -93,6 +95,11 @@ class ServerLog(Struct, frozen=True):
     lines: LineWriter
     json: bool = False
     level: int = logging.INFO
+    node: str = ""
+
+    def set_node(self, name: str) -> None:
+        """Name the node in every line that is JSON."""
+        self.node = name
 
     def note(self, line: str) -> None:
         """Write one line; line breaks in it become spaces."""
@@ -111,9 +118,9 @@ class ServerLog(Struct, frozen=True):
         else:
             self._write_text(f"warning: {line}")
 
-    def log_start(self, url: str, directory: str, *, pages: str = "") -> None:
+    def log_start(self, url: str, directory: str, *, share_url: str = "") -> None:
         """Write that the server is ready, and at which address."""
-        optional = {"pages": pages} if pages else {}
+        optional = {"pages": share_url} if share_url else {}
         self._write_entry(
             {"level": "info", "message": "serving", "url": url, "directory": directory, **optional}
         )
@@ -139,7 +146,10 @@ class ServerLog(Struct, frozen=True):
         self.lines.put(Paint(sys.stderr).dim(sanitize(line).replace("\n", " ")))
 
     def _write_entry(self, entry: dict[str, Any]) -> None:
-        self.lines.put(escape_json(encode({"time": self.now(), **entry}).decode()))
+        node = {"node": self.node} if self.node else {}
+        found = SESSION_ID.search(str(entry.get("path") or entry["message"]))
+        session = {"session": found[0]} if found else {}
+        self.lines.put(escape_json(encode({"time": self.now(), **entry, **node, **session}).decode()))
 
 
 class LibraryLog(logging.Handler):

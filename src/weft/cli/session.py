@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from weft.cli.arguments import SESSION_HELP, add_format, add_place, add_session, parse_count
-from weft.cli.output import Paint, format_age, format_time, sanitize, to_table, write_json
+from weft.cli.output import Paint, format_age, format_time, print_note, sanitize, to_table, write_json
+from weft.errors import IndexFailedError
 from weft.host.now import now as read_clock
 from weft.local.reader import SessionReader
-from weft.model.session import Session, SessionQuery, SessionTree, get_weft_data, is_archived
-from weft.session.tree import build_tree, select_sessions
+from weft.model.session import SessionInfo, SessionTree, get_weft_data, is_archived
+from weft.model.session_query import SessionQuery, select_sessions
+from weft.session.tree import build_tree
 
 ID_WIDTH = 30
 TITLE_WIDTH = 60
@@ -21,7 +23,12 @@ TODO_MARKS = {"completed": "[x]", "in_progress": "[>]", "cancelled": "[-]"}
 
 def make_reader(args: argparse.Namespace) -> SessionReader:
     """Return a reader of the store that `--dir` and `--store` name."""
-    return SessionReader(args.dir, os.environ, store=args.store)
+    return SessionReader(args.dir, os.environ, store=args.store, must_exist=True, warn=_warn_about_index)
+
+
+def _warn_about_index(error: IndexFailedError) -> None:
+    warning = Paint(sys.stderr).yellow("warning:")
+    print(f"{warning} {error}; reading everything instead", file=sys.stderr)
 
 
 # --- list ---
@@ -48,24 +55,39 @@ def list_sessions(args: argparse.Namespace) -> int:
     query = SessionQuery(
         roots=not args.children,
         search=args.search,
-        tag=args.tag,
+        tags=(args.tag,) if args.tag else (),
         archived=args.archived,
+        everywhere=args.all,
         order="updated",
+        pinned_first=True,
+        limit=args.max_count,
     )
-    sessions = select_sessions(reader.list_sessions(everywhere=args.all), query)
-    sessions.sort(key=lambda session: not get_weft_data(session).pinned)
-    listed = sessions if args.max_count is None else sessions[: args.max_count]
+    sessions = reader.query_sessions(query)
     if args.format == "json":
-        write_json([to_row(session) for session in listed])
-    elif listed:
-        print_sessions(listed, now=read_clock())
+        write_json([to_row(session) for session in sessions])
+    elif sessions:
+        print_sessions(sessions, now=read_clock())
     report_damage(reader)
     if not sessions:
         report_newer_store(reader)
+        if args.format != "json":
+            print_note(explain_empty_list(args))
     return 0
 
 
-def to_row(session: Session) -> dict[str, Any]:
+def explain_empty_list(args: argparse.Namespace) -> str:
+    """Return why no session is listed, and what to do about it."""
+    if args.search or args.tag or args.archived:
+        elsewhere = "" if args.all else "; --all searches every project"
+        return f"no session matches{elsewhere}"
+    if args.all:
+        return 'there are no sessions yet: weft run "…" starts one, weft import brings in those of other programs'
+    return (
+        'this project has no sessions yet: weft run "…" starts one, weft session list --all lists all others'
+    )
+
+
+def to_row(session: SessionInfo) -> dict[str, Any]:
     """Return a session as OpenCode's `session list --format json` prints it. Our own fields are left out if empty."""
     data = get_weft_data(session)
     return {
@@ -82,7 +104,7 @@ def to_row(session: Session) -> dict[str, Any]:
     }
 
 
-def print_sessions(sessions: Iterable[Session], *, now: int) -> None:
+def print_sessions(sessions: Iterable[SessionInfo], *, now: int) -> None:
     paint = Paint(sys.stdout)
     lines = [paint.bold(f"{'Session ID':<{ID_WIDTH}}  {'Title':<{TITLE_WIDTH}}  Updated")]
     for session in sessions:
@@ -130,7 +152,7 @@ def show_tree(args: argparse.Namespace) -> int:
         roots = select_sessions(sessions, SessionQuery(roots=True, order="updated"))
     else:
         roots = [reader.get_session(args.session)]
-        sessions = reader.store.list_sessions(roots[0].project_id)
+        sessions = reader.list_descendants(roots[0].id)
     trees = [build_tree(sessions, root) for root in roots]
     if args.format == "json":
         value: object = trees if args.session is None else trees[0]

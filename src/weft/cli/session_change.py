@@ -10,21 +10,21 @@ from msgspec.structs import replace
 
 from weft.cli.arguments import add_format, add_place, add_session, add_yes
 from weft.cli.exit import ExitCode
-from weft.cli.output import Paint, confirm, format_time, sanitize, to_table, write_json
+from weft.cli.output import Paint, confirm, format_time, print_note, sanitize, to_table, write_json
 from weft.cli.session import make_reader
 from weft.errors import DirectoryError, NotFoundError
 from weft.host.now import now as read_clock
 from weft.local.offline import open_offline_sessions
-from weft.local.place import list_sessions_here
+from weft.local.place import is_here
 from weft.local.reader import SessionReader
-from weft.local.undo import open_undoer
+from weft.local.undo import open_undo_context
 from weft.model.display import format_count
-from weft.model.ids import MessageID, check_id
-from weft.model.session import Session, SessionChange, get_weft_data
+from weft.model.session import SessionChange, SessionInfo, get_weft_data
 from weft.session.fork import PinTrees, fork, pin_nothing
 from weft.session.lifecycle import apply_change, edit
 from weft.session.remove import remove, restore
-from weft.session.tree import LAST, choose_session, list_descendants
+from weft.session.revert_point import choose_message
+from weft.session.tree import LAST, choose_session
 
 TRASH_HINT = "list the trash: weft session trash"
 
@@ -99,18 +99,18 @@ def archive_session(args: argparse.Namespace) -> int:
     return _print_change(args, session, "is back from the archive" if args.off else "is archived")
 
 
-def _change(args: argparse.Namespace, change: SessionChange) -> Session:
+def _change(args: argparse.Namespace, change: SessionChange) -> SessionInfo:
     session = make_reader(args).get_session(args.session)
     return asyncio.run(_edit(args, session, change))
 
 
-async def _edit(args: argparse.Namespace, session: Session, change: SessionChange) -> Session:
+async def _edit(args: argparse.Namespace, session: SessionInfo, change: SessionChange) -> SessionInfo:
     async with open_offline_sessions(args.dir, os.environ, store=args.store) as offline:
         now = offline.clock.now()
         return await edit(offline.journal, session.id, lambda it: apply_change(it, change, now))
 
 
-def _print_change(args: argparse.Namespace, session: Session, what: str) -> int:
+def _print_change(args: argparse.Namespace, session: SessionInfo, what: str) -> int:
     if args.format == "json":
         write_json(session)
     else:
@@ -136,9 +136,10 @@ def fork_session(args: argparse.Namespace) -> int:
     return _print_change(args, session, f"begins as a fork of {source.id}: {session.title}")
 
 
-async def _fork(args: argparse.Namespace, source: Session) -> Session:
-    message = None if args.at is None else MessageID(check_id("message", args.at))
-    directory = make_reader(args).find_home(source)
+async def _fork(args: argparse.Namespace, source: SessionInfo) -> SessionInfo:
+    reader = make_reader(args)
+    message = None if args.at is None else choose_message(reader.store.list_messages(source.id), args.at)
+    directory = reader.choose_directory(source)
     async with (
         open_offline_sessions(args.dir, os.environ, store=args.store) as offline,
         AsyncExitStack() as stack,
@@ -146,7 +147,7 @@ async def _fork(args: argparse.Namespace, source: Session) -> Session:
         pin: PinTrees = pin_nothing
         # If the directory that it worked in is gone, nothing in it can be undone, so no snapshots are kept.
         with suppress(DirectoryError):
-            pin = (await stack.enter_async_context(open_undoer(offline, source))).snapshots.pin
+            pin = (await stack.enter_async_context(open_undo_context(offline, source))).snapshots.pin
         maker = await replace(offline, directory=directory).maker()
         return await fork(maker, offline.store, source, at=message, pin=pin)
 
@@ -178,9 +179,9 @@ def remove_session(args: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-def _format_question(reader: SessionReader, session: Session, *, trash: bool) -> str:
+def _format_question(reader: SessionReader, session: SessionInfo, *, trash: bool) -> str:
     """Return the question that is asked before a session is removed."""
-    children = list_descendants(reader.store.list_sessions(session.project_id), session.id)
+    children = reader.list_descendants(session.id)
     messages = sum(len(reader.store.list_message_ids(each.id)) for each in (session, *children))
     pinned = "pinned " if get_weft_data(session).pinned else ""
     descendants = f", {format_count(len(children), 'child session')}" if children else ""
@@ -189,7 +190,7 @@ def _format_question(reader: SessionReader, session: Session, *, trash: bool) ->
     return f"Remove the {pinned}session “{title}”{descendants}, {format_count(messages, 'message')}, {how}?"
 
 
-async def _remove(args: argparse.Namespace, session: Session) -> list[Session]:
+async def _remove(args: argparse.Namespace, session: SessionInfo) -> list[SessionInfo]:
     async with open_offline_sessions(args.dir, os.environ, store=args.store) as offline:
         return await remove(offline.remover(), session.id, trash=not args.no_trash)
 
@@ -203,7 +204,7 @@ def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def restore_session(args: argparse.Namespace) -> int:
-    session = _find_in_trash(args.session, make_reader(args))
+    session = _get_from_trash(args.session, make_reader(args))
     restored = asyncio.run(_restore(args, session))
     if args.format == "json":
         write_json(restored)
@@ -213,7 +214,7 @@ def restore_session(args: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-def _find_in_trash(id: str, reader: SessionReader) -> Session:
+def _get_from_trash(id: str, reader: SessionReader) -> SessionInfo:
     """Return the trashed session with this id, or the root session of the trash bundle with this id.
 
     `last` is the session of this checkout or directory that was removed last. Raise `NotFoundError` if there is none.
@@ -222,9 +223,7 @@ def _find_in_trash(id: str, reader: SessionReader) -> Session:
     if id == LAST:
         place = reader.place()
         roots = [bundle.sessions[0] for bundle in trashed]
-        local_roots = list_sessions_here(
-            [each for each in roots if each.project_id == place.project.id], place
-        )
+        local_roots = [each for each in roots if each.project_id == place.project.id and is_here(each, place)]
         if not local_roots:
             raise NotFoundError("session", LAST, hint=TRASH_HINT)
         return local_roots[-1]
@@ -235,7 +234,7 @@ def _find_in_trash(id: str, reader: SessionReader) -> Session:
     return choose_session(id, (), list(sessions.values()), hint=TRASH_HINT)
 
 
-async def _restore(args: argparse.Namespace, session: Session) -> list[Session]:
+async def _restore(args: argparse.Namespace, session: SessionInfo) -> list[SessionInfo]:
     async with open_offline_sessions(args.dir, os.environ, store=args.store) as offline:
         return await restore(offline.journal, offline.store, session.id)
 
@@ -262,4 +261,6 @@ def list_trash(args: argparse.Namespace) -> int:
         ]
         head = ("session", "removed", "sessions", "title")
         print("\n".join(to_table(head, rows, Paint(sys.stdout), right="sessions")))
+    else:
+        print_note("the trash is empty: weft session rm ID moves a session there")
     return ExitCode.DONE

@@ -10,11 +10,11 @@ from weft.cli.exit import ExitCode
 from weft.cli.outcome import get_text, to_failure_code
 from weft.cli.output import Paint, sanitize, write_json
 from weft.cli.prompt import parse_model
-from weft.cli.screen import describe_failure
 from weft.cli.session import make_reader
 from weft.local.open import OpenOptions, open_directory
+from weft.model.display import describe_failure
 from weft.model.message import AssistantMessage, MessageWithParts
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 
 
 def add_compact_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +41,8 @@ def compact_session(args: argparse.Namespace) -> int:
     return to_failure_code(failure)
 
 
-async def _compact(args: argparse.Namespace, session: Session) -> MessageWithParts:
-    async with open_directory(_to_open_options(args, session)) as api:
+async def _compact(args: argparse.Namespace, session: SessionInfo) -> MessageWithParts:
+    async with open_directory(_make_open_options(args, session)) as api:
         return await api.compact(session.id, model=parse_model(args.model))
 
 
@@ -67,12 +67,12 @@ def uncompact_session(args: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-async def _uncompact(args: argparse.Namespace, session: Session) -> bool:
-    async with open_directory(_to_open_options(args, session)) as api:
+async def _uncompact(args: argparse.Namespace, session: SessionInfo) -> bool:
+    async with open_directory(_make_open_options(args, session)) as api:
         return await api.uncompact(session.id)
 
 
-def _to_open_options(args: argparse.Namespace, session: Session) -> OpenOptions:
+def _make_open_options(args: argparse.Namespace, session: SessionInfo) -> OpenOptions:
     """Return the options that open the directory of the session, which need not be the current one."""
-    directory = make_reader(args).find_home(session)
+    directory = make_reader(args).choose_directory(session)
     return OpenOptions(directory=directory, env=os.environ, store=args.store)

@@ -12,9 +12,9 @@ from msgspec import Struct
 from weft.cli.arguments import add_format, add_place, add_session
 from weft.cli.output import Paint, sanitize, to_table, write_json
 from weft.cli.session import make_reader, report_damage
-from weft.context.tokens import estimate, get_usable_tokens
+from weft.context.tokens import estimate, find_usable_tokens
 from weft.local.preview import PLACEHOLDER, Preview, preview
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.provider.contract import (
     CallContent,
     MediaContent,
@@ -111,11 +111,16 @@ def to_lines(preview: Preview, pieces: list[ContextPiece], paint: Paint) -> Iter
         yield paint.bold(f"── {piece.section}: {sanitize(piece.name)} · {_format_count(piece)}")
         yield sanitize(piece.text)
         yield ""
+    yield from to_sizes(preview, pieces, paint)
+
+
+def to_sizes(preview: Preview, pieces: list[ContextPiece], paint: Paint) -> Iterator[str]:
+    """Yield a table of the sizes of all pieces, and notes about the whole."""
     total = sum(piece.tokens for piece in pieces)
     rows = [(*names, f"{tokens:,}", _format_share(tokens, total)) for names, tokens in _add_up(pieces)]
     yield from to_table(("part", "of it", "tokens", "share"), rows, paint, right="tokens share")
     yield paint.dim(_format_summary(preview, total))
-    if preview.crowded:
+    if preview.overflows:
         yield paint.yellow("it does not fit the context: the conversation will be summarised first")
     for kind, names in (
         ("MCP servers", preview.servers),
@@ -146,27 +151,27 @@ def _format_share(tokens: int, total: int) -> str:
 
 def _format_summary(preview: Preview, total: int) -> str:
     model = preview.request.model
-    limit = get_usable_tokens(model, preview.request.parameters.max_output or 0)
+    limit = find_usable_tokens(model, preview.request.parameters.max_output or 0)
     of_limit = f" of {limit:,}" if limit is not None else ""
     note = f"; {PLACEHOLDER} stands for your next prompt" if preview.placeholder else ""
     return f"{model.provider_id}/{model.id}, agent {preview.agent}: about {total:,}{of_limit} tokens{note}"
 
 
-def to_report(session: Session, preview: Preview, pieces: list[ContextPiece]) -> dict[str, Any]:
+def to_report(session: SessionInfo, preview: Preview, pieces: list[ContextPiece]) -> dict[str, Any]:
     request, total = preview.request, sum(piece.tokens for piece in pieces)
     return {
         "sessionID": session.id,
         "agent": preview.agent,
         "model": {"providerID": request.model.provider_id, "modelID": request.model.id},
         "placeholder": preview.placeholder,
-        "crowded": preview.crowded,
+        "crowded": preview.overflows,
         "unasked": {"mcp": preview.servers, "plugins": preview.plugins},
         "system": request.system,
         "tools": request.tools,
         "messages": request.messages,
         "tokens": {
             "total": total,
-            "limit": get_usable_tokens(request.model, request.parameters.max_output or 0),
+            "limit": find_usable_tokens(request.model, request.parameters.max_output or 0),
             "parts": [{"part": part, "of": of, "tokens": tokens} for (part, of), tokens in _add_up(pieces)],
         },
     }

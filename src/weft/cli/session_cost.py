@@ -11,10 +11,10 @@ from weft.cli.session import make_reader, report_damage
 from weft.config.store_address import find_own_setting
 from weft.host.paths import paths_from
 from weft.model.message import AnyMessage
-from weft.model.session import Session, SessionTree
+from weft.model.session import SessionInfo, SessionTree
 from weft.model.spending import Spending, Spent
 from weft.session.totals import total_spending
-from weft.session.tree import build_tree, list_descendants
+from weft.session.tree import build_tree
 from weft.store.reader import StoreReader
 
 BUDGET_SETTING = ("experimental", "weft", "budget")
@@ -30,23 +30,22 @@ def add_cost_arguments(parser: argparse.ArgumentParser) -> None:
 def show_cost(args: argparse.Namespace) -> int:
     reader = make_reader(args)
     session = reader.get_session(args.session)
-    related = reader.store.list_sessions(session.project_id)
-    sessions = [session, *list_descendants(related, session.id)]
+    sessions = [session, *reader.list_descendants(session.id)]
     costs = _add_up_costs(sessions, reader.store)
     if args.format == "json":
-        write_json(_to_report(session, sessions, costs, tree=args.tree))
+        write_json(_make_report(session, sessions, costs, tree=args.tree))
     elif args.tree:
-        print("\n".join(_format_tree_lines(build_tree(related, session), costs, Paint(sys.stdout))))
+        print("\n".join(_format_tree_lines(build_tree(sessions, session), costs, Paint(sys.stdout))))
     else:
         print("\n".join(_format_cost_lines(costs[session.id], Paint(sys.stdout))))
     report_damage(reader)
     return 0
 
 
-def _add_up_costs(sessions: list[Session], store: StoreReader) -> dict[str, Spending]:
+def _add_up_costs(sessions: list[SessionInfo], store: StoreReader) -> dict[str, Spending]:
     cache: dict[str, list[AnyMessage]] = {}
 
-    def list_infos(session: Session) -> list[AnyMessage]:
+    def list_infos(session: SessionInfo) -> list[AnyMessage]:
         if session.id not in cache:
             cache[session.id] = [message.info for message in store.list_messages(session.id)]
         return cache[session.id]
@@ -54,8 +53,8 @@ def _add_up_costs(sessions: list[Session], store: StoreReader) -> dict[str, Spen
     return {session.id: total_spending(session, sessions, list_infos) for session in sessions}
 
 
-def _to_report(
-    session: Session, sessions: list[Session], costs: dict[str, Spending], *, tree: bool
+def _make_report(
+    session: SessionInfo, sessions: list[SessionInfo], costs: dict[str, Spending], *, tree: bool
 ) -> dict[str, object]:
     report: dict[str, object] = {
         "id": session.id,

@@ -14,10 +14,10 @@ from weft.cli.session import make_reader, report_damage
 from weft.errors import DirectoryError
 from weft.local.offline import open_offline_sessions
 from weft.local.reader import SessionReader
-from weft.local.undo import open_undoer
+from weft.local.undo import open_undo_context
 from weft.model.diff import TRUNCATED, FileDiff
 from weft.model.message import AssistantMessage, MessageWithParts
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.session.revert_point import choose_message, cut_at_revert
 from weft.undo.cleanup import list_message_diffs, make_diff_text
 
@@ -56,7 +56,7 @@ def show_diff(args: argparse.Namespace) -> int:
 
 
 async def _read_snapshots(
-    args: argparse.Namespace, reader: SessionReader, session: Session
+    args: argparse.Namespace, reader: SessionReader, session: SessionInfo
 ) -> tuple[list[FileDiff], str]:
     """Return the changes by file and as a patch. The patch is empty if the snapshots are gone."""
     history = reader.store.list_messages(session.id)
@@ -64,14 +64,14 @@ async def _read_snapshots(
     diffs = reader.store.list_diff(session.id)
     async with open_offline_sessions(args.dir, os.environ, store=args.store) as offline:
         try:
-            async with open_undoer(offline, session) as undoer:
+            async with open_undo_context(offline, session) as undo_context:
                 if args.message is not None:
                     id = choose_message(history, args.message)
                     diffs = await list_message_diffs(
-                        undoer, next(each for each in history if each.info.id == id)
+                        undo_context, next(each for each in history if each.info.id == id)
                     )
                     messages = _list_with_answers(history, id)
-                return diffs, await make_diff_text(undoer, messages)
+                return diffs, await make_diff_text(undo_context, messages)
         except DirectoryError:  # the directory that it worked in is gone
             return diffs, ""
 

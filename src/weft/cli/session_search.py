@@ -1,18 +1,14 @@
 """`weft session search`: find words in all sessions, best match first."""
 
 import argparse
-import os
 import sys
 
 from weft.cli.arguments import add_format, add_place, parse_count
-from weft.cli.output import Paint, ProgressLine, format_time, sanitize, write_json
+from weft.cli.output import Paint, ProgressLine, format_time, print_note, sanitize, write_json
 from weft.cli.session import make_reader, report_damage
-from weft.errors import IndexFailedError
+from weft.errors import InvalidInputError
 from weft.host.now import now as read_clock
-from weft.host.paths import paths_from
 from weft.model.search import Hit
-from weft.search.database import find_sqlite_fault
-from weft.search.library import SessionLibrary
 
 DEFAULT_COUNT = 20
 
@@ -32,19 +28,20 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def search_sessions(args: argparse.Namespace) -> int:
+    if not " ".join(args.words).strip():
+        raise InvalidInputError("WORDS", "they are empty", hint="weft session list lists all sessions")
     reader = make_reader(args)
-    library = SessionLibrary(reader.store, paths_from(os.environ).cache, warn=warn_about_index)
     project = None if args.all else reader.project()
     limit = DEFAULT_COUNT if args.max_count is None else args.max_count
     with ProgressLine("reading sessions for the index") as progress:
-        hits = library.search(" ".join(args.words), limit=limit, project=project, progress=progress)
+        hits = reader.store.search(" ".join(args.words), limit=limit, project=project, progress=progress)
     if args.format == "json":
         write_json(hits)
     else:
         print_hits(hits)
+        if not hits:
+            print_note("nothing found" if args.all else "nothing found; --all searches every project")
     report_damage(reader)
-    if fault := find_sqlite_fault():
-        print(f"{Paint(sys.stderr).yellow('warning:')} {fault}", file=sys.stderr)
     return 0
 
 
@@ -56,8 +53,6 @@ def print_hits(hits: list[Hit]) -> None:
         print(f"{paint.bold(hit.session_id)}  {title}  {paint.dim(format_time(hit.at, now=now) + archived)}")
         if hit.message_id is not None:
             print(f"    {highlight(hit, paint)}")
-    if not hits:
-        print("nothing found", file=sys.stderr)
 
 
 def highlight(hit: Hit, paint: Paint) -> str:
@@ -74,8 +69,3 @@ def highlight(hit: Hit, paint: Paint) -> str:
 
 def _to_one_line(text: str) -> str:
     return sanitize(text.replace("\n", " ").replace("\t", " "))
-
-
-def warn_about_index(error: IndexFailedError) -> None:
-    paint = Paint(sys.stderr)
-    print(f"{paint.yellow('warning:')} {error}; reading everything instead", file=sys.stderr)

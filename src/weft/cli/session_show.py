@@ -6,10 +6,17 @@ from collections.abc import Iterable
 
 from weft.cli.arguments import add_place, add_session
 from weft.cli.output import Paint, format_cost, format_time, format_tokens, sanitize, write_json
-from weft.cli.screen import describe_failure, shorten, strip_diff_header
 from weft.cli.session import make_reader, report_damage
 from weft.host.now import now as read_clock
-from weft.model.display import find_call_error, format_count, get_called_tool, strip_tags
+from weft.model.display import (
+    describe_failure,
+    find_call_error,
+    format_count,
+    get_called_tool,
+    shorten,
+    strip_diff_header,
+    strip_tags,
+)
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import (
     AnyPart,
@@ -23,7 +30,7 @@ from weft.model.part import (
     TextPart,
     ToolPart,
 )
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.spending import add_spent
 from weft.session.revert_point import cut_at_revert
 from weft.session.totals import to_spent
@@ -54,7 +61,7 @@ def show_session(args: argparse.Namespace) -> int:
 
 
 def format_transcript(
-    session: Session, messages: list[MessageWithParts], paint: Paint, *, now: int
+    session: SessionInfo, messages: list[MessageWithParts], paint: Paint, *, now: int
 ) -> Iterable[str]:
     """Yield the lines of a session as a person reads it."""
     yield paint.bold(sanitize(session.title))

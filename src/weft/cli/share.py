@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from weft.cli.arguments import SESSION_HELP, add_format, add_place, parse_age
 from weft.cli.exit import ExitCode
-from weft.cli.output import Paint, confirm, format_time_left, sanitize, to_table, write_json
+from weft.cli.output import Paint, confirm, format_time_left, print_note, sanitize, to_table, write_json
 from weft.cli.serve_access import PageServer, find_page_server
 from weft.cli.session import make_reader
 from weft.errors import NotFoundError, SharingError, StoreError, WeftError
@@ -19,10 +19,10 @@ from weft.host.now import now as read_clock
 from weft.local.offline import open_offline_sessions
 from weft.local.open import OpenOptions, open_directory
 from weft.model.display import format_count
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.share import Share, SharedSession, SharePreview, ShareTerms
 from weft.model.transfer import SessionExport
-from weft.page import render_page
+from weft.page.document import render_page
 from weft.share.contract import LazyShareClient, get_record, list_shares
 from weft.share.records import ShareRecord, ShareRecords
 from weft.share.redaction import SessionRedactor, to_preview
@@ -32,6 +32,7 @@ from weft.share.view import is_busy, to_shared_view
 PAGE_TIMEOUT_SECONDS = 5.0
 HTTP_OK = 200
 LIST_WORD = "list"
+OUTPUT_HINT = "name a file in a directory that exists and that you may write to"
 PAGE_SUFFIXES = (".html", ".htm")
 
 
@@ -92,12 +93,12 @@ def _write_page(path: str, export: SessionExport, terms: ShareTerms, preview: Sh
     try:
         write_atomic(target, page, temp=f"{target}.{os.getpid()}.part")
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise StoreError(f"{path} cannot be written: {error.strerror or error}", hint=OUTPUT_HINT) from error
     print(f"{path}: {len(page):,} bytes; {_format_summary(preview)}", file=sys.stderr)
     return ExitCode.DONE
 
 
-def _share(args: argparse.Namespace, session: Session, terms: ShareTerms, preview: SharePreview) -> int:
+def _share(args: argparse.Namespace, session: SessionInfo, terms: ShareTerms, preview: SharePreview) -> int:
     print(_format_summary(preview), file=sys.stderr)
     title = sanitize(session.title).replace("\n", " ")
     if not confirm(f"Show the session “{title}” to others?", yes=args.yes):
@@ -110,13 +111,13 @@ def _share(args: argparse.Namespace, session: Session, terms: ShareTerms, previe
     return ExitCode.DONE
 
 
-async def _share_live(args: argparse.Namespace, session: Session, terms: ShareTerms) -> Session:
+async def _share_live(args: argparse.Namespace, session: SessionInfo, terms: ShareTerms) -> SessionInfo:
     server = await find_page_server(os.environ, args.store)
     options = OpenOptions(
-        directory=make_reader(args).find_home(session),
+        directory=make_reader(args).choose_directory(session),
         env=os.environ,
         store=args.store,
-        pages=server.pages if server else "",
+        share_url=server.share_url if server else "",
         warn=_warn,
     )
     async with open_directory(options) as api:
@@ -130,12 +131,12 @@ async def _share_live(args: argparse.Namespace, session: Session, terms: ShareTe
         return shared
 
 
-async def _is_visible(server: PageServer, shared: Session) -> bool:
+async def _is_visible(server: PageServer, shared: SessionInfo) -> bool:
     """Return False if the session is shared on our server and the server does not answer: it may have been killed."""
     url = shared.share.url if shared.share is not None else ""
-    if not url.startswith(f"{server.pages}/"):
+    if not url.startswith(f"{server.share_url}/"):
         return True
-    return await is_page_served(server.local + url.removeprefix(server.pages))
+    return await is_page_served(server.local + url.removeprefix(server.share_url))
 
 
 async def is_page_served(url: str) -> bool:
@@ -185,6 +186,8 @@ def _print_shares(args: argparse.Namespace) -> int:
             for share in shares
         ]
         print("\n".join(to_table(("share", "session", "where", "over", "address"), rows, Paint(sys.stdout))))
+    else:
+        print_note("nothing is shared: weft share --help says how to share a session")
     return ExitCode.DONE
 
 
@@ -193,7 +196,7 @@ async def _list_shares(args: argparse.Namespace) -> list[Share]:
         revoker = ShareRevoker(
             store=offline.store, journal=offline.journal, remote=LazyShareClient(offline.clock)
         )
-        await revoker.sweep(offline.clock.now())
+        await revoker.revoke_expired(offline.clock.now())
         return await list_shares(offline.store)
 
 

@@ -1,7 +1,6 @@
 """`weft stats`: statistics of sessions: cost and tokens by model, day and project, and the use of tools."""
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -10,14 +9,12 @@ from typing import TypeVar
 from weft.cli.arguments import add_format, add_place, parse_count
 from weft.cli.output import Paint, ProgressLine, format_cost, sanitize, write_json
 from weft.cli.session import make_reader, report_damage
-from weft.cli.session_search import warn_about_index
+from weft.errors import NotFoundError
 from weft.host.now import now as read_clock
-from weft.host.paths import paths_from
 from weft.local.reader import SessionReader
 from weft.model.ids import ProjectID
 from weft.model.search import Figures, UsageShare
-from weft.search.library import SessionLibrary
-from weft.search.sessions import to_statistics_query
+from weft.session.totals import to_statistics_query
 
 BOX_WIDTH = 56
 BAR_WIDTH = 20
@@ -47,10 +44,9 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
 
 def show_stats(args: argparse.Namespace) -> int:
     reader = make_reader(args)
-    library = SessionLibrary(reader.store, paths_from(os.environ).cache, warn=warn_about_index)
     query = to_statistics_query(read_clock(), days=args.days, project=_to_project(reader, args.project))
     with ProgressLine("reading sessions for the figures") as progress:
-        figures = library.figures(query, progress=progress)
+        figures = reader.store.figures(query, progress=progress)
     if args.format == "json":
         write_json(figures)
     else:
@@ -61,10 +57,17 @@ def show_stats(args: argparse.Namespace) -> int:
 
 
 def _to_project(reader: SessionReader, id: str | None) -> ProjectID | None:
-    """Return the project that was named, the current one if the flag has no value, or None for all."""
+    """Return the project that was named, the current one if the flag has no value, or None for all.
+
+    Raise `NotFoundError` if there is no project with this id: figures of zero would look like an answer.
+    """
     if id is None:
         return None
-    return ProjectID(id) if id else reader.project()
+    if not id:
+        return reader.project()
+    if not any(project.id == id for project in reader.store.list_projects()):
+        raise NotFoundError("project", id[:80], hint="weft project list shows the ids of all projects")
+    return ProjectID(id)
 
 
 class BoxDrawing:

@@ -1,6 +1,7 @@
-"""`weft storage du|gc`: show how much space sessions take, and remove what nothing refers to."""
+"""`weft storage init|du|gc`: create a store, show how much space sessions take, and remove what nothing refers to."""
 
 import argparse
+import asyncio
 import os
 import sys
 from collections import defaultdict
@@ -12,17 +13,38 @@ from weft.cli.output import Paint, ProgressLine, format_size, sanitize, to_table
 from weft.config.store_address import resolve_store_url
 from weft.host.now import now as read_clock
 from weft.host.paths import Paths, paths_from
+from weft.local.reader import resolve_existing_store
 from weft.maintenance.space import collect_snapshots, find_outputs, measure_space, remove_leftovers
+from weft.model.display import format_count
 from weft.model.ids import ProjectID, SessionID
+from weft.model.url import to_store_identity
 from weft.snapshot.gc import GcResult
 from weft.store.findings import GC_LABEL, LargeDocument, Leftover, RemovedLeftovers
 from weft.store.maintenance import StoreMaintenance, StoreRepairer, open_maintenance
 from weft.store.reader import StoreReader
 from weft.store.sizes import Size, StoreSizes
+from weft.store.url import open_store
 from weft.tool.spill import MAX_OUTPUT_AGE_MS
 
 SHOWN = 20
 TITLE_WIDTH = 50
+
+
+def add_init_arguments(parser: argparse.ArgumentParser) -> None:
+    add_store(parser)
+
+
+def init_command(args: argparse.Namespace) -> int:
+    """Create the store, or upgrade it. Without this command the first start does the same."""
+    url = resolve_store_url(os.environ, paths_from(os.environ), args.store)
+    asyncio.run(_open_once(url))
+    print(f"{to_store_identity(url)} is ready")
+    return ExitCode.DONE
+
+
+async def _open_once(url: str) -> None:
+    async with open_store(url):
+        pass
 
 
 def add_du_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,20 +53,20 @@ def add_du_arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
 
 
-def du_command(chosen: argparse.Namespace) -> int:
+def du_command(args: argparse.Namespace) -> int:
     """Print sizes by kind, project or session, largest first."""
     paths = paths_from(os.environ)
-    store = open_maintenance(resolve_store_url(os.environ, paths, chosen.store))
+    store = open_maintenance(resolve_existing_store(os.environ, args.store), cache=paths.cache)
     sizes = measure_with_progress(store, paths)
-    if chosen.format == "json":
-        write_json(_to_report(sizes, chosen.by))
+    if args.format == "json":
+        write_json(_to_report(sizes, args.by))
     else:
-        _print_sizes(store.reader, sizes, chosen.by)
+        _print_sizes(store.reader, sizes, args.by)
     return ExitCode.DONE
 
 
 def measure_with_progress(store: StoreMaintenance, paths: Paths) -> StoreSizes:
-    with ProgressLine("weighing files") as progress:
+    with ProgressLine("measuring files") as progress:
         return measure_space(store, paths, on_progress=progress)
 
 
@@ -95,28 +117,28 @@ def add_gc_arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
 
 
-def gc_command(chosen: argparse.Namespace) -> int:
+def gc_command(args: argparse.Namespace) -> int:
     """Remove what nothing refers to. Documents are kept aside for a month, in case somebody misses them."""
-    paths, now, dry_run = paths_from(os.environ), read_clock(), chosen.dry_run
-    url = resolve_store_url(os.environ, paths, chosen.store)
+    paths, now, dry_run = paths_from(os.environ), read_clock(), args.dry_run
+    url = resolve_existing_store(os.environ, args.store)
     store = open_maintenance(url)
     if not dry_run:
         store.upgrade()
     store.check_format()
-    before = now - chosen.age
+    before = now - args.age
     leftovers = store.find_leftovers(before=before)
     with ProgressLine("looking for spilled outputs") as progress:
         outputs = find_outputs(
-            store, paths, before=now - max(chosen.age, MAX_OUTPUT_AGE_MS), on_progress=progress
+            store, paths, before=now - max(args.age, MAX_OUTPUT_AGE_MS), on_progress=progress
         )
     repairer = store.make_repairer(GC_LABEL, now=now)
     removed = None if dry_run else remove_leftovers(repairer, leftovers, outputs, before=before)
-    shrunk = _shrink(store, repairer, dry_run=dry_run) if chosen.compact_summaries else []
+    shrunk = _shrink(store, repairer, dry_run=dry_run) if args.compact_summaries else []
     # Look again: by now there may be sessions that did not exist before.
     with ProgressLine("looking through snapshots"):
         snapshots = collect_snapshots(open_maintenance(url), paths, os.environ, now=now, dry_run=dry_run)
     found = [*leftovers, *outputs]
-    if chosen.format == "json":
+    if args.format == "json":
         write_json({**_to_gc_report(found, removed, shrunk), "snapshots": _to_snapshot_report(snapshots)})
     else:
         _print_snapshots(snapshots, Paint(sys.stdout))
@@ -175,10 +197,10 @@ def _print_gc(found: list[Leftover], result: RemovedLeftovers | None, shrunk: li
         size = f"{format_size(document.bytes)}{after}"
         print(f"{paint.bold('summary')}  {sanitize(document.where)}  {paint.dim(size)}")
     total = format_size(sum(each.bytes for each in listed))
-    verb = "would go" if result is None else "swept away"
-    print(f"{total} in {len(listed)} leftovers {verb}" if listed else "nothing to sweep away")
+    verb = "would be removed" if result is None else "removed"
+    print(f"{total} in {format_count(len(listed), 'leftover')} {verb}" if listed else "nothing to remove")
     if result is not None and result.backup:
-        print(paint.dim(f"documents were laid aside in {result.backup}, and go for good after a month"))
+        print(paint.dim(f"documents were backed up in {result.backup}; they are deleted after a month"))
     for failure in result.failed if result is not None else ():
         print(f"{Paint(sys.stderr).red('error:')} {failure.where}: {failure.reason}", file=sys.stderr)
 

@@ -10,10 +10,10 @@ from weft.cli.arguments import add_format, add_store, add_yes, parse_age, parse_
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, confirm, format_size, format_time, to_table, write_json
 from weft.cli.storage import measure_with_progress
-from weft.config.store_address import resolve_store_url
-from weft.errors import InvalidInputError
+from weft.errors import InvalidInputError, NotFoundError
 from weft.host.now import now as read_clock
 from weft.host.paths import Paths, paths_from
+from weft.local.reader import resolve_existing_store
 from weft.maintenance.prune import (
     PruneChoice,
     PrunePolicy,
@@ -35,7 +35,7 @@ def add_prune_arguments(parser: argparse.ArgumentParser) -> None:
         "--older-than",
         type=parse_age,
         metavar="AGE",
-        help="move sessions to the trash that were not used for this long, such as 90d",
+        help="move sessions to the trash if they were not used for this long, such as 90d",
     )
     add(
         "--larger-than",
@@ -56,37 +56,41 @@ def add_prune_arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
 
 
-def prune_command(chosen: argparse.Namespace) -> int:
+def prune_command(args: argparse.Namespace) -> int:
     now, paths = read_clock(), paths_from(os.environ)
-    if chosen.older_than is None and chosen.larger_than is None and chosen.empty_trash is None:
+    if args.older_than is None and args.larger_than is None and args.empty_trash is None:
         raise InvalidInputError(
             "prune",
             "nothing was selected",
             hint="pass --older-than 90d, --larger-than 2G or --empty-trash 30d",
         )
-    maintenance = open_maintenance(resolve_store_url(os.environ, paths, chosen.store))
-    return asyncio.run(_prune(chosen, maintenance, paths, now))
+    maintenance = open_maintenance(resolve_existing_store(os.environ, args.store))
+    return asyncio.run(_prune(args, maintenance, paths, now))
 
 
-async def _prune(chosen: argparse.Namespace, maintenance: StoreMaintenance, paths: Paths, now: int) -> int:
+async def _prune(args: argparse.Namespace, maintenance: StoreMaintenance, paths: Paths, now: int) -> int:
     async with open_store(maintenance.url) as store:
         sizes = measure_with_progress(maintenance, paths)
         weights = {id: weight.bytes for id, weight in sizes.sessions.items() if id}
         sessions = await store.list_sessions()
-        choice = choose_families(sessions, weights, _policy(chosen, now), now=now)
-        bundles = [] if chosen.empty_trash is None else await store.list_trash()
-        old = [bundle.id for bundle in bundles if bundle.time < now - chosen.empty_trash]
-        as_json = chosen.format == "json"
+        if args.project is not None and await store.find_project(ProjectID(args.project)) is None:
+            raise NotFoundError(
+                "project", args.project[:80], hint="weft project list shows the ids of all projects"
+            )
+        choice = choose_families(sessions, weights, _to_policy(args, now), now=now)
+        bundles = [] if args.empty_trash is None else await store.list_trash()
+        old = [bundle.id for bundle in bundles if bundle.time < now - args.empty_trash]
+        as_json = args.format == "json"
         if not as_json:
             _print_plan(choice, old, now)
         nothing = not choice.chosen and not old
         pruned, emptied = None, list[str]()
-        if not chosen.dry_run and not nothing:
-            if not confirm(_question(choice, old), yes=chosen.yes):
+        if not args.dry_run and not nothing:
+            if not confirm(_to_question(choice, old), yes=args.yes):
                 return ExitCode.DONE
             pruned = await prune(store, choice, now=now)
-            if chosen.empty_trash is not None:
-                emptied = await empty_trash(store, before=now - chosen.empty_trash)
+            if args.empty_trash is not None:
+                emptied = await empty_trash(store, before=now - args.empty_trash)
             if not as_json:
                 _print_done(pruned, emptied)
         if as_json:
@@ -94,19 +98,19 @@ async def _prune(chosen: argparse.Namespace, maintenance: StoreMaintenance, path
     return ExitCode.DONE
 
 
-def _policy(chosen: argparse.Namespace, now: int) -> PrunePolicy:
+def _to_policy(args: argparse.Namespace, now: int) -> PrunePolicy:
     return PrunePolicy(
-        before=None if chosen.older_than is None else now - chosen.older_than,
-        at_most=chosen.larger_than,
-        project=None if chosen.project is None else ProjectID(chosen.project),
+        before=None if args.older_than is None else now - args.older_than,
+        at_most=args.larger_than,
+        project=None if args.project is None else ProjectID(args.project),
     )
 
 
-def _question(choice: PruneChoice, old: list[str]) -> str:
+def _to_question(choice: PruneChoice, old: list[str]) -> str:
     count = sum(len(family.members) for family in choice.chosen)
     parts = [
         *([f"move {format_count(count, 'session')} to the trash"] if count else []),
-        *([f"throw away {len(old)} bundles of the trash for good"] if old else []),
+        *([f"delete {format_count(len(old), 'bundle')} in the trash for good"] if old else []),
     ]
     return f"{' and '.join(parts)}?".capitalize()
 
@@ -144,7 +148,7 @@ def _print_done(pruned: PruneResult, emptied: list[str]) -> None:
     for family, bundle in pruned.discarded:
         print(f"{family.root.id} is in the trash as {bundle}")
     for id in emptied:
-        print(f"{id} is gone for good")
+        print(f"{id} was deleted for good")
     if pruned.discarded:
         print(
             "weft session restore brings a bundle back; weft storage prune --empty-trash 30d frees the room"

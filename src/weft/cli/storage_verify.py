@@ -13,6 +13,7 @@ from weft.config.store_address import resolve_store_url
 from weft.errors import InvalidInputError
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
+from weft.local.reader import resolve_existing_store
 from weft.maintenance.migrate import CopiedSession, Migration, SessionDigest, migrate
 from weft.maintenance.verify import VerifyResult, verify_store
 from weft.model.display import format_count
@@ -28,12 +29,12 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
 
 
-def verify_command(chosen: argparse.Namespace) -> int:
-    store = open_maintenance(resolve_store_url(os.environ, paths_from(os.environ), chosen.store))
+def verify_command(args: argparse.Namespace) -> int:
+    store = open_maintenance(resolve_existing_store(os.environ, args.store))
     store.check_format()
     with ProgressLine("reading sessions") as progress:
         result = verify_store(store, now=read_clock(), on_progress=progress)
-    if chosen.format == "json":
+    if args.format == "json":
         write_json(_to_report(result))
     else:
         _print_result(result)
@@ -76,28 +77,46 @@ def _format_counts(each: SessionDigest) -> tuple[str, ...]:
 
 def add_migrate_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--from", dest="source", metavar="URL", required=True, help="the store to read")
-    add("--to", dest="target", metavar="URL", required=True, help="the store to write")
+    add(
+        "source",
+        metavar="FROM",
+        nargs="?",
+        help="the store to read: a directory, file:PATH, sqlite:PATH or postgres://…",
+    )
+    add("target", metavar="TO", nargs="?", help="the store to write; it is created if it does not exist")
+    add("--from", dest="source_option", metavar="URL", help=argparse.SUPPRESS)
+    add("--to", dest="target_option", metavar="URL", help=argparse.SUPPRESS)
     add("--dry-run", action="store_true", help="only show what would be written")
     add_format(parser)
 
 
-def migrate_command(chosen: argparse.Namespace) -> int:
+def migrate_command(args: argparse.Namespace) -> int:
     paths = paths_from(os.environ)
-    source, target = (resolve_store_url(os.environ, paths, url) for url in (chosen.source, chosen.target))
+    named = (args.source_option or args.source, args.target_option or args.target)
+    if None in named:
+        raise InvalidInputError(
+            "FROM TO",
+            "two stores are needed",
+            hint="weft storage migrate ~/.local/share/opencode/storage sqlite:PATH",
+        )
+    source, target = (resolve_store_url(os.environ, paths, url) for url in named)
     if source == target:
-        raise InvalidInputError("--to", "it is the same store as --from", hint="name another store")
+        raise InvalidInputError("TO", "it is the same store as FROM", hint="name another store")
     if not store_exists(source):
-        raise InvalidInputError("--from", f"there is no store at {source}")
-    if chosen.dry_run and not store_exists(target):
+        raise InvalidInputError(
+            "FROM",
+            f"there is no store at {source}",
+            hint="check the path for a mistake; weft storage du shows where your sessions are stored",
+        )
+    if args.dry_run and not store_exists(target):
         target = "memory:"  # a dry run creates no store: comparing with an empty one gives the same result
-    migration = asyncio.run(_migrate(source, target, dry_run=chosen.dry_run))
-    if chosen.format == "json":
+    migration = asyncio.run(_migrate(source, target, dry_run=args.dry_run))
+    if args.format == "json":
         write_json(
-            {"complete": migration.complete, "dryRun": chosen.dry_run, **_to_migration_report(migration)}
+            {"complete": migration.complete, "dryRun": args.dry_run, **_to_migration_report(migration)}
         )
     else:
-        _print_migration(migration, dry_run=chosen.dry_run)
+        _print_migration(migration, dry_run=args.dry_run)
     return ExitCode.DONE if migration.complete else ExitCode.FAILED
 
 
@@ -108,7 +127,15 @@ async def _migrate(source: str, target: str, *, dry_run: bool) -> Migration:
 
 
 def _to_migration_report(migration: Migration) -> dict[str, Any]:
-    return {"projects": migration.projects, "sessions": migration.moved, "damage": migration.damage}
+    return {
+        "projects": migration.projects,
+        "sessions": migration.moved,
+        "damage": migration.damage,
+        "values": migration.values,
+        "lines": migration.lines,
+        "bundles": migration.bundles,
+        "kept": migration.kept,
+    }
 
 
 def _print_migration(migration: Migration, *, dry_run: bool) -> None:
@@ -125,6 +152,19 @@ def _print_migration(migration: Migration, *, dry_run: bool) -> None:
     print(
         f"{format_count(migration.projects, 'project')}, {format_count(len(migration.moved), 'session')}{': ' if summary else ''}{summary}"
     )
+    others = (
+        format_count(count, name)
+        for count, name in (
+            (migration.values, "value"),
+            (migration.lines, "line"),
+            (migration.bundles, "bundle"),
+        )
+        if count
+    )
+    if also := ", ".join(others):
+        print(f"also copied: {also}")
+    for name in migration.kept:
+        print(f"{paint.yellow('left alone:')} {sanitize(name)}: the target has another one")
     if dry_run:
         print(paint.dim("nothing was written"))
 

@@ -5,27 +5,35 @@ import asyncio
 import os
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 from weft.cli.arguments import add_format, add_place
 from weft.cli.exit import ExitCode
-from weft.cli.output import Paint, ProgressLine, escape_json, sanitize, to_table, write_json
+from weft.cli.output import Paint, ProgressLine, escape_json, print_note, sanitize, to_table, write_json
 from weft.cli.session import make_reader, report_damage
-from weft.errors import InvalidInputError, NotFoundError, StoreError
+from weft.errors import DocumentError, InvalidInputError, StoreError
 from weft.local.imports import ImportReport, ImportRequest, open_importer
 from weft.local.reader import SessionReader
 from weft.model.display import format_count
-from weft.model.ids import SessionID
-from weft.model.session import Session
+from weft.model.session import SessionInfo
+from weft.model.session_query import SessionQuery
 from weft.model.transfer import ExportCounts, ImportResult, SessionExport
+from weft.model.wire import encode_pretty
 from weft.transfer.bundle import write_bundle
 from weft.transfer.document import to_document
 from weft.transfer.rebind import parse_rebind
 from weft.transfer.redact import RedactedSecret, Redactor
 
-IMPORT_KINDS = ("opencode", "opencode-sqlite", "claude", "codex")
+# Where each program usually keeps its sessions.
+IMPORT_PLACES = {
+    "opencode": "~/.local/share/opencode/storage",
+    "opencode-sqlite": "~/.local/share/opencode/opencode.db",
+    "claude": "~/.claude/projects",
+    "codex": "~/.codex/sessions",
+}
+OUTPUT_HINT = "name a file in a directory that exists and that you may write to"
 MAX_CHOICES = 10
 MAX_ROWS = 50
 HASH_LENGTH = 12
@@ -43,6 +51,14 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     add("--all", action="store_true", help="export every session of this project, as a bundle")
     add("-o", "--output", metavar="FILE", help="write to this file instead of to standard output")
     add("--bundle", metavar="FILE", help="write one file with child sessions, attachments, todos and diffs")
+    add("--atif", action="store_true", help="export a trajectory in the format ATIF, with child sessions")
+    add(
+        "--csv",
+        metavar="DIR",
+        help="write the sessions of this project, or the one that is named, as tables, one CSV file each",
+    )
+    add("--parquet", metavar="DIR", help="the same as Parquet files; needs the extra weft[parquet]")
+    add("--every-project", action="store_true", help="with --csv or --parquet: the sessions of every project")
     add("--redact", action="store_true", help="redact keys, tokens and passwords")
     add("--preview", action="store_true", help="with --redact: only show what would be redacted")
     add("--format", choices=("default", "json"), default="default", help="how to print the preview")
@@ -56,11 +72,18 @@ def export_command(args: argparse.Namespace) -> int:
         )
     if args.all and not (args.bundle or args.preview):
         raise InvalidInputError("--all", "more than one session needs a bundle", hint="pass --bundle FILE")
+    _check_export_kinds(args)
     reader = make_reader(args)
+    if args.csv or args.parquet:
+        _export_tables(args, reader)
+        report_damage(reader)
+        return ExitCode.DONE
     sessions = _choose_sessions(args, reader)
     redactor = _scan_for_secrets(reader, sessions) if args.redact else None
     if redactor is not None and args.preview:
         _print_preview(redactor, reader, sessions, as_json=args.format == "json")
+    elif args.atif:
+        _write_trajectory(args.output, reader, sessions, redactor)
     elif args.bundle:
         _write_bundle(args.bundle, reader, sessions, redactor)
     else:
@@ -69,47 +92,95 @@ def export_command(args: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-def _choose_sessions(args: argparse.Namespace, reader: SessionReader) -> list[Session]:
+def _choose_sessions(args: argparse.Namespace, reader: SessionReader) -> list[SessionInfo]:
     """Return the sessions to export, parents before children. Only a bundle includes child sessions."""
-    sessions = reader.list_sessions(everywhere=False)
     if args.all:
-        return sorted(sessions, key=lambda session: session.parent_id is not None)
-    root = reader.get_session(args.session) if args.session else _pick_session(reader, sessions)
-    return _list_with_children(root, reader.list_sessions(everywhere=True)) if args.bundle else [root]
+        return sorted(reader.list_sessions(), key=lambda session: session.parent_id is not None)
+    root = reader.get_session(args.session) if args.session else _pick_session(reader)
+    return [root, *reader.list_descendants(root.id)] if args.bundle or args.atif else [root]
 
 
-def _list_with_children(root: Session, sessions: Iterable[Session]) -> list[Session]:
-    children: dict[SessionID | None, list[Session]] = {}
-    for session in sessions:
-        children.setdefault(session.parent_id, []).append(session)
-    tree = [root]
-    for session in tree:  # the list grows during the loop
-        tree += [child for child in children.pop(session.id, []) if child.id != root.id]
-    return tree
+def _check_export_kinds(args: argparse.Namespace) -> None:
+    kinds = ("bundle", "atif", "csv", "parquet")
+    chosen = [f"--{kind}" for kind in kinds if getattr(args, kind)]
+    if len(chosen) > 1:
+        raise InvalidInputError(chosen[1], f"it cannot be combined with {chosen[0]}", hint="pass one of them")
+    if (args.csv or args.parquet) and (args.redact or args.output or args.all):
+        raise InvalidInputError(
+            chosen[0],
+            "it writes whole tables into a directory",
+            hint="leave out --redact, --output and --all; an ID exports one session",
+        )
 
 
-def _pick_session(reader: SessionReader, sessions: list[Session]) -> Session:
+def _export_tables(args: argparse.Namespace, reader: SessionReader) -> None:
+    from weft.dataset.export import export_tables  # noqa: PLC0415  few exports are tables
+    from weft.dataset.refresh import refresh_from_reader  # noqa: PLC0415  few exports are tables
+    from weft.local.data import StoredData  # noqa: PLC0415  few exports are tables
+
+    session = reader.get_session(args.session) if args.session else None
+    project = None if args.every_project or session else reader.project()
+    dataset = StoredData(reader).dataset
+    with ProgressLine("reading sessions") as progress:
+        refresh_from_reader(dataset, reader.store, project, progress)
+    directory = args.csv or args.parquet
+    counts = export_tables(
+        dataset,
+        directory,
+        "csv" if args.csv else "parquet",
+        project=project,
+        session=session.id if session else None,
+    )
+    rows = ", ".join(f"{format_count(count, 'row')} of {name}" for name, count in counts.items() if count)
+    print(f"{directory}: {rows or 'no rows'}", file=sys.stderr)
+
+
+def _write_trajectory(
+    output: str | None, reader: SessionReader, sessions: list[SessionInfo], redactor: Redactor | None
+) -> None:
+    from weft.session.revert_point import cut_at_revert  # noqa: PLC0415  few exports are trajectories
+    from weft.transfer.atif import to_trajectory  # noqa: PLC0415  few exports are trajectories
+
+    found = {
+        each.id: (
+            each,
+            cut_at_revert(each.revert, _read_redacted_export(reader, each, redactor).messages).kept,
+        )
+        for each in sessions
+    }
+    root, history = found.pop(sessions[0].id)
+    raw = encode_pretty(to_trajectory(root, history, found)) + b"\n"
+    if output is None:
+        sys.stdout.buffer.write(escape_json(raw.decode()).encode())
+        sys.stdout.buffer.flush()
+        return
+    with _open_output(output) as file:
+        file.write(raw)
+
+
+def _pick_session(reader: SessionReader) -> SessionInfo:
     """Let the person choose a session; without a person, return the last one of this directory."""
-    roots = [session for session in sessions if session.parent_id is None]
-    roots.sort(key=lambda session: session.time.updated, reverse=True)
+    roots = reader.query_sessions(SessionQuery(roots=True, order="updated", limit=MAX_CHOICES))
     if not roots:
-        raise NotFoundError(
-            "session", "", hint="this project has none; list all sessions: weft session list --all"
+        raise InvalidInputError(
+            "ID", "this project has no sessions", hint="name one of another project: weft session list --all"
         )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         last = reader.get_last_session()
         print(f"exporting the session last worked on: {last.id}", file=sys.stderr)
         return last
-    for number, session in enumerate(roots[:MAX_CHOICES], 1):
+    for number, session in enumerate(roots, 1):
         print(f"{number:>3}  {session.id}  {sanitize(session.title)}", file=sys.stderr)
     print("which one? [1] ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline().strip() or "1"
     with suppress(ValueError, IndexError):
-        return roots[:MAX_CHOICES][int(answer) - 1]
-    raise InvalidInputError("choice", f"{answer!r} is not one of the choices")
+        return roots[int(answer) - 1]
+    raise InvalidInputError(
+        "choice", f"{answer[:40]!r} is not one of the choices", hint=f"type a number from 1 to {len(roots)}"
+    )
 
 
-def _read_export(reader: SessionReader, session: Session) -> SessionExport:
+def _read_export(reader: SessionReader, session: SessionInfo) -> SessionExport:
     return SessionExport(
         info=session,
         messages=tuple(reader.store.list_messages(session.id)),
@@ -119,7 +190,7 @@ def _read_export(reader: SessionReader, session: Session) -> SessionExport:
 
 
 def _read_redacted_export(
-    reader: SessionReader, session: Session, redactor: Redactor | None
+    reader: SessionReader, session: SessionInfo, redactor: Redactor | None
 ) -> SessionExport:
     if sys.stderr.isatty():
         print(f"Exporting session: {session.id}", file=sys.stderr)
@@ -127,7 +198,7 @@ def _read_redacted_export(
     return export if redactor is None else redactor.redact(export)
 
 
-def _scan_for_secrets(reader: SessionReader, sessions: list[Session]) -> Redactor:
+def _scan_for_secrets(reader: SessionReader, sessions: list[SessionInfo]) -> Redactor:
     """Look for secrets in all sessions before anything is written: one message may reveal what another contains."""
     redactor = Redactor()
     for session in sessions:
@@ -146,7 +217,7 @@ def _write_document(output: str | None, export: SessionExport) -> None:
 
 
 def _write_bundle(
-    path: str, reader: SessionReader, sessions: list[Session], redactor: Redactor | None
+    path: str, reader: SessionReader, sessions: list[SessionInfo], redactor: Redactor | None
 ) -> None:
     with _open_output(path) as file:
         exports = (_read_redacted_export(reader, session, redactor) for session in sessions)
@@ -168,14 +239,14 @@ def _open_output(path: str) -> Generator[IO[bytes]]:
             yield file
         os.replace(temp, path)
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise StoreError(f"{path} cannot be written: {error.strerror or error}", hint=OUTPUT_HINT) from error
     finally:
         with suppress(OSError):
             os.unlink(temp)
 
 
 def _print_preview(
-    redactor: Redactor, reader: SessionReader, sessions: list[Session], *, as_json: bool
+    redactor: Redactor, reader: SessionReader, sessions: list[SessionInfo], *, as_json: bool
 ) -> None:
     for session in sessions:
         redactor.redact(_read_export(reader, session))  # this counts how often each secret occurs
@@ -203,11 +274,15 @@ def _to_secret_row(secret: RedactedSecret) -> dict[str, str | int]:
 
 def add_import_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("path", metavar="FILE", help="an exported session or bundle; with --from, the data of that program")
+    add(
+        "path",
+        metavar="FILE",
+        help="an exported session or bundle; with --from, the directory or file where that program keeps its data",
+    )
     add(
         "--from",
         dest="kind",
-        choices=IMPORT_KINDS,
+        choices=tuple(IMPORT_PLACES),
         default="",
         help="import all sessions of this program",
     )
@@ -230,13 +305,22 @@ def import_command(args: argparse.Namespace) -> int:
         rebinds=tuple(parse_rebind(text) for text in args.rebind),
         dry_run=args.dry_run,
     )
-    report = asyncio.run(_import(args, request))
+    try:
+        report = asyncio.run(_import(args, request))
+    except DocumentError as error:
+        error.hint = error.hint or _explain_place(request)
+        raise
     if args.format == "json":
         write_json(_to_import_report(report, request))
     else:
         _print_report(report, request, Paint(sys.stdout))
         _print_troubles(report, Paint(sys.stderr))
     return ExitCode.FAILED if report.troubles else ExitCode.DONE
+
+
+def _explain_place(request: ImportRequest) -> str:
+    place = IMPORT_PLACES.get(request.kind)
+    return f"the sessions of {request.kind} are usually in {place}" if place else ""
 
 
 async def _import(args: argparse.Namespace, request: ImportRequest) -> ImportReport:
@@ -253,6 +337,9 @@ def _print_report(report: ImportReport, request: ImportRequest, paint: Paint) ->
         print(paint.dim(_describe_import(result)))
         return
     if len(report.received) <= MAX_ROWS:
+        if not report.received and not report.troubles:
+            print_note(f"there are no sessions in {sanitize(request.path)}; {_explain_place(request)}")
+            return
         for line in _format_sessions(report, paint):
             print(line)
         print()

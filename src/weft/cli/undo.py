@@ -18,35 +18,46 @@ from weft.errors import InvalidInputError, RestoreFailedError
 from weft.host.processes import describe_process
 from weft.host.tasks import run_to_completion
 from weft.local.offline import OfflineSessions, open_offline_sessions
-from weft.local.undo import open_undoer
+from weft.local.undo import open_undo_context
 from weft.model.diff import Fate, FileFate
 from weft.model.display import format_count
 from weft.model.ids import MessageID, SessionID
-from weft.model.message import MessageWithParts
-from weft.model.session import RevertResult, Session
+from weft.model.message import MessageWithParts, find_newest_human_prompt_id
+from weft.model.session import RevertResult, SessionInfo
 from weft.model.wire import to_plain
 from weft.session.revert_point import (
     RevertScope,
     choose_message,
     cut_at_revert,
     cut_history,
-    find_last_turn,
-    find_point,
-    get_first_line,
+    find_first_line,
+    get_point,
 )
 from weft.session.settle import to_settling_events
-from weft.undo.recovery import Undoer
+from weft.undo.recovery import UndoContext
 from weft.undo.revert import revert, unrevert
 
-FATE_TEXTS: dict[Fate, str] = {
+DONE_TEXTS: dict[Fate, str] = {
     "restored": "restored",
     "removed": "removed",
-    "unchanged": "as it was",
-    "kept": "kept",
+    "unchanged": "unchanged",
+    "kept": "not touched",
     "uncovered": "not covered",
     "missing": "missing",
 }
-FATE_WIDTH = max(len(word) for word in FATE_TEXTS.values())
+PLANNED_TEXTS: dict[Fate, str] = {
+    **DONE_TEXTS,
+    "restored": "would restore",
+    "removed": "would remove",
+    "kept": "would keep",
+}
+QUESTION_TEXTS: dict[Fate, str] = {
+    "restored": "restore",
+    "removed": "remove",
+    "unchanged": "leave unchanged",
+    "kept": "keep your changes in",
+    "uncovered": "skip",
+}
 MAX_TITLE_LENGTH = 60
 
 
@@ -58,7 +69,7 @@ class UndoOutcome(Struct, frozen=True, kw_only=True):
 
 
 UndoAction = Callable[
-    [Undoer, Session, Sequence[MessageWithParts], RevertScope], Coroutine[Any, Any, UndoOutcome]
+    [UndoContext, SessionInfo, Sequence[MessageWithParts], RevertScope], Coroutine[Any, Any, UndoOutcome]
 ]
 
 
@@ -74,11 +85,14 @@ def undo(args: argparse.Namespace) -> int:
     """Undo the last prompt, or everything from a message on."""
 
     async def undo_from_target(
-        undoer: Undoer, session: Session, history: Sequence[MessageWithParts], scope: RevertScope
+        undo_context: UndoContext,
+        session: SessionInfo,
+        history: Sequence[MessageWithParts],
+        scope: RevertScope,
     ) -> UndoOutcome:
-        target = _find_target(args.to, session, history)
-        undone = cut_history(history, find_point(history, target)).removed
-        result = await revert(undoer, session, history, (target, None), scope)
+        target = _choose_target(args.to, session, history)
+        undone = cut_history(history, get_point(history, target)).removed
+        result = await revert(undo_context, session, history, (target, None), scope)
         return UndoOutcome(result=result, position=_format_position(undone))
 
     return asyncio.run(_carry_out(args, undo_from_target, "Undo"))
@@ -93,11 +107,18 @@ def redo(args: argparse.Namespace) -> int:
     """Redo everything that was undone."""
 
     async def redo_all(
-        undoer: Undoer, session: Session, history: Sequence[MessageWithParts], scope: RevertScope
+        undo_context: UndoContext,
+        session: SessionInfo,
+        history: Sequence[MessageWithParts],
+        scope: RevertScope,
     ) -> UndoOutcome:
         if session.revert is None:
-            raise InvalidInputError("session", f"{session.id} has nothing to redo: nothing was undone")
-        result = await unrevert(undoer, session, history, scope)
+            raise InvalidInputError(
+                "session",
+                f"{session.id} has nothing to redo: nothing was undone",
+                hint="name another session: weft session list",
+            )
+        result = await unrevert(undo_context, session, history, scope)
         return UndoOutcome(result=result, position="is complete again")
 
     return asyncio.run(_carry_out(args, redo_all, "Redo"))
@@ -118,20 +139,25 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def _find_target(to: str | None, session: Session, history: Sequence[MessageWithParts]) -> MessageID:
+def _choose_target(to: str | None, session: SessionInfo, history: Sequence[MessageWithParts]) -> MessageID:
     if to is not None:
         return choose_message(history, to)
-    message = find_last_turn(cut_at_revert(session.revert, history).kept)
+    message = find_newest_human_prompt_id(cut_at_revert(session.revert, history).kept)
     if message is None:
-        raise InvalidInputError("session", f"there is nothing to undo in {session.id}")
+        raise InvalidInputError(
+            "session",
+            f"there is nothing to undo in {session.id}",
+            hint="weft redo restores what was undone; weft session list shows other sessions",
+        )
     return message
 
 
 def _format_position(undone: Sequence[MessageWithParts]) -> str:
-    title = sanitize(get_first_line(undone, undone[0].info.id))
+    title = sanitize(find_first_line(undone, undone[0].info.id))
     short = title if len(title) <= MAX_TITLE_LENGTH else title[: MAX_TITLE_LENGTH - 1] + "…"
     count = format_count(len(undone), "message", "messages")
-    return f"is now before “{short}”; the next prompt removes {count}, weft redo restores {'it' if len(undone) == 1 else 'them'}"
+    those, them = ("this message", "it") if len(undone) == 1 else (f"those {count}", "them")
+    return f"was taken back to before “{short}”. Your next prompt deletes {those}; until then weft redo brings {them} back"
 
 
 async def _carry_out(args: argparse.Namespace, action: UndoAction, question: str) -> int:
@@ -146,8 +172,8 @@ async def _carry_out(args: argparse.Namespace, action: UndoAction, question: str
             _print_outcome(outcome, as_json=as_json, done=False)
             return ExitCode.FAILED if has_missing_files(outcome.result.files) else ExitCode.DONE
         if not args.yes:
-            _print_files(outcome.result, sys.stderr if as_json else sys.stdout)
-            if not confirm(f"{question}: {count_by_fate(outcome.result.files)}?", yes=False):
+            _print_files(outcome.result, sys.stderr if as_json else sys.stdout, done=False)
+            if not confirm(f"{question}: {to_question(outcome.result.files)}?", yes=False):
                 return ExitCode.DONE
         try:
             outcome = await _run_under_lease(offline, session, action, _to_scope(args, dry_run=False))
@@ -177,12 +203,15 @@ async def _run_under_lease(
     The caller asks the person between two actions, so the lease is not held meanwhile: an answer may take an hour.
     """
     session = await offline.store.get_session(id)
-    async with offline.store.lease(id, describe_process()), open_undoer(offline, session) as undoer:
+    async with (
+        offline.journal.lease(id, describe_process()),
+        open_undo_context(offline, session) as undo_context,
+    ):
         if events := to_settling_events(await offline.store.list_messages(id)):
             await offline.journal.commit(*events)
         session = await offline.store.get_session(id)
         history = await offline.store.list_messages(id)
-        return await run_to_completion(action(undoer, session, history, scope))
+        return await run_to_completion(action(undo_context, session, history, scope))
 
 
 def _to_scope(args: argparse.Namespace, *, dry_run: bool) -> RevertScope:
@@ -202,7 +231,7 @@ def _print_outcome(outcome: UndoOutcome, *, as_json: bool, done: bool) -> None:
     if as_json:
         write_json(_to_report(outcome.result, done=done))
         return
-    _print_files(outcome.result, sys.stdout)
+    _print_files(outcome.result, sys.stdout, done=done)
     if done:
         print(f"{Paint(sys.stdout).bold(outcome.result.session.id)} {outcome.position}")
     elif has_missing_files(outcome.result.files):
@@ -218,8 +247,8 @@ def _print_failed(error: RestoreFailedError) -> None:
         print(f"{paint.yellow('stays')}        {format_path(file, directory)}", file=sys.stderr)
 
 
-def _print_files(result: RevertResult, stream: TextIO) -> None:
-    for line in to_lines(result, Paint(stream), directory=os.getcwd()):
+def _print_files(result: RevertResult, stream: TextIO, *, done: bool) -> None:
+    for line in to_lines(result, Paint(stream), directory=os.getcwd(), done=done):
         print(line, file=stream)
 
 
@@ -234,7 +263,10 @@ def _to_report(result: RevertResult, *, done: bool) -> dict[str, Any]:
     }
 
 
-def to_lines(result: RevertResult, paint: Paint, *, directory: str) -> Iterator[str]:
+def to_lines(result: RevertResult, paint: Paint, *, directory: str, done: bool) -> Iterator[str]:
+    """Yield a line for each file: what was done to it or, unless `done`, what would be."""
+    texts = DONE_TEXTS if done else PLANNED_TEXTS
+    width = max(len(text) for text in texts.values())
     colours = {
         "restored": paint.green,
         "removed": paint.green,
@@ -244,9 +276,11 @@ def to_lines(result: RevertResult, paint: Paint, *, directory: str) -> Iterator[
         "missing": paint.red,
     }
     for file in result.files:
-        word = colours[file.fate](FATE_TEXTS[file.fate].ljust(FATE_WIDTH))
+        text = colours[file.fate](texts[file.fate].ljust(width))
         reason = paint.dim(f"  {sanitize(file.reason)}") if file.reason else ""
-        yield f"{word}  {format_path(file.file, directory)}{reason}"
+        yield f"{text}  {format_path(file.file, directory)}{reason}"
+    if not result.files:
+        yield "no file was changed" if done else "no file would change"
     if result.caution:
         yield paint.dim(f"note: {result.caution}")
 
@@ -257,15 +291,15 @@ def format_path(file: str, directory: str) -> str:
     return sanitize(file if relative.startswith("..") else relative).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def count_by_fate(files: Sequence[FileFate]) -> str:
-    if not files:
-        return "no file is touched"
+def to_question(files: Sequence[FileFate]) -> str:
+    """Return what would happen to how many files, as in "restore 2 files, remove 1 file"."""
     counts = Counter(each.fate for each in files)
-    return ", ".join(_format_fate(FATE_TEXTS[fate], counts[fate]) for fate in FATE_TEXTS if counts[fate])
-
-
-def _format_fate(text: str, count: int) -> str:
-    return f"{count} {'file' if count == 1 else 'files'} {text}"
+    steps = [
+        f"{text} {format_count(counts[fate], 'file')}"
+        for fate, text in QUESTION_TEXTS.items()
+        if counts[fate]
+    ]
+    return ", ".join(steps) or "change no file"
 
 
 def has_missing_files(files: Iterable[FileFate]) -> bool:

@@ -12,12 +12,11 @@ from msgspec import Struct
 
 from weft.cli.arguments import add_format, add_place, add_yes
 from weft.cli.exit import ExitCode
-from weft.cli.output import Paint, confirm, sanitize, to_table, write_json
+from weft.cli.output import Paint, confirm, print_note, sanitize, to_table, write_json
 from weft.cli.session import make_reader
 from weft.config.store_address import resolve_store_url
 from weft.errors import ConflictError, InvalidInputError, NotFoundError, WeftError
 from weft.host.paths import paths_from
-from weft.local.place import list_sessions_here
 from weft.local.reader import SessionReader
 from weft.local.worktrees import (
     EnteredWorktree,
@@ -26,18 +25,21 @@ from weft.local.worktrees import (
     enter_worktree,
     find_session_worktree,
     is_trusted_in,
-    list_sessions_in,
-    open_repository,
+    read_repository,
     run_start_command,
+    works_in,
 )
-from weft.model.session import Session
-from weft.session.tree import find_last_session
+from weft.model.session import SessionInfo
+from weft.model.session_query import SessionQuery
+from weft.session.tree import LAST_USED
+from weft.store.url import is_persistent
 from weft.worktree.merge import MergeResult, merge_worktree
 from weft.worktree.repository import Worktree, WorktreeRepository, get_worktree, list_worktrees, lock_worktree
 from weft.worktree.state import WorktreeState, list_hints, read_state
 
 WORKTREE_HELP = "the worktree; may be left out if there is only one"
 HASH_LENGTH = 12
+PAGE = 50
 
 
 def add_list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,10 +48,10 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def list_worktrees_command(args: argparse.Namespace) -> int:
-    repository = _open_repository(args)
-    sessions = _list_sessions(args)
+    repository = _read_repository(args)
+    sessions = make_reader(args).list_sessions()
     worktrees = [
-        (worktree, read_state(repository, worktree), list_sessions_in(worktree, sessions))
+        (worktree, read_state(repository, worktree), [each for each in sessions if works_in(each, worktree)])
         for worktree in list_worktrees(repository)
     ]
     if args.format == "json":
@@ -68,10 +70,12 @@ def list_worktrees_command(args: argparse.Namespace) -> int:
         print(
             "\n".join(to_table(("worktree", "state", "last session", "directory"), table, Paint(sys.stdout)))
         )
+    else:
+        print_note('there are no worktrees: weft run --worktree "…" makes one')
     return ExitCode.DONE
 
 
-def _to_row(worktree: Worktree, state: WorktreeState, sessions: list[Session]) -> dict[str, Any]:
+def _to_row(worktree: Worktree, state: WorktreeState, sessions: list[SessionInfo]) -> dict[str, Any]:
     return {
         "name": worktree.name,
         "branch": worktree.branch,
@@ -113,12 +117,13 @@ def add_merge_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def merge_worktree_command(args: argparse.Namespace) -> int:
-    repository = _open_repository(args)
+    repository = _read_repository(args)
     worktree = get_worktree(repository, args.name)
     message = None
     if args.commit is not None:
-        sessions = list_sessions_in(worktree, _list_sessions(args))
-        message = args.commit or (sessions[-1].title if sessions else f"Merge worktree {worktree.name}")
+        newest = make_reader(args).iterate_sessions(SessionQuery(limit=PAGE))
+        titles = (session.title for session in newest if works_in(session, worktree))
+        message = args.commit or next(titles, f"Merge worktree {worktree.name}")
     with lock_worktree(repository, worktree):
         outcome = merge_worktree(repository, worktree, message=message, again=args.again)
         if args.discard and not outcome.left_out:
@@ -154,7 +159,7 @@ def add_discard_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def discard_worktree_command(args: argparse.Namespace) -> int:
-    repository = _open_repository(args)
+    repository = _read_repository(args)
     worktree = get_worktree(repository, args.name)
     with lock_worktree(repository, worktree):
         state = read_state(repository, worktree)
@@ -176,12 +181,8 @@ def discard_worktree_command(args: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-def _open_repository(args: argparse.Namespace) -> WorktreeRepository:
-    return open_repository(args.dir, os.environ, args.store)
-
-
-def _list_sessions(args: argparse.Namespace) -> list[Session]:
-    return make_reader(args).list_sessions()
+def _read_repository(args: argparse.Namespace) -> WorktreeRepository:
+    return read_repository(args.dir, os.environ, args.store)
 
 
 class RunDirectory(Struct, frozen=True, kw_only=True):
@@ -216,7 +217,7 @@ def open_run_directory(args: argparse.Namespace, env: Mapping[str, str]) -> Gene
         raise InvalidInputError(
             "--worktree", "a session continues in its own directory", hint="leave out --session or --worktree"
         )
-    repository = open_repository(args.dir, env, args.store)
+    repository = read_repository(args.dir, env, args.store)
     entered = enter_worktree(repository, args.worktree or None)
     try:
         with lock_worktree(repository, entered.worktree):
@@ -245,9 +246,9 @@ def _open_session_directory(args: argparse.Namespace, env: Mapping[str, str]) ->
             _print_note(f"the worktree of session {session.id} is gone: it continues here", "")
         yield RunDirectory()
         return
-    repository = open_repository(directory, env, args.store)
+    repository = read_repository(directory, env, args.store)
     args.dir = directory
-    worktrees = [each for each in list_worktrees(repository) if list_sessions_in(each, [session])]
+    worktrees = [each for each in list_worktrees(repository) if works_in(session, each)]
     if not worktrees:
         yield RunDirectory()
         return
@@ -257,9 +258,11 @@ def _open_session_directory(args: argparse.Namespace, env: Mapping[str, str]) ->
         yield RunDirectory(repository=repository, entered=entered)
 
 
-def _change_to_session_directory(args: argparse.Namespace, env: Mapping[str, str], session: Session) -> None:
+def _change_to_session_directory(
+    args: argparse.Namespace, env: Mapping[str, str], session: SessionInfo
+) -> None:
     """Set `args.dir` to the directory of the session, and print it if it is not the current one."""
-    directory = SessionReader(args.dir, env, store=args.store).find_home(session)
+    directory = SessionReader(args.dir, env, store=args.store).choose_directory(session)
     if os.path.realpath(directory) != os.path.realpath(args.dir):
         print(
             f"{Paint(sys.stderr).dim('directory:')} the session continues in {sanitize(directory)}",
@@ -268,22 +271,19 @@ def _change_to_session_directory(args: argparse.Namespace, env: Mapping[str, str
         args.dir = directory
 
 
-def _find_session(args: argparse.Namespace, env: Mapping[str, str]) -> Session | None:
-    """Return the session that continues, if there is one.
-
-    Return None for a store that is not made of files: its sessions have no worktrees.
-    """
-    if not resolve_store_url(env, paths_from(env), args.store).startswith("file:"):
+def _find_session(args: argparse.Namespace, env: Mapping[str, str]) -> SessionInfo | None:
+    """Return the session that continues, if there is one. A store that ends with its process has none yet."""
+    if not is_persistent(resolve_store_url(env, paths_from(env), args.store)):
         return None
     reader = SessionReader(args.dir, env, store=args.store)
-    if args.session:
-        return reader.get_session(args.session)
-    return find_last_session(list_sessions_here(reader.list_sessions(), reader.place()))
+    return reader.get_session(args.session) if args.session else reader.find_last_session()
 
 
-def _get_last_session(args: argparse.Namespace, env: Mapping[str, str], entered: EnteredWorktree) -> Session:
-    sessions = SessionReader(args.dir, env, store=args.store).list_sessions()
-    session = find_last_session(list_sessions_in(entered.worktree, sessions))
+def _get_last_session(
+    args: argparse.Namespace, env: Mapping[str, str], entered: EnteredWorktree
+) -> SessionInfo:
+    last_used = SessionReader(args.dir, env, store=args.store).iterate_sessions(LAST_USED)
+    session = next((each for each in last_used if works_in(each, entered.worktree)), None)
     if session is None:
         raise NotFoundError("session", f"in worktree {entered.worktree.name}", hint="leave out --continue")
     return session

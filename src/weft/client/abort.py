@@ -15,9 +15,9 @@ RETRY_SECONDS: Final = 0.1
 
 
 async def end_run(api: Api, session: SessionID, prompting: asyncio.Future[Any]) -> None:
-    """End the run that a prompt began. It has ended when this returns.
+    """End the run that a prompt began, and wait until it has settled.
 
-    Wait a while for a prompt that has not arrived yet; otherwise its run would begin afterwards.
+    A prompt that has not arrived yet would begin its run afterwards, so try again until it arrives, for two seconds at most.
     """
     for _ in range(TRIES):
         if prompting.done() or await api.abort(session):

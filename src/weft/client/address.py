@@ -12,6 +12,8 @@ from msgspec import Struct
 from weft.errors import ConfigError, InvalidInputError
 
 PASSWORD: Final = "OPENCODE_SERVER_PASSWORD"
+TOKEN: Final = "WEFT_TOKEN"
+TOKEN_BEGIN: Final = "weft_"
 USERNAME: Final = "OPENCODE_SERVER_USERNAME"
 DEFAULT_USERNAME: Final = "opencode"
 PORT: Final = 4096
@@ -26,12 +28,17 @@ class Address(Struct, frozen=True, kw_only=True):
     username: str = DEFAULT_USERNAME
     password: str | None = None
 
+    @property
+    def is_token(self) -> bool:
+        """Whether the password is a token, which is sent as one."""
+        return self.password is not None and self.password.startswith(TOKEN_BEGIN)
 
-def to_address(url: str, env: Mapping[str, str], *, password: str | None = None) -> Address:
+
+def resolve_address(url: str, env: Mapping[str, str], *, password: str | None = None) -> Address:
     """Parse an address. Raise `InvalidInputError` if it is not valid.
 
     The password is the one that is given, else the one in the URL, in the environment, or in the file of `weft serve`. The
-    password from that file is sent only to servers on this machine.
+    password from that file is sent only to servers on this machine. Instead of a password there may be a token.
     """
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -45,7 +52,7 @@ def to_address(url: str, env: Mapping[str, str], *, password: str | None = None)
             "url", f"{_hide_password(url)!r} is not the address of a server", hint=EXAMPLE
         )
     name = f"[{host}]" if ":" in host else host
-    found = password or unquote(parts.password or "") or env.get(PASSWORD)
+    found = password or unquote(parts.password or "") or env.get(TOKEN) or env.get(PASSWORD)
     if not found and is_loopback(host):
         found = find_password(password_file(env))
     return Address(

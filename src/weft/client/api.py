@@ -7,15 +7,19 @@ from contextlib import asynccontextmanager, suppress
 
 from weft.api import Api
 from weft.api.configuration import Configuration, Mcp
+from weft.api.data import Data
 from weft.api.sharing import Sharing
 from weft.api.workspace import Files, Terminals, Workspace, Worktrees
-from weft.client.address import to_address
+from weft.client.address import resolve_address
 from weft.client.events import CursorMap, EventListener, EventStream, ServerState, SessionTracker
 from weft.client.http import (
     ConnectionOptions,
     ServerConnection,
+    delete,
     get,
+    patch,
     post,
+    quote_name,
     require_weft,
     session_path,
     to_query,
@@ -25,9 +29,11 @@ from weft.client.runs import RemotePermissions
 from weft.client.terminals import RemoteTerminals
 from weft.client.workspace import (
     RemoteConfiguration,
+    RemoteData,
     RemoteFiles,
     RemoteMcp,
     RemoteSharing,
+    RemoteTrials,
     RemoteWorkspace,
     RemoteWorktrees,
 )
@@ -37,6 +43,7 @@ from weft.model.event import Durable, Event, PublishedEvent
 from weft.model.event_wire import event_to_plain
 from weft.model.ids import ProjectID, SessionID, check_new_id
 from weft.model.message import MessageWithParts
+from weft.model.principal import NewToken, Principal, PrincipalChange, PrincipalTokens, Token, TokenInput
 from weft.model.project import Project
 from weft.model.search import Figures, Hit
 from weft.model.spending import Spending
@@ -57,6 +64,7 @@ class RemoteApi(RemotePermissions):
     sharing: Sharing
     worktrees: Worktrees
     mcp: Mcp
+    data: Data
 
     def __init__(self, connection: ServerConnection) -> None:
         super().__init__(connection)
@@ -66,7 +74,9 @@ class RemoteApi(RemotePermissions):
         self.terminals = RemoteTerminals(connection)
         self.sharing = RemoteSharing(connection)
         self.worktrees = RemoteWorktrees(connection)
+        self.trials = RemoteTrials(connection)
         self.mcp = RemoteMcp(connection)
+        self.data = RemoteData(connection)
         self._cursors = CursorMap()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -139,7 +149,7 @@ class RemoteApi(RemotePermissions):
         task.add_done_callback(lambda _: self._listeners.pop(listener, None))
         return EventStream(listener, task)
 
-    async def tell(self, event: Event) -> None:
+    async def publish(self, event: Event) -> None:
         if isinstance(event, Durable):
             raise InvalidInputError("event", f"{event.type} is a stored event: only weft itself publishes it")
         await self._connection.send(post("/tui/publish", event_to_plain(event)), bool)
@@ -176,7 +186,7 @@ async def open_remote(
 ) -> AsyncIterator[RemoteApi]:
     """Connect to the server at an address. Raise `UnreachableError` if it does not answer, or its refusal."""
     connection = ServerConnection(
-        to_address(url, os.environ if env is None else env, password=password), options
+        resolve_address(url, os.environ if env is None else env, password=password), options
     )
     remote = RemoteApi(connection)
     try:
@@ -193,11 +203,43 @@ async def connect(
 ) -> AsyncIterator[Api]:
     """Open the `Api` of a weft or OpenCode server.
 
-    `directory` is a path on the server's machine; the default is the server's own directory. Without `password`, it is
-    taken from the URL, from `OPENCODE_SERVER_PASSWORD`, or from the file of `weft serve` on this machine. A server that is
-    gone is retried for `patience` seconds, or forever if that is None; then `UnreachableError` is raised.
+    `directory` is a path on the server's machine; the default is the server's own directory. Without `password`, which
+    may be a token, it is taken from the URL, from `WEFT_TOKEN` or `OPENCODE_SERVER_PASSWORD`, or from the file of `weft serve`
+    on this machine. A server that is gone is retried for `patience` seconds, or forever if that is None; then `UnreachableError` is raised.
     """
     async with open_remote(
         url, ConnectionOptions(directory=directory, patience=patience), password=password
     ) as remote:
         yield remote
+
+
+class RemoteTokens:
+    """The tokens of the server at the other end. It needs the server's password or an admin token."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+
+    async def create(self, input: TokenInput) -> NewToken:
+        return await self._connection.send(post("/weft/token", input), NewToken)
+
+    async def list_all(self) -> PrincipalTokens:
+        return await self._connection.send(get("/weft/token"), PrincipalTokens)
+
+    async def revoke(self, name: str, *, force: bool = False) -> Token:
+        return await self._connection.send(
+            delete(f"/weft/token/{quote_name(name)}", force=force or None), Token
+        )
+
+    async def change_principal(self, name: str, change: PrincipalChange) -> Principal:
+        return await self._connection.send(patch(f"/weft/principal/{quote_name(name)}", change), Principal)
+
+
+@asynccontextmanager
+async def open_remote_tokens(url: str, env: Mapping[str, str]) -> AsyncIterator[RemoteTokens]:
+    """Connect to the server at an address. Raise `UnreachableError` if it does not answer, or its refusal."""
+    connection = ServerConnection(resolve_address(url, env), ConnectionOptions())
+    try:
+        await connection.check_health()
+        yield RemoteTokens(connection)
+    finally:
+        await connection.close()

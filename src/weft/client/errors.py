@@ -19,9 +19,7 @@ from weft.errors import (
 from weft.model.error_wire import from_facts
 from weft.model.wire import parse
 
-PASSWORD_HINT: Final = (
-    "set OPENCODE_SERVER_PASSWORD, or write it into the address: http://opencode:PASSWORD@host"
-)
+PASSWORD_HINT: Final = "set OPENCODE_SERVER_PASSWORD, or WEFT_TOKEN if you have a token, or write it into the address: http://opencode:PASSWORD@host"
 MAX_MESSAGE_LENGTH: Final = 500
 BUSY: Final = re.compile(r"Session (ses_\w+) is busy")
 # The kind of thing that a path names, by the segment before its id.
@@ -35,19 +33,21 @@ KINDS: Final = {
     "pty": "terminal",
     "grant": "grant",
 }
-# A proxy says that the server is not available.
-AWAY: Final = frozenset({502, 503, 504})
+# With these statuses a proxy says that the server is not available.
+PROXY_STATUSES: Final = frozenset({502, 503, 504})
 
 
 def to_error(status: int, body: bytes, path: str) -> WeftError:
     """Return the error for an unsuccessful answer. OpenCode sends fewer facts than weft, so the path supplies the rest."""
-    name, data = _read(body)
+    name, data = _parse_answer(body)
     message = (
-        _first_line(data) or body[:MAX_MESSAGE_LENGTH].decode(errors="replace").strip() or f"status {status}"
+        _get_first_line(data)
+        or body[:MAX_MESSAGE_LENGTH].decode(errors="replace").strip()
+        or f"status {status}"
     )
-    made = from_facts(name, data)
-    if made is not None:
-        return made
+    known_error = from_facts(name, data)
+    if known_error is not None:
+        return known_error
     busy = BUSY.search(message)
     if busy:  # OpenCode 1.1.34 answers with status 500
         return SessionBusyError(busy[1])
@@ -63,9 +63,9 @@ def to_error(status: int, body: bytes, path: str) -> WeftError:
         case 403:
             return NotPermittedError(message)
         case 404 | 405:
-            return NotFoundError(*_find_subject(path))
+            return NotFoundError(*_to_subject(path))
         case 409:
-            return ConflictError(*_find_subject(path), message)
+            return ConflictError(*_to_subject(path), message)
         case 501:
             return UnsupportedError(message)
         case 507:
@@ -76,10 +76,10 @@ def to_error(status: int, body: bytes, path: str) -> WeftError:
 
 def is_from_server(body: bytes) -> bool:
     """Return True if the error is from the server itself and not from a proxy."""
-    return bool(_read(body)[0])
+    return bool(_parse_answer(body)[0])
 
 
-def _read(body: bytes) -> tuple[str, dict[str, Any]]:
+def _parse_answer(body: bytes) -> tuple[str, dict[str, Any]]:
     try:
         answer = parse(body)
     except DocumentError:
@@ -103,13 +103,13 @@ def _format_issue(issue: Any) -> str:
     return f"{'.'.join(str(each) for each in issue.get('path', ()))}: {issue.get('message', 'is not valid')}"
 
 
-def _first_line(data: dict[str, Any]) -> str:
+def _get_first_line(data: dict[str, Any]) -> str:
     """Return the first line of the message. OpenCode appends a stack trace."""
     message = data.get("message")
     return message.partition("\n")[0] if isinstance(message, str) else ""
 
 
-def _find_subject(path: str) -> tuple[str, str]:
+def _to_subject(path: str) -> tuple[str, str]:
     """Return the kind and the id of the last thing that a path names."""
     words = [word for word in path.split("/") if word]
     for before, name in zip(words[-2::-1], words[:0:-1], strict=False):

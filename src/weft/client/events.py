@@ -33,7 +33,7 @@ from weft.model.event import (
     QuestionAsked,
     SessionCreated,
     SessionDeleted,
-    SessionRested,
+    SessionIdled,
     SessionUpdated,
     StatusChanged,
     ToolRequested,
@@ -44,7 +44,7 @@ from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import MessageWithParts
 from weft.model.part import AnyPart, ReasoningPart, TextPart
 from weft.model.permission import PermissionRequest, QuestionRequest
-from weft.model.session import AnyStatus, Busy, Idle, Session
+from weft.model.session import AnyStatus, Busy, Idle, SessionInfo
 from weft.model.transcript import Transcript, grow_part
 from weft.model.wire import parse
 
@@ -58,7 +58,7 @@ class ServerState(Struct, frozen=True, kw_only=True):
     the state.
     """
 
-    sessions: Mapping[SessionID, Session]
+    sessions: Mapping[SessionID, SessionInfo]
     messages: Mapping[SessionID, list[MessageWithParts]]
     status: Mapping[SessionID, AnyStatus]
     permissions: Iterable[PermissionRequest] = ()
@@ -71,12 +71,12 @@ class TrackedSession:
     """What the events said about one session."""
 
     def __init__(self) -> None:
-        self.info: Session | None = None
+        self.info: SessionInfo | None = None
         self.transcript = Transcript()
         self.status: AnyStatus | None = None
         self.begun_at: int | None = None
 
-    def since(self) -> int | None:
+    def get_start(self) -> int | None:
         """Return the time from which on messages are reported. Earlier messages are not new to the listener."""
         if self.begun_at is not None:
             return self.begun_at
@@ -126,7 +126,7 @@ class SessionTracker:
         """Expect a run in a session, so that its end is reported even if no other event of it arrives."""
         known = self._tracked.setdefault(session, TrackedSession())
         known.status = Busy()
-        if known.since() is None:
+        if known.get_start() is None:
             known.begun_at = since
 
     def to_growth(self, event: Event) -> list[Event]:
@@ -150,10 +150,10 @@ class SessionTracker:
         length = len(part.text) if isinstance(part, TextPart | ReasoningPart) else 0
         return {**properties, "offset": length}
 
-    def find_new_children(self, sessions: Mapping[SessionID, Session]) -> list[Session]:
+    def find_new_children(self, sessions: Mapping[SessionID, SessionInfo]) -> list[SessionInfo]:
         """Return new children of the tracked sessions, oldest first."""
         tracked = set(self._tracked)
-        found: list[Session] = []
+        found: list[SessionInfo] = []
         for session in sorted(sessions.values(), key=lambda each: each.time.created):
             if session.parent_id in tracked and session.id not in tracked:
                 tracked.add(session.id)
@@ -188,7 +188,7 @@ class SessionTracker:
 def _diff_messages(
     session: SessionID, known: TrackedSession, messages: list[MessageWithParts]
 ) -> Iterator[Event]:
-    since = known.since()
+    since = known.get_start()
     ids = {message.info.id for message in messages}
     for reported in known.transcript.messages():
         if reported.info.id not in ids:
@@ -240,7 +240,7 @@ def _diff_status(session: SessionID, known: TrackedSession, status: AnyStatus) -
         return
     yield StatusChanged(session_id=session, status=status)
     if isinstance(status, Idle):
-        yield SessionRested(session_id=session)
+        yield SessionIdled(session_id=session)
 
 
 MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
@@ -298,7 +298,7 @@ QUEUE_SIZE: Final = 4096
 CONNECTED: Final = "server.connected"
 CONNECTION_EVENTS: Final = frozenset({CONNECTED, "server.heartbeat"})
 PART_GREW: Final = "message.part.delta"
-PER_SERVER: Final = 1 << 48
+CURSORS_PER_SERVER: Final = 1 << 48
 
 GatherState = Callable[[SessionTracker], Awaitable[ServerState]]
 
@@ -322,12 +322,12 @@ class CursorMap:
             return before if self._servers else before + 1
         if server not in self._servers:
             self._servers.append(server)
-        return (self._servers.index(server) + 1) * PER_SERVER + int(count)
+        return (self._servers.index(server) + 1) * CURSORS_PER_SERVER + int(count)
 
     def to_id(self, cursor: int) -> str:
-        index, count = divmod(cursor, PER_SERVER)
+        index, count = divmod(cursor, CURSORS_PER_SERVER)
         if not 0 < index <= len(self._servers):
-            raise CursorLostError(cursor, len(self._servers) * PER_SERVER)
+            raise CursorLostError(cursor, len(self._servers) * CURSORS_PER_SERVER)
         return f"{self._servers[index - 1]}.{count}"
 
 
@@ -345,8 +345,7 @@ async def read_frames(
                 reader, resumed = EventFrameReader(), after is not None
                 async for chunk in chunks:
                     for frame in reader.feed(chunk):
-                        kind = _type_of(frame)
-                        if kind == CONNECTED:
+                        if _is_connected(frame):
                             backoff.reset()
                             connection.notice_back()
                             # If the server no longer holds the events, the next frame is a resync.
@@ -362,9 +361,9 @@ async def read_frames(
             connection.notice_gone()
 
 
-def _type_of(frame: EventFrame) -> str:
-    head = frame.data[:64]
-    return CONNECTED if b'"server.connected"' in head else ""
+def _is_connected(frame: EventFrame) -> bool:
+    """Return True if the frame says that the stream is connected. The type stands at the beginning of the data."""
+    return b'"server.connected"' in frame.data[:64]
 
 
 class EventListener:

@@ -11,8 +11,8 @@ import httpx2
 from msgspec import Struct
 
 from weft.client.address import Address, is_loopback
-from weft.client.errors import AWAY, is_from_server, to_error
-from weft.errors import DocumentError, ServerError, UnreachableError, UnsupportedError
+from weft.client.errors import PROXY_STATUSES, is_from_server, to_error
+from weft.errors import ClosedError, DocumentError, ServerError, UnreachableError, UnsupportedError
 from weft.model.ids import check_id
 from weft.model.wire import Wire, decode, encode
 from weft.version import VERSION
@@ -75,7 +75,7 @@ T = TypeVar("T")
 CONNECT_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 120.0  # enough to open a directory for the first time on a slow machine
 HEALTH_SECONDS: Final = 20.0
-PULSE_SECONDS: Final = 15.0
+HEALTH_INTERVAL_SECONDS: Final = 15.0
 FIRST_WAIT_SECONDS: Final = 0.05
 MAX_WAIT_SECONDS: Final = 5.0
 PATIENCE_SECONDS: Final = 60.0
@@ -101,13 +101,13 @@ class ConnectionOptions(Struct, frozen=True, kw_only=True):
     """How to connect.
 
     `directory` is a directory on the server's machine; None is the server's own. A server that is gone is retried for
-    `patience` seconds, or forever if that is None. During a long request, its health is checked every `pulse` seconds.
+    `patience` seconds, or forever if that is None. During a long request, its health is checked every `health_interval` seconds.
     `notice` receives a message when the server is gone and when it is back.
     """
 
     directory: str | None = None
     patience: float | None = PATIENCE_SECONDS
-    pulse: float = PULSE_SECONDS
+    health_interval: float = HEALTH_INTERVAL_SECONDS
     notice: Notice = ignore_notice
 
 
@@ -144,10 +144,13 @@ class ServerConnection:
         self.health = ServerHealth()
         self.directory = options.directory or ""
         self._gone = False
-        self.login = (address.username, address.password) if address.password else None
+        is_basic = address.password is not None and not address.is_token
+        self.login = (address.username, address.password or "") if is_basic else None
         self.connecting: set[asyncio.Future[None]] = set()
         local = is_loopback(urlsplit(address.url).hostname or "")
         headers = {"user-agent": f"weft/{VERSION}"}
+        if address.is_token:
+            headers["authorization"] = f"Bearer {address.password}"
         if options.directory is not None:
             headers["x-opencode-directory"] = quote(options.directory, safe="/")
         self.client = httpx2.AsyncClient(
@@ -166,6 +169,12 @@ class ServerConnection:
 
     async def close(self) -> None:
         await self.client.aclose()
+
+    def _check_open(self) -> None:
+        if self.client.is_closed:
+            raise ClosedError(
+                "the connection is closed", hint="use it inside the `async with`, or connect again"
+            )
 
     async def check_health(self) -> None:
         """Find out which server answers. Raise `UnreachableError` if none does, or the server's refusal."""
@@ -186,6 +195,7 @@ class ServerConnection:
         Wait first until new listeners are connected, so that they receive the events that the request causes. Raise
         `UnreachableError` if the server is gone for too long, or the error that the server answers with.
         """
+        self._check_open()
         if self.connecting:
             await asyncio.wait(self.connecting)
         return self._decode(await self._retry(request), kind)
@@ -202,10 +212,12 @@ class ServerConnection:
                     raise UnreachableError(self._describe(error)) from error
                 await self._wait_until_back()
                 continue
-            away = (
-                response.status_code in AWAY and request.repeatable and not is_from_server(response.content)
+            is_away = (
+                response.status_code in PROXY_STATUSES
+                and request.repeatable
+                and not is_from_server(response.content)
             )
-            if not away or not await backoff.wait():
+            if not is_away or not await backoff.wait():
                 return response
 
     async def _send_once(self, request: ServerRequest) -> httpx2.Response:
@@ -229,7 +241,7 @@ class ServerConnection:
     async def _watch(self, sending: Awaitable[httpx2.Response]) -> httpx2.Response:
         """Wait for an answer that may take hours, and check meanwhile that the server is alive."""
         answering = asyncio.ensure_future(sending)
-        watching = asyncio.ensure_future(self._until_gone())
+        watching = asyncio.ensure_future(self._wait_until_gone())
         try:
             await asyncio.wait((answering, watching), return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():
@@ -240,11 +252,11 @@ class ServerConnection:
                 task.cancel()
             await asyncio.gather(answering, watching, return_exceptions=True)
 
-    async def _until_gone(self) -> None:
+    async def _wait_until_gone(self) -> None:
         while True:
-            await asyncio.sleep(self.options.pulse)
+            await asyncio.sleep(self.options.health_interval)
             try:
-                await self._get_health(min(HEALTH_SECONDS, 2 * self.options.pulse))
+                await self._get_health(min(HEALTH_SECONDS, 2 * self.options.health_interval))
             except httpx2.TransportError:
                 return
 
@@ -253,7 +265,7 @@ class ServerConnection:
         backoff = Backoff(self.options.patience)
         while True:
             try:
-                await self._get_health(min(HEALTH_SECONDS, 2 * self.options.pulse))
+                await self._get_health(min(HEALTH_SECONDS, 2 * self.options.health_interval))
             except httpx2.TransportError as error:
                 self.notice_gone()
                 if not await backoff.wait():
@@ -302,6 +314,7 @@ class ServerConnection:
         self, path: str, *, after: str | None, silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open an endless stream of bytes. Raise a transport error if it is silent for too long."""
+        self._check_open()
         headers = {"accept": "text/event-stream"} | ({"last-event-id": after} if after else {})
         async with self.client.stream(
             "GET",
@@ -312,7 +325,7 @@ class ServerConnection:
         ) as response:
             if not response.is_success:
                 raw = await response.aread()
-                if response.status_code in AWAY and not is_from_server(raw):
+                if response.status_code in PROXY_STATUSES and not is_from_server(raw):
                     raise httpx2.RemoteProtocolError(f"status {response.status_code}")
                 raise to_error(response.status_code, raw, path)
             yield response.aiter_raw()

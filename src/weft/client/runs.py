@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
+from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct
@@ -25,9 +26,15 @@ from weft.client.http import (
 from weft.client.opencode import add_ids, find_last_model, find_unsupported, make_next_id
 from weft.client.sessions import RemoteMessages
 from weft.errors import ModelNotFoundError, NoModelError, NotFoundError
-from weft.model.agent import Agent, Command
+from weft.model.agent import AgentInfo, Command
 from weft.model.catalog import parse_ref
-from weft.model.client_tool import ClientTool, ClientToolRequest, ClientToolResult
+from weft.model.client_tool import (
+    ClientTool,
+    ClientToolAsk,
+    ClientToolReport,
+    ClientToolRequest,
+    ClientToolResult,
+)
 from weft.model.ids import (
     ALPHABET,
     GrantID,
@@ -47,12 +54,13 @@ from weft.model.permission import (
     DEFAULT_GRANT_TERMS,
     Grant,
     GrantTerms,
+    PermissionDecision,
     PermissionRequest,
     QuestionRequest,
     Reply,
 )
 from weft.model.provider import ProviderList
-from weft.model.session import AnyStatus, Idle, RevertResult, Session
+from weft.model.session import AnyStatus, Idle, RevertResult, SessionInfo
 
 STORED_SECONDS = 5.0
 CLIENT_TOOL_HINT = "offer the tool to the server through MCP, or use weft serve"
@@ -87,20 +95,32 @@ class RemoteRuns(RemoteMessages):
         if missing := find_unsupported(input):
             require_weft(self._connection, missing)
         if input.agent is not None:
-            agents = await self._connection.send(get("/agent"), list[Agent])
+            agents = await self._connection.send(get("/agent"), list[AgentInfo])
             if input.agent not in {agent.name for agent in agents}:
-                raise NotFoundError("agent", input.agent)
+                raise NotFoundError(
+                    "agent", input.agent, hint=f"there are {', '.join(agent.name for agent in agents)}"
+                )
         if input.model is not None:
             found: ProviderList = await self._connection.send(get("/provider"), ProviderList)
             models = {provider.id: provider.models for provider in found.all}
             if input.model.model_id not in models.get(input.model.provider_id, {}):
-                raise ModelNotFoundError(input.model.provider_id, input.model.model_id)
+                raise ModelNotFoundError(
+                    input.model.provider_id,
+                    input.model.model_id,
+                    near=[
+                        f"{input.model.provider_id}/{name}"
+                        for name in get_close_matches(
+                            input.model.model_id, models.get(input.model.provider_id, {})
+                        )
+                    ],
+                    hint="the server knows the models of its own configuration",
+                )
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts:
         path = session_path(session, "message")
         prepared = await self._prepare(session, input)
         request = post(path, prepared.input, repeatable=True, long=True, key=prepared.key)
-        async with self._run(session, prepared.since):
+        async with self._expect_run(session, prepared.since):
             return await self._connection.send(request, MessageWithParts)
 
     async def submit(self, session: SessionID, input: PromptInput) -> MessageWithParts:
@@ -140,7 +160,7 @@ class RemoteRuns(RemoteMessages):
         return PreparedPrompt(add_ids(input, id, random_letters), None, last.time.created + 1 if last else 0)
 
     @asynccontextmanager
-    async def _run(self, session: SessionID, since: int | None = None) -> AsyncIterator[None]:
+    async def _expect_run(self, session: SessionID, since: int | None = None) -> AsyncIterator[None]:
         """Mark a session as running. Listeners that missed events meanwhile catch up afterwards, so that they see the end."""
         before = {listener: listener.gaps for listener in self._listeners}
         for listener in before:
@@ -164,12 +184,12 @@ class RemoteRuns(RemoteMessages):
 
     async def compact(self, session: SessionID, *, model: ModelRef | None = None) -> MessageWithParts:
         if self._connection.is_weft:
-            given = {} if model is None else {"model": model}
+            options = {} if model is None else {"model": model}
             return await self._send_long(
-                session, post(weft_path(session_path(session, "compact")), given, long=True)
+                session, post(weft_path(session_path(session, "compact")), options, long=True)
             )
         await self._check_exists(session)
-        body = await self._to_model_body(session, model)
+        body = await self._choose_model_body(session, model)
         return await self._send_and_get_last(
             session, post(session_path(session, "summarize"), body, long=True)
         )
@@ -183,25 +203,25 @@ class RemoteRuns(RemoteMessages):
     ) -> MessageWithParts:
         if self._connection.is_weft:
             fields = {"model": model, "messageID": message_id}
-            given = {field: value for field, value in fields.items() if value is not None}
+            options = {field: value for field, value in fields.items() if value is not None}
             return await self._send_long(
-                session, post(weft_path(session_path(session, "initialize")), given, long=True)
+                session, post(weft_path(session_path(session, "initialize")), options, long=True)
             )
         found = await self.get_session(session)
         id = message_id or make_next_id(None, found.time.updated, random_letters)
-        body = await self._to_model_body(session, model) | {"messageID": id}
+        body = await self._choose_model_body(session, model) | {"messageID": id}
         return await self._send_and_get_last(session, post(session_path(session, "init"), body, long=True))
 
     async def _send_long(self, session: SessionID, request: ServerRequest) -> MessageWithParts:
-        async with self._run(session):
+        async with self._expect_run(session):
             return await self._connection.send(request, MessageWithParts)
 
     async def _send_and_get_last(self, session: SessionID, request: ServerRequest) -> MessageWithParts:
-        async with self._run(session):
+        async with self._expect_run(session):
             await self._connection.send(request, bool)
         return (await self._list_messages(session, 1))[-1]
 
-    async def _to_model_body(self, session: SessionID, model: ModelRef | None) -> dict[str, str]:
+    async def _choose_model_body(self, session: SessionID, model: ModelRef | None) -> dict[str, str]:
         """Return the model for a request to OpenCode, which requires one: `model`, else the model that was used last."""
         found = model or find_last_model(await self._list_messages(session))
         if found is None:
@@ -244,6 +264,17 @@ class RemoteRuns(RemoteMessages):
         require_weft(self._connection, "a tool of the client", hint=CLIENT_TOOL_HINT)
         await self._connection.send(post(weft_path(path), repeatable=True), bool)
 
+    async def ask_for_tool(self, id: ToolRequestID, ask: ClientToolAsk) -> None:
+        path = f"/client-tool/{check_id('tool', id)}/ask"
+        require_weft(self._connection, "a tool of the client", hint=CLIENT_TOOL_HINT)
+        # A person may take hours to answer.
+        await self._connection.send(post(weft_path(path), ask, repeatable=True, long=True), bool)
+
+    async def report_tool(self, id: ToolRequestID, report: ClientToolReport) -> None:
+        path = f"/client-tool/{check_id('tool', id)}/report"
+        require_weft(self._connection, "a tool of the client", hint=CLIENT_TOOL_HINT)
+        await self._connection.send(post(weft_path(path), report, repeatable=True), bool)
+
     async def finish_tool(self, id: ToolRequestID, result: ClientToolResult) -> None:
         path = f"/client-tool/{check_id('tool', id)}/finish"
         require_weft(self._connection, "a tool of the client", hint=CLIENT_TOOL_HINT)
@@ -260,8 +291,8 @@ class RemoteRuns(RemoteMessages):
         files: tuple[str, ...] | None = None,
         dry_run: bool = False,
     ) -> RevertResult:
-        given = {"messageID": check_id("message", message), "partID": part and check_id("part", part)}
-        body = {field: value for field, value in given.items() if value is not None}
+        fields = {"messageID": check_id("message", message), "partID": part and check_id("part", part)}
+        body = {field: value for field, value in fields.items() if value is not None}
         if self._connection.is_weft:
             request = post(
                 weft_path(session_path(session, "revert")),
@@ -274,7 +305,7 @@ class RemoteRuns(RemoteMessages):
         if part is not None and part not in {each.id for each in found.parts}:
             raise NotFoundError("part", part)
         reverted = await self._connection.send(
-            post(session_path(session, "revert"), body, long=True), Session
+            post(session_path(session, "revert"), body, long=True), SessionInfo
         )
         return RevertResult(session=reverted)
 
@@ -288,7 +319,9 @@ class RemoteRuns(RemoteMessages):
             )
         self._refuse_file_options(files, dry_run=dry_run)
         await self._check_exists(session)
-        reverted = await self._connection.send(post(session_path(session, "unrevert"), long=True), Session)
+        reverted = await self._connection.send(
+            post(session_path(session, "unrevert"), long=True), SessionInfo
+        )
         return RevertResult(session=reverted)
 
     def _refuse_file_options(self, files: tuple[str, ...] | None, *, dry_run: bool) -> None:
@@ -330,7 +363,7 @@ class RemoteRuns(RemoteMessages):
         await self._check_exists(session)
         await self.check_prompt(PromptInput(agent=input.agent, model=input.model, parts=()))
         if input.agent is None:  # OpenCode requires an agent
-            agents = await self._connection.send(get("/agent"), list[Agent])
+            agents = await self._connection.send(get("/agent"), list[AgentInfo])
             input = replace(input, agent=next(each.name for each in agents if each.mode != "subagent"))
         # OpenCode returns the message without its parts.
         await self._connection.send(post(path, input, long=True), None)
@@ -372,6 +405,11 @@ class RemotePermissions(RemoteRuns):
         path = f"/grant/{check_id('grant', id)}"
         require_weft(self._connection, "revoking a grant")
         await self._connection.send(delete(weft_path(path)), bool)
+
+    async def list_decisions(self, *, limit: int = 100) -> list[PermissionDecision]:
+        require_weft(self._connection, "listing decisions")
+        path = weft_path(f"/decision?limit={limit}")
+        return await self._connection.send(get(path), list[PermissionDecision])
 
     async def list_questions(self) -> list[QuestionRequest]:
         return await self._connection.send(get("/question"), list[QuestionRequest])

@@ -17,22 +17,14 @@ from weft.client.http import (
     session_path,
     weft_path,
 )
-from weft.client.opencode import select_sessions
 from weft.errors import InvalidInputError, NotFoundError
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, PartID, SessionID, check_id, check_new_id
 from weft.model.input import SessionInput
 from weft.model.message import AnyMessage, MessageWithParts, find_end
 from weft.model.part import AnyPart
-from weft.model.session import (
-    ALL_SESSIONS,
-    Session,
-    SessionChange,
-    SessionQuery,
-    SessionTree,
-    Todo,
-    TrashBundle,
-)
+from weft.model.session import SessionChange, SessionInfo, SessionTree, Todo, TrashBundle
+from weft.model.session_query import ALL_SESSIONS, SessionQuery, select_sessions
 from weft.model.wire import to_plain
 
 PAGE_SIZE = 100
@@ -44,16 +36,16 @@ class RemoteSessions:
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
 
-    async def create_session(self, input: SessionInput) -> Session:
+    async def create_session(self, input: SessionInput) -> SessionInfo:
         if input.parent_id is not None:
             check_id("session", input.parent_id)
             if not self._connection.is_weft:  # OpenCode does not check the parent
                 await self.get_session(input.parent_id)
-        return await self._connection.send(post("/session", input), Session)
+        return await self._connection.send(post("/session", input), SessionInfo)
 
     async def create_next(
         self, input: SessionInput, *, id: SessionID | None = None, directory: str | None = None
-    ) -> Session:
+    ) -> SessionInfo:
         if id is None and directory is None:
             return await self.create_session(input)
         require_weft(self._connection, "choosing a session's id or directory")
@@ -65,29 +57,29 @@ class RemoteSessions:
         request = post(
             weft_path("/session"), {name: value for name, value in body.items() if value is not None}
         )
-        return await self._connection.send(request, Session)
+        return await self._connection.send(request, SessionInfo)
 
-    async def get_session(self, id: SessionID) -> Session:
-        return await self._connection.send(get(session_path(id)), Session)
+    async def get_session(self, id: SessionID) -> SessionInfo:
+        return await self._connection.send(get(session_path(id)), SessionInfo)
 
-    async def list_sessions(self, query: SessionQuery = ALL_SESSIONS) -> list[Session]:
+    async def list_sessions(self, query: SessionQuery = ALL_SESSIONS) -> list[SessionInfo]:
         if not self._connection.is_weft:
             if query.everywhere:
                 require_weft(self._connection, "listing the sessions of every project")
-            return select_sessions(await self._connection.send(get("/session"), list[Session]), query)
+            return select_sessions(await self._connection.send(get("/session"), list[SessionInfo]), query)
         plain = to_plain(query)
-        # The server lists the sessions of its own directory; another directory is selected here.
-        directory, limit = plain.pop("directory", None), plain.get("limit")
-        if directory is not None:
-            plain.pop("limit", None)
-        found: list[Session] = await self._connection.send(get(weft_path("/session"), **plain), list[Session])
-        if directory is None:
-            return found
-        return [each for each in found if each.directory == directory][:limit]
+        # `directory` names the directory that the server opens, so the one that is asked for has another name.
+        if (directory := plain.pop("directory", None)) is not None:
+            plain["at"] = directory
+        if tags := plain.pop("tags", ()):
+            plain["tag"] = ",".join(tags)
+        return await self._connection.send(get(weft_path("/session"), **plain), list[SessionInfo])
 
-    async def list_children(self, id: SessionID) -> list[Session]:
+    async def list_children(self, id: SessionID) -> list[SessionInfo]:
         await self._check_exists(id)
-        found: list[Session] = await self._connection.send(get(session_path(id, "children")), list[Session])
+        found: list[SessionInfo] = await self._connection.send(
+            get(session_path(id, "children")), list[SessionInfo]
+        )
         return (
             sorted(found, key=lambda each: (each.time.created, each.id))
             if not self._connection.is_weft
@@ -99,16 +91,16 @@ class RemoteSessions:
         return await self._connection.send(get(weft_path(session_path(id, "tree"))), SessionTree)
 
     async def update_session(
-        self, id: SessionID, change: SessionChange, *, expected: Session | None = None
-    ) -> Session:
+        self, id: SessionID, change: SessionChange, *, expected: SessionInfo | None = None
+    ) -> SessionInfo:
         if not self._connection.is_weft:
             return await self._update_opencode(id, change, expected)
         body = {"change": change} | ({} if expected is None else {"expected": expected})
-        return await self._connection.send(patch(weft_path(session_path(id)), body), Session)
+        return await self._connection.send(patch(weft_path(session_path(id)), body), SessionInfo)
 
     async def _update_opencode(
-        self, id: SessionID, change: SessionChange, expected: Session | None
-    ) -> Session:
+        self, id: SessionID, change: SessionChange, expected: SessionInfo | None
+    ) -> SessionInfo:
         """Update a session of OpenCode, which accepts only a title and a time of archiving."""
         rest = {name for name in to_plain(change) if name not in {"title", "archived"}}
         if rest or expected is not None or change.archived is False:
@@ -121,36 +113,36 @@ class RemoteSessions:
         if change.archived is not None:
             since = (await self.get_session(id)).time.updated if change.archived is True else change.archived
             body["time"] = {"archived": since}
-        return await self._connection.send(patch(session_path(id), body), Session)
+        return await self._connection.send(patch(session_path(id), body), SessionInfo)
 
-    async def touch_session(self, id: SessionID) -> Session:
+    async def touch_session(self, id: SessionID) -> SessionInfo:
         require_weft(self._connection, "touching a session")
-        return await self._connection.send(post(weft_path(session_path(id, "touch"))), Session)
+        return await self._connection.send(post(weft_path(session_path(id, "touch"))), SessionInfo)
 
-    async def rename_session(self, id: SessionID, title: str) -> Session:
+    async def rename_session(self, id: SessionID, title: str) -> SessionInfo:
         return await self.update_session(id, SessionChange(title=title))
 
-    async def archive_session(self, id: SessionID, *, archived: bool = True) -> Session:
+    async def archive_session(self, id: SessionID, *, archived: bool = True) -> SessionInfo:
         return await self.update_session(id, SessionChange(archived=archived))
 
-    async def pin_session(self, id: SessionID, *, pinned: bool = True) -> Session:
+    async def pin_session(self, id: SessionID, *, pinned: bool = True) -> SessionInfo:
         return await self.update_session(id, SessionChange(pinned=pinned))
 
-    async def tag_session(self, id: SessionID, *tags: str) -> Session:
+    async def tag_session(self, id: SessionID, *tags: str) -> SessionInfo:
         return await self.update_session(id, SessionChange(tag=tags))
 
-    async def untag_session(self, id: SessionID, *tags: str) -> Session:
+    async def untag_session(self, id: SessionID, *tags: str) -> SessionInfo:
         return await self.update_session(id, SessionChange(untag=tags))
 
-    async def fork_session(self, id: SessionID, *, at: MessageID | None = None) -> Session:
+    async def fork_session(self, id: SessionID, *, at: MessageID | None = None) -> SessionInfo:
         await self._check_exists(id)
         body = {} if at is None else {"messageID": check_id("message", at)}
-        return await self._connection.send(post(session_path(id, "fork"), body), Session)
+        return await self._connection.send(post(session_path(id, "fork"), body), SessionInfo)
 
-    async def remove_session(self, id: SessionID, *, trash: bool = True) -> list[Session]:
+    async def remove_session(self, id: SessionID, *, trash: bool = True) -> list[SessionInfo]:
         if self._connection.is_weft:
             return await self._connection.send(
-                delete(weft_path(session_path(id)), trash=trash), list[Session]
+                delete(weft_path(session_path(id)), trash=trash), list[SessionInfo]
             )
         if trash:
             hint = "remove_session(id, trash=False) removes it for good"
@@ -159,16 +151,16 @@ class RemoteSessions:
         await self._connection.send(delete(session_path(id)), bool)
         return removed
 
-    async def _list_descendants(self, top: Session) -> list[Session]:
+    async def _list_descendants(self, top: SessionInfo) -> list[SessionInfo]:
         """Return a session and its descendants, children first."""
-        found: list[Session] = []
+        found: list[SessionInfo] = []
         for child in await self.list_children(top.id):
             found.extend(await self._list_descendants(child))
         return [*found, top]
 
-    async def restore_session(self, id: SessionID) -> list[Session]:
+    async def restore_session(self, id: SessionID) -> list[SessionInfo]:
         require_weft(self._connection, "the trash")
-        return await self._connection.send(post(weft_path(session_path(id, "restore"))), list[Session])
+        return await self._connection.send(post(weft_path(session_path(id, "restore"))), list[SessionInfo])
 
     async def list_trash(self) -> list[TrashBundle]:
         require_weft(self._connection, "the trash")

@@ -67,28 +67,31 @@ class RemoteTerminals:
 
 async def open_remote_screen(connection: ServerConnection, path: str) -> "RemoteScreen":
     """Open a websocket. Raise `UnreachableError` if the server does not answer, or its refusal."""
-    at = urlsplit(connection.url)
-    secure, port = at.scheme == "https", at.port or (443 if at.scheme == "https" else 80)
+    address = urlsplit(connection.url)
+    secure, port = address.scheme == "https", address.port or (443 if address.scheme == "https" else 80)
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             reader, writer = await asyncio.open_connection(
-                at.hostname, port, ssl=ssl.create_default_context() if secure else None
+                address.hostname, port, ssl=ssl.create_default_context() if secure else None
             )
     except (OSError, TimeoutError) as error:
         raise UnreachableError(f"{connection.url}: {str(error) or 'no answer'}") from error
     screen = RemoteScreen(connection.url, reader, writer)
     try:
-        await screen.shake_hands(at.netloc, at.path + path, _headers(connection))
+        await screen.shake_hands(address.netloc, address.path + path, _make_headers(connection))
     except BaseException:
         writer.close()
         raise
     return screen
 
 
-def _headers(connection: ServerConnection) -> list[tuple[bytes, bytes]]:
+def _make_headers(connection: ServerConnection) -> list[tuple[bytes, bytes]]:
     directory = connection.client.headers.get("x-opencode-directory")
     headers = [] if directory is None else [(b"x-opencode-directory", directory.encode())]
-    if connection.login is not None:
+    token = connection.client.headers.get("authorization")
+    if token is not None:
+        headers.append((b"authorization", token.encode()))
+    elif connection.login is not None:
         headers.append((b"authorization", b"Basic " + b64encode(":".join(connection.login).encode())))
     return headers
 

@@ -1,9 +1,10 @@
-"""The workspace over HTTP: project, configuration, files, MCP servers, worktrees and sharing."""
+"""The workspace over HTTP: project, configuration, files, MCP servers, worktrees, trials, sharing and data."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import convert
+from msgspec.structs import replace
 
 from weft.api.sharing import SharePages
 from weft.client.http import (
@@ -29,13 +30,15 @@ from weft.errors import (
     UnreachableError,
     UnsupportedError,
 )
-from weft.model.agent import Agent, Skill
+from weft.model.agent import AgentInfo, Skill
+from weft.model.blame import FileBlame, FileLog
 from weft.model.damage import Damage
-from weft.model.ids import ProjectID, SessionID
+from weft.model.dataset import QueryInput, QueryResult
+from weft.model.ids import ProjectID, SessionID, check_id
 from weft.model.part import ModelRef
 from weft.model.project import Project
-from weft.model.provider import AnyAuth, AuthMethod, Authorization, ProviderList
-from weft.model.session import Session
+from weft.model.provider import AnyAuth, AuthMethod, LoginInstructions, ProviderList
+from weft.model.session import SessionInfo
 from weft.model.share import (
     DEFAULT_SHARE_TERMS,
     Share,
@@ -45,6 +48,20 @@ from weft.model.share import (
     ShareTerms,
     ShareTicket,
 )
+from weft.model.trial import (
+    AdoptInput,
+    BisectInput,
+    BisectReport,
+    CompareInput,
+    Comparison,
+    DiscardedWorktree,
+    ReplayInput,
+    ReplayReport,
+    Trial,
+    TrialAdoption,
+    TrialInput,
+)
+from weft.model.wire import to_plain
 from weft.model.workspace import (
     AnyMcpStatus,
     FileChange,
@@ -150,8 +167,8 @@ class RemoteWorkspace:
     async def update_project(self, id: ProjectID, change: ProjectChange) -> Project:
         return await self._connection.send(patch(f"/project/{quote_name(id)}", change), Project)
 
-    async def list_agents(self) -> list[Agent]:
-        return await self._connection.send(get("/agent"), list[Agent])
+    async def list_agents(self) -> list[AgentInfo]:
+        return await self._connection.send(get("/agent"), list[AgentInfo])
 
     async def list_skills(self) -> list[Skill]:
         return await self._connection.send(get("/skill"), list[Skill])
@@ -215,16 +232,16 @@ class RemoteConfiguration:
 
     async def authorize(
         self, provider: str, method: int, *, inputs: Mapping[str, str] | None = None
-    ) -> Authorization:
-        asked = {"method": method} | ({"inputs": dict(inputs)} if inputs else {})
+    ) -> LoginInstructions:
+        body = {"method": method} | ({"inputs": dict(inputs)} if inputs else {})
         return await self._connection.send(
-            post(f"/provider/{quote_name(provider)}/oauth/authorize", asked), Authorization
+            post(f"/provider/{quote_name(provider)}/oauth/authorize", body), LoginInstructions
         )
 
     async def finish_authorizing(self, provider: str, method: int, *, code: str | None = None) -> None:
-        asked = {"method": method} | ({} if code is None else {"code": code})
+        body = {"method": method} | ({} if code is None else {"code": code})
         await self._connection.send(
-            post(f"/provider/{quote_name(provider)}/oauth/callback", asked, long=True), bool
+            post(f"/provider/{quote_name(provider)}/oauth/callback", body, long=True), bool
         )
 
     async def store_auth(self, provider: str, auth: AnyAuth) -> None:
@@ -289,8 +306,8 @@ class RemoteWorktrees:
                 "creating a worktree without its start command over HTTP",
                 hint="start the server with --no-shell",
             )
-        given = {"name": name, "startCommand": also or None}
-        body = {field: value for field, value in given.items() if value is not None}
+        fields = {"name": name, "startCommand": also or None}
+        body = {field: value for field, value in fields.items() if value is not None}
         return await self._connection.send(post(WORKTREE_PATH, body, long=True), WorktreeInfo)
 
     async def remove_worktree(self, directory: str, *, force: bool = False) -> str:
@@ -319,20 +336,20 @@ BROWSER_HINT = "open the address of the share in a browser"
 class RemoteSharing:
     """The `Sharing` of a server."""
 
-    showing: SharePages
+    pages: SharePages
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
-        self.showing = RemoteSharePages(connection)
+        self.pages = RemoteSharePages(connection)
 
-    async def share(self, session: SessionID, terms: ShareTerms = DEFAULT_SHARE_TERMS) -> Session:
+    async def share(self, session: SessionID, terms: ShareTerms = DEFAULT_SHARE_TERMS) -> SessionInfo:
         if self._connection.is_weft:
             return await self._connection.send(
-                post(weft_path(session_path(session, "share")), terms), Session
+                post(weft_path(session_path(session, "share")), terms), SessionInfo
             )
         if terms != DEFAULT_SHARE_TERMS:
             require_weft(self._connection, "share options")
-        return await self._connection.send(post(session_path(session, "share")), Session)
+        return await self._connection.send(post(session_path(session, "share")), SessionInfo)
 
     async def preview_share(
         self, session: SessionID, terms: ShareTerms = DEFAULT_SHARE_TERMS
@@ -341,14 +358,14 @@ class RemoteSharing:
         require_weft(self._connection, "previewing a share")
         return await self._connection.send(post(weft_path(path), terms), SharePreview)
 
-    async def unshare(self, session: SessionID, *, forget: bool = False) -> Session:
+    async def unshare(self, session: SessionID, *, forget: bool = False) -> SessionInfo:
         if self._connection.is_weft:
             return await self._connection.send(
-                delete(weft_path(session_path(session, "share")), forget=forget), Session
+                delete(weft_path(session_path(session, "share")), forget=forget), SessionInfo
             )
         if forget:
             require_weft(self._connection, "forgetting a share")
-        return await self._connection.send(delete(session_path(session, "share")), Session)
+        return await self._connection.send(delete(session_path(session, "share")), SessionInfo)
 
     async def list_shares(self) -> list[Share]:
         require_weft(self._connection, "listing shares")
@@ -368,10 +385,10 @@ class RemoteSharePages:
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
 
-    async def get_shown(self, id: str) -> SharedSession:
+    async def get_share(self, id: str) -> SharedSession:
         raise UnsupportedError(f"reading the share {id[:80]!r} over HTTP", hint=BROWSER_HINT)
 
-    async def feel_pulse(self, id: str) -> str:
+    async def get_revision(self, id: str) -> str:
         raise UnsupportedError(f"watching the share {id[:80]!r} over HTTP", hint=BROWSER_HINT)
 
     async def receive(self, session: SessionID, *, expires: int | None = None) -> ShareTicket:
@@ -379,11 +396,73 @@ class RemoteSharePages:
         body = {"sessionID": session} | ({} if expires is None else {"expires": expires})
         return await self._connection.send(post("/api/share", body), ShareTicket)
 
-    async def take_in(self, id: str, secret: str, items: tuple[ShareItem, ...]) -> None:
+    async def add_items(self, id: str, secret: str, items: tuple[ShareItem, ...]) -> None:
         require_weft(self._connection, "receiving a share")
         body = {"secret": secret, "data": items}
         await self._connection.send(post(f"/api/share/{quote_name(id)}/sync", body, repeatable=True), None)
 
-    async def drop(self, id: str, secret: str) -> None:
+    async def remove(self, id: str, secret: str) -> None:
         require_weft(self._connection, "receiving a share")
         await self._connection.send(delete(f"/api/share/{quote_name(id)}", body={"secret": secret}), None)
+
+
+class RemoteData:
+    """The `Data` of a server."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+
+    async def query(self, query: QueryInput) -> QueryResult:
+        require_weft(self._connection, "querying sessions")
+        return await self._connection.send(post(weft_path("/sql"), to_plain(query), long=True), QueryResult)
+
+    async def blame(self, path: str, *, lines: tuple[int, int] | None = None) -> FileBlame:
+        require_weft(self._connection, "finding the authors of lines")
+        first, last = lines or (None, None)
+        request = get(weft_path("/blame"), path=path, first=first, last=last)
+        return await self._connection.send(replace(request, long=True), FileBlame)
+
+    async def log_file(self, path: str) -> FileLog:
+        require_weft(self._connection, "listing the changes of a file")
+        request = get(weft_path("/file-log"), path=path)
+        return await self._connection.send(replace(request, long=True), FileLog)
+
+    async def get_trajectory(self, session: SessionID) -> dict[str, object]:
+        require_weft(self._connection, "exporting trajectories")
+        id = check_id("session", session)
+        return await self._connection.send(get(weft_path(f"/session/{id}/atif")), dict[str, object])
+
+
+T = TypeVar("T")
+
+
+class RemoteTrials:
+    """The `Trials` of a server. What takes long has no time limit while the server is alive."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+
+    async def create(self, input: TrialInput) -> list[Trial]:
+        return await self._send("/try", input, list[Trial], start="false")
+
+    async def compare(self, input: CompareInput) -> Comparison:
+        return await self._send("/compare", input, Comparison)
+
+    async def adopt(self, input: AdoptInput) -> TrialAdoption:
+        return await self._send("/adopt", input, TrialAdoption)
+
+    async def undo_adoption(self) -> TrialAdoption:
+        return await self._send("/adopt/undo", None, TrialAdoption)
+
+    async def discard(self, session: SessionID) -> list[DiscardedWorktree]:
+        return await self._send(session_path(session, "discard"), None, list[DiscardedWorktree])
+
+    async def replay(self, session: SessionID, input: ReplayInput) -> ReplayReport:
+        return await self._send(session_path(session, "replay"), input, ReplayReport)
+
+    async def bisect(self, session: SessionID, input: BisectInput) -> BisectReport:
+        return await self._send(session_path(session, "bisect"), input, BisectReport)
+
+    async def _send(self, path: str, body: Any, kind: type[T], **query: str) -> T:
+        require_weft(self._connection, "comparing sessions")
+        return await self._connection.send(post(weft_path(path), body, long=True, query=query), kind)

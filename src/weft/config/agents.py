@@ -1,17 +1,18 @@
 """Build the agents with their permission rules: the built-in ones, and those that the configuration changes or adds."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.config.check import find_nearest
+from weft.config.jsonc import KeyPath
 from weft.config.schema import AgentConfig, Config, PermissionMap
 from weft.errors import InvalidInputError
 from weft.host.paths import Paths
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.part import ModelRef
 from weft.model.permission import Action, Rule, Ruleset
 
@@ -23,6 +24,25 @@ def to_ruleset(permission: PermissionMap | None, *, home: str) -> Ruleset:
         for key, value in (permission or {}).items()
         for pattern, action in _to_patterns(value, home).items()
     )
+
+
+def list_configured_rules(config: Config, agent: str, *, home: str) -> list[tuple[KeyPath, Rule]]:
+    """Return the rules that the configuration sets for an agent, each with the path of its key, the weakest first."""
+    configured = (config.agent or {}).get(agent)
+    return [
+        *_list_rules(("permission",), config.permission, home),
+        *_list_rules(("agent", agent, "permission"), configured.permission if configured else None, home),
+    ]
+
+
+def _list_rules(path: KeyPath, permission: PermissionMap | None, home: str) -> Iterator[tuple[KeyPath, Rule]]:
+    for key, value in (permission or {}).items():
+        if isinstance(value, str):
+            yield (*path, key), Rule(permission=key, pattern="*", action=value)
+        else:
+            for pattern, action in value.items():
+                rule = Rule(permission=key, pattern=_expand_home(pattern, home), action=action)
+                yield (*path, key, pattern), rule
 
 
 def _to_patterns(value: Action | Mapping[str, Action], home: str) -> dict[str, Action]:
@@ -72,7 +92,7 @@ class _RuleContext(Struct, frozen=True, kw_only=True):
 
 def build_agents(
     config: Config, paths: Paths, worktree: str, trusted_config: Config | None = None
-) -> dict[str, Agent]:
+) -> dict[str, AgentInfo]:
     """Return every agent by its key: the built-in ones first, then in configured order.
 
     `trusted_config` is `config` without an untrusted project. The rules of such a project can only restrict. OpenCode lets a
@@ -93,7 +113,7 @@ def build_agents(
     }
 
 
-def _limit_agent(agent: Agent, user_rules: Ruleset) -> Agent:
+def _limit_agent(agent: AgentInfo, user_rules: Ruleset) -> AgentInfo:
     """Return the agent with the user's rules, limited further by its own."""
     if agent.permission == user_rules:
         return agent
@@ -106,25 +126,25 @@ def _make_context(config: Config, paths: Paths, worktree: str) -> _RuleContext:
     return _RuleContext(paths=paths, worktree=worktree, defaults=defaults, user=user)
 
 
-def _build_unlimited(config: Config, paths: Paths, worktree: str) -> dict[str, Agent]:
+def _build_unlimited(config: Config, paths: Paths, worktree: str) -> dict[str, AgentInfo]:
     context = _make_context(config, paths, worktree)
     agents = {agent.name: agent for agent in _list_built_in(context)}
     for key, configured in (config.agent or {}).items():
         if configured.disable:
             agents.pop(key, None)
             continue
-        base = agents.get(key) or Agent(name=key, mode="all", permission=context.list_common())
+        base = agents.get(key) or AgentInfo(name=key, mode="all", permission=context.list_common())
         agents[key] = _apply_config(base, configured, context)
     return {key: _allow_tool_output(agent, context) for key, agent in agents.items()}
 
 
-def list_agents(agents: Mapping[str, Agent], config: Config) -> list[Agent]:
+def list_agents(agents: Mapping[str, AgentInfo], config: Config) -> list[AgentInfo]:
     """Return the agents: the default one first, then in order of definition."""
     default = config.default_agent or "build"
     return [agent for _, agent in sorted(agents.items(), key=lambda item: item[0] != default)]
 
 
-def choose_agent(agents: Mapping[str, Agent], config: Config) -> str:
+def choose_agent(agents: Mapping[str, AgentInfo], config: Config) -> str:
     """Return the key of the agent that answers when none is named. Raise `InvalidInputError` if there is none."""
     name = config.default_agent
     if not name:
@@ -177,10 +197,10 @@ def _build_tool_output_rules(paths: Paths) -> dict[str, Action]:
     return {paths.tool_output: "allow", os.path.join(paths.tool_output, "*"): "allow"}
 
 
-def _list_built_in(context: _RuleContext) -> list[Agent]:
-    def make_agent(name: str, permission: PermissionMap, **fields: Any) -> Agent:
+def _list_built_in(context: _RuleContext) -> list[AgentInfo]:
+    def make_agent(name: str, permission: PermissionMap, **fields: Any) -> AgentInfo:
         rules = context.defaults + context.to_rules(permission) + context.user
-        return Agent(name=name, native=True, permission=rules, **fields)
+        return AgentInfo(name=name, native=True, permission=rules, **fields)
 
     no_tools: PermissionMap = {"*": "deny"}
     return [
@@ -232,7 +252,7 @@ def _build_explore_permission(paths: Paths) -> PermissionMap:
     }
 
 
-def _apply_config(agent: Agent, configured: AgentConfig, context: _RuleContext) -> Agent:
+def _apply_config(agent: AgentInfo, configured: AgentConfig, context: _RuleContext) -> AgentInfo:
     models = list_models(configured.model)
     fields = {
         "name": configured.name,
@@ -265,7 +285,7 @@ def _merge_options(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dic
     return merged
 
 
-def _allow_tool_output(agent: Agent, context: _RuleContext) -> Agent:
+def _allow_tool_output(agent: AgentInfo, context: _RuleContext) -> AgentInfo:
     """Allow an agent to read files with truncated tool output, unless a rule denies it."""
     output = _build_tool_output_rules(context.paths)
     for rule in agent.permission:

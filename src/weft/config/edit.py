@@ -197,7 +197,7 @@ SHARED_MODE = 0o644
 PRIVATE_MODE = 0o600
 
 
-def find_project_file(scope: ConfigScope) -> str:
+def choose_project_file(scope: ConfigScope) -> str:
     """Return the file for the project's settings: the existing one with the highest precedence, or a new one at the top."""
     top = scope.worktree if scope.worktree != os.sep else scope.directory
     for directory in (scope.directory, top):
@@ -216,7 +216,7 @@ def _require_inside(path: str, top: str) -> str:
     return real
 
 
-def find_user_file(config: str) -> str:
+def choose_user_file(config: str) -> str:
     """Return the file for the user's own settings."""
     paths = [os.path.join(config, name) for name in USER_NAMES]
     return os.path.realpath(next((path for path in paths if os.path.lexists(path)), paths[1]))

@@ -23,6 +23,7 @@ class ConfigFinding(Struct, frozen=True, kw_only=True):
     is_warning: bool = False
 
 
+SYNTAX_HINT = "correct it at this line and column; weft doctor checks it again"
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"?|,(?=\s*[}\]])', re.DOTALL)
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+|"', re.DOTALL)
@@ -115,7 +116,8 @@ class JsoncDocument:
 
     def _raise_error(self, reason: str, offset: int, text: str = "") -> NoReturn:
         key = ".".join(_find_path(text or self._text, offset))
-        raise ConfigError(self.path, reason, at=self._substitution.locate(offset), key=key) from None
+        at = self._substitution.locate(offset)
+        raise ConfigError(self.path, reason, at=at, key=key, hint=SYNTAX_HINT) from None
 
 
 def _to_object(pairs: list[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]:

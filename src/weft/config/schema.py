@@ -228,6 +228,14 @@ class TelemetryConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     endpoint: str | None = None
 
 
+class TerminalConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The keys of the prompt in `weft chat`, whether reasoning is shown in full, and whether the full screen takes the mouse."""
+
+    keys: Literal["emacs", "vi"] | None = None
+    reasoning: bool | None = None
+    mouse: bool | None = None
+
+
 class WeftConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings that OpenCode does not have. `store` and `trusted` are read from the user's own files only."""
 
@@ -241,9 +249,11 @@ class WeftConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     asking: AskingConfig | None = None
     sandbox: SandboxMode | SandboxConfig | None = None
     telemetry: bool | TelemetryConfig | None = None
+    terminal: TerminalConfig | None = None
     mcp: McpClientConfig | None = None
     plugins: PluginsConfig | None = None
     hooks: dict[str, tuple[CommandHookConfig, ...]] | None = None
+    history: bool | None = None
 
 
 class ExperimentalConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -56,7 +56,7 @@ class SkillFinder:
     def _read_cached(
         self, path: str, cached: tuple[_FileStamp, Skill | ConfigError] | None
     ) -> Skill | ConfigError:
-        stamp = _get_stamp(path)
+        stamp = _find_stamp(path)
         if cached is None or stamp is None or cached[0] != stamp:
             cached = stamp or (), _read_skill(path)
         self._cache[path] = cached
@@ -156,7 +156,7 @@ def _list_files(top: str, boundary: str) -> list[str]:
     return paths
 
 
-def _get_stamp(path: str) -> _FileStamp | None:
+def _find_stamp(path: str) -> _FileStamp | None:
     """Return values that change with a file, or None if it cannot be inspected."""
     try:
         status = os.stat(path)

@@ -52,7 +52,7 @@ def list_sources(scope: ConfigScope, flags: Flags) -> list[ConfigSource]:
 
 
 def _list_in_order(scope: ConfigScope, flags: Flags) -> list[ConfigSource]:
-    paths, custom = scope.paths, _get_custom_directory(scope, flags)
+    paths, custom = scope.paths, _find_custom_directory(scope, flags)
     sources: list[ConfigSource] = [
         *_list_global_files(paths),
         ConfigDirectory(_make_own_origin("global", paths.config)),
@@ -73,7 +73,7 @@ def _list_in_order(scope: ConfigScope, flags: Flags) -> list[ConfigSource]:
 
 
 def _list_in_opencode_order(scope: ConfigScope, flags: Flags) -> list[ConfigSource]:
-    paths, custom = scope.paths, _get_custom_directory(scope, flags)
+    paths, custom = scope.paths, _find_custom_directory(scope, flags)
     sources: list[ConfigSource] = [
         *_list_global_files(paths),
         *_list_named_file(scope, flags),
@@ -102,7 +102,7 @@ def _make_own_origin(kind: OriginKind, path: str) -> ConfigOrigin:
     return ConfigOrigin(kind=kind, path=path, own=True)
 
 
-def _get_custom_directory(scope: ConfigScope, flags: Flags) -> str | None:
+def _find_custom_directory(scope: ConfigScope, flags: Flags) -> str | None:
     return _make_absolute(scope, flags.config_dir) if flags.config_dir else None
 
 

@@ -13,20 +13,42 @@ CONFIG_NAMES = ("opencode.jsonc", "opencode.json", "config.json")
 STORE_KEY = ("experimental", "weft", "store")
 
 
+SCHEMES = ("file", "sqlite", "memory", "postgres", "postgresql")
+
+
 def resolve_store_url(env: Mapping[str, str], paths: Paths, option: str | None = None) -> str:
-    """Return the URL of the store. `option` is the flag `--store`; a plain path means a file store.
+    """Return the URL of the store. `option` is the flag `--store`; a plain path means a file store. Paths are made absolute.
 
     Raise `InvalidInputError` if the store cannot be used.
     """
     address = option or env.get("WEFT_STORE") or get_configured_store(paths)
     if not address:
-        return f"file:{_check_usable(paths.storage)}"
+        _check_usable(paths.storage)
+        return get_default_store_url(paths)
     scheme, colon, rest = address.partition(":")
-    if colon and scheme != "file":
+    if not colon or os.sep in scheme:
+        return f"file:{_check_usable(os.path.expanduser(_check_no_scheme(address)))}"
+    if scheme == "sqlite":
+        return f"sqlite:{_check_database(rest)}"
+    if scheme != "file":
         return address
-    if colon and not rest:
+    if not rest:
         raise InvalidInputError("store", f"{address!r} needs a path", hint="use file:<path>")
-    return f"file:{_check_usable(os.path.expanduser(rest if colon else address))}"
+    return f"file:{_check_usable(os.path.expanduser(rest))}"
+
+
+def get_default_store_url(paths: Paths) -> str:
+    """Return the URL of OpenCode's own tree."""
+    return f"file:{os.path.abspath(paths.storage)}"
+
+
+def _check_no_scheme(address: str) -> str:
+    """Return the path. Raise `InvalidInputError` if it is the name of a kind of store, and no such directory exists."""
+    if address in SCHEMES and not os.path.lexists(address):
+        raise InvalidInputError(
+            "store", f"there is no directory {address!r}", hint=f"did you mean {address}: ?"
+        )
+    return address
 
 
 def _check_usable(path: str) -> str:
@@ -50,14 +72,27 @@ def _check_usable(path: str) -> str:
     return path
 
 
-def resolve_storage_root(env: Mapping[str, str], paths: Paths, option: str | None = None) -> str:
-    """Return the directory of a file store. Raise `InvalidInputError` for other stores."""
-    url = resolve_store_url(env, paths, option)
-    if not url.startswith("file:"):
-        raise InvalidInputError(
-            "--store", f"{url!r} is not a file store", hint="use a directory or file:<path>"
-        )
-    return url.removeprefix("file:")
+def _check_database(rest: str) -> str:
+    """Return the absolute path in `sqlite:a.db`, `sqlite:~/a.db` or `sqlite:///a.db` (percent-encoded, as in a URL).
+
+    Raise `InvalidInputError` if a database cannot be there.
+    """
+    path, reason = rest, ""
+    if rest.startswith("//"):
+        from urllib.parse import unquote  # noqa: PLC0415  rarely needed, and slow to import
+
+        path = unquote(rest.removeprefix("//"))
+    if path == ":memory:":
+        raise InvalidInputError("store", "'sqlite::memory:' is not a file", hint="use memory:")
+    if not path:
+        reason = "needs a path"
+    elif "\0" in path:
+        reason = "has a path that is not valid"
+    elif os.path.isdir(os.path.expanduser(path)):
+        reason = "is a directory"
+    if reason:
+        raise InvalidInputError("store", f"'sqlite:{rest}' {reason}", hint="use sqlite:<path of a file>")
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def get_configured_store(paths: Paths) -> str:

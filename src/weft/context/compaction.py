@@ -21,7 +21,7 @@ from weft.model.part import (
 )
 from weft.model.search import RecallMatch
 from weft.model.session import Todo
-from weft.provider.contract import ModelMessage, TextContent, ToolTurn, UserTurn
+from weft.provider.contract import ModelMessage, TextContent, ToolModelMessage, UserModelMessage
 
 MAX_REQUEST_CHARS = 8_000
 MAX_CHANGED_FILES = 50
@@ -91,9 +91,9 @@ KEPT_RESULTS: Final = 2
 MAX_SHORTENED_CHARS: Final = 2_000
 
 
-def list_smaller_versions(turns: Sequence[ModelMessage]) -> Iterator[tuple[ModelMessage, ...]]:
+def list_smaller_versions(messages: Sequence[ModelMessage]) -> Iterator[tuple[ModelMessage, ...]]:
     """Yield ever smaller versions of a conversation. A version that would be no smaller is skipped."""
-    current = tuple(turns)
+    current = tuple(messages)
     for shrink in (without_media, without_old_results):
         smaller = shrink(current)
         if smaller != current:
@@ -101,39 +101,43 @@ def list_smaller_versions(turns: Sequence[ModelMessage]) -> Iterator[tuple[Model
         current = smaller
 
 
-def without_old_results(turns: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
+def without_old_results(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
     """Return the conversation with a placeholder for all but the newest tool results."""
-    results = [index for index, turn in enumerate(turns) if isinstance(turn, ToolTurn)]
+    results = [index for index, message in enumerate(messages) if isinstance(message, ToolModelMessage)]
     old = set(results[:-KEPT_RESULTS])
-    return tuple(_clear_results(turn) if index in old else turn for index, turn in enumerate(turns))
+    return tuple(
+        _clear_results(message) if index in old else message for index, message in enumerate(messages)
+    )
 
 
-def _clear_results(turn: ModelMessage) -> ModelMessage:
-    if not isinstance(turn, ToolTurn):
-        return turn
-    return ToolTurn(content=tuple(replace(result, output=CLEARED, files=()) for result in turn.content))
+def _clear_results(message: ModelMessage) -> ModelMessage:
+    if not isinstance(message, ToolModelMessage):
+        return message
+    return ToolModelMessage(
+        content=tuple(replace(result, output=CLEARED, files=()) for result in message.content)
+    )
 
 
-def shorten_turns(turns: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
+def shorten_messages(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
     """Return the conversation with every text cut short: the last resort if nothing else fits."""
-    return tuple(_shorten(turn) for turn in turns)
+    return tuple(_shorten(message) for message in messages)
 
 
-def _shorten(turn: ModelMessage) -> ModelMessage:
-    match turn:
-        case ToolTurn(content=results):
-            return ToolTurn(
+def _shorten(message: ModelMessage) -> ModelMessage:
+    match message:
+        case ToolModelMessage(content=results):
+            return ToolModelMessage(
                 content=tuple(replace(each, output=cut_text(each.output), files=()) for each in results)
             )
-        case UserTurn(content=content):
-            return UserTurn(
+        case UserModelMessage(content=content):
+            return UserModelMessage(
                 content=tuple(
                     TextContent(text=cut_text(each.text)) if isinstance(each, TextContent) else each
                     for each in content
                 )
             )
         case _:
-            return turn
+            return message
 
 
 def cut_text(text: str) -> str:
@@ -163,11 +167,11 @@ def _list_units(history: Sequence[MessageWithParts], limit: int) -> Iterator[Seq
     """Yield the units that are not split: a prompt with its answers, or single messages if these are too long together."""
     prompts = [index for index, message in enumerate(history) if isinstance(message.info, UserMessage)]
     for start, end in pairwise([0, *(index for index in prompts if index), len(history)]):
-        turn = history[start:end]
-        if sum(map(estimate_message, turn)) > limit:
-            yield from ([message] for message in turn)
-        elif turn:
-            yield turn
+        whole_turn = history[start:end]
+        if sum(map(estimate_message, whole_turn)) > limit:
+            yield from ([message] for message in whole_turn)
+        elif whole_turn:
+            yield whole_turn
 
 
 PROTECTED_TURNS = 2
@@ -181,12 +185,12 @@ def list_prunable_calls(history: Sequence[MessageWithParts]) -> list[ToolPart]:
 
     Return none if dropping them would save no more than `MIN_SAVED_TOKENS`.
     """
-    turns = output_tokens = 0
+    prompt_count = output_tokens = 0
     found: list[tuple[ToolPart, int]] = []
     for message in reversed(history):
         if isinstance(message.info, UserMessage):
-            turns += 1
-        if turns < PROTECTED_TURNS:
+            prompt_count += 1
+        if prompt_count < PROTECTED_TURNS:
             continue
         if isinstance(message.info, AssistantMessage) and message.info.summary:
             break

@@ -25,16 +25,16 @@ from weft.model.part import (
 )
 from weft.provider.contract import (
     AssistantContent,
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     MediaContent,
     ModelMessage,
     ReasoningContent,
     ResultContent,
     TextContent,
-    ToolTurn,
+    ToolModelMessage,
     UserContent,
-    UserTurn,
+    UserModelMessage,
 )
 
 COMPACTION_REQUEST = "What did we do so far?"
@@ -85,30 +85,30 @@ def is_undone(message: MessageWithParts) -> bool:
 
 def to_model_messages(history: Iterable[MessageWithParts], model: Model) -> tuple[ModelMessage, ...]:
     """Return the messages for the model, oldest first. Every call has exactly one result, and no message is empty."""
-    turns: list[ModelMessage] = []
+    converted: list[ModelMessage] = []
     undone: set[str] = set()
     for message in history:
         # A compaction that was undone shows neither its request nor its summary: the messages themselves are shown again.
         if is_undone(message):
             undone.add(message.info.id)
         elif not isinstance(message.info, AssistantMessage) or message.info.parent_id not in undone:
-            turns.extend(to_turns(message, model))
-    return tuple(turns)
+            converted.extend(convert_message(message, model))
+    return tuple(converted)
 
 
-def to_turns(message: MessageWithParts, model: Model) -> Iterable[ModelMessage]:
+def convert_message(message: MessageWithParts, model: Model) -> Iterable[ModelMessage]:
     """Return the messages for the model that one stored message becomes."""
     match message.info:
         case UserMessage():
-            return _to_user_turns(message.parts)
+            return _convert_user(message.parts)
         case AssistantMessage() as info:
             shown = _is_shown(info, message.parts)
-            return _to_assistant_turns(info, message.parts, model) if shown else ()
+            return _convert_assistant(info, message.parts, model) if shown else ()
 
 
-def _to_user_turns(parts: Iterable[AnyPart]) -> list[UserTurn]:
+def _convert_user(parts: Iterable[AnyPart]) -> list[UserModelMessage]:
     content = [converted for part in parts if (converted := _to_user_content(part)) is not None]
-    return [UserTurn(content=tuple(content))] if content else []
+    return [UserModelMessage(content=tuple(content))] if content else []
 
 
 def _to_user_content(part: AnyPart) -> UserContent | None:
@@ -133,7 +133,7 @@ def _is_shown(info: AssistantMessage, parts: Iterable[AnyPart]) -> bool:
     return isinstance(info.error, AbortedFailure | DeadlineFailure | StorageFailure) and has_content
 
 
-def _to_assistant_turns(
+def _convert_assistant(
     info: AssistantMessage, parts: Iterable[AnyPart], model: Model
 ) -> Iterable[ModelMessage]:
     # Metadata of one provider (signatures) means nothing to another model, which may refuse it.
@@ -142,16 +142,16 @@ def _to_assistant_turns(
     for part in parts:
         match part:
             case StepStartPart():
-                yield from _to_block_turns(block, same_model=same_model)
+                yield from _convert_block(block, same_model=same_model)
                 block = []
             case TextPart(ignored=False) | ReasoningPart(ignored=False) | ToolPart():
                 block.append(part)
             case _:
                 pass
-    yield from _to_block_turns(block, same_model=same_model)
+    yield from _convert_block(block, same_model=same_model)
 
 
-def _to_block_turns(
+def _convert_block(
     block: list[TextPart | ReasoningPart | ToolPart], *, same_model: bool
 ) -> Iterable[ModelMessage]:
     content = [
@@ -160,10 +160,10 @@ def _to_block_turns(
         if isinstance(part, ToolPart) or part.text or part.metadata
     ]
     if content:
-        yield AssistantTurn(content=tuple(content))
+        yield AssistantModelMessage(content=tuple(content))
     results = [_to_result(part, same_model=same_model) for part in block if isinstance(part, ToolPart)]
     if results:
-        yield ToolTurn(content=tuple(results))
+        yield ToolModelMessage(content=tuple(results))
 
 
 def _to_content(part: TextPart | ReasoningPart | ToolPart, *, same_model: bool) -> AssistantContent:
@@ -210,23 +210,23 @@ def _to_media(attachments: Iterable[FilePart]) -> tuple[MediaContent, ...]:
     )
 
 
-def without_media(turns: Iterable[ModelMessage]) -> tuple[ModelMessage, ...]:
+def without_media(messages: Iterable[ModelMessage]) -> tuple[ModelMessage, ...]:
     """Return the conversation without files: a summary does not need them, and they are large."""
-    return tuple(_without_files(turn) for turn in turns)
+    return tuple(_without_files(message) for message in messages)
 
 
-def _without_files(turn: ModelMessage) -> ModelMessage:
-    match turn:
-        case UserTurn(content=content):
-            return UserTurn(
+def _without_files(message: ModelMessage) -> ModelMessage:
+    match message:
+        case UserModelMessage(content=content):
+            return UserModelMessage(
                 content=tuple(
                     _to_placeholder(part) if isinstance(part, MediaContent) else part for part in content
                 )
             )
-        case ToolTurn(content=results):
-            return ToolTurn(content=tuple(replace(result, files=()) for result in results))
-        case AssistantTurn():
-            return turn
+        case ToolModelMessage(content=results):
+            return ToolModelMessage(content=tuple(replace(result, files=()) for result in results))
+        case AssistantModelMessage():
+            return message
 
 
 def _to_placeholder(file: MediaContent) -> TextContent:

@@ -11,7 +11,7 @@ from weft.context.system import read_text
 from weft.model.ids import PartID
 from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage
 from weft.model.part import AnyPart, CompactionPart, Moment, TextPart, ToolPart
-from weft.provider.contract import ModelMessage, TextContent, UserTurn
+from weft.provider.contract import ModelMessage, TextContent, UserModelMessage
 
 PLAN_AGENT = "plan"
 
@@ -101,9 +101,9 @@ def with_last_step(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]
     OpenCode adds it as a message of the model itself, which newer models refuse to continue.
     """
     notice = TextContent(text=wrap_reminder(read_text("last_step")))
-    if messages and isinstance(last := messages[-1], UserTurn):
-        return (*messages[:-1], UserTurn(content=(*last.content, notice)))
-    return (*messages, UserTurn(content=(notice,)))
+    if messages and isinstance(last := messages[-1], UserModelMessage):
+        return (*messages[:-1], UserModelMessage(content=(*last.content, notice)))
+    return (*messages, UserModelMessage(content=(notice,)))
 
 
 # --- with plan files ---
@@ -140,7 +140,7 @@ def has_plan_note(message: MessageWithParts) -> bool:
 VALUE_TOOL: Final = "StructuredOutput"
 
 
-def get_json_format(prompt: UserMessage) -> JsonFormat | None:
+def find_json_format(prompt: UserMessage) -> JsonFormat | None:
     """Return the format of the value that a prompt asks for, or None."""
     return prompt.format if isinstance(prompt.format, JsonFormat) else None
 

@@ -4,7 +4,7 @@ import os
 import re
 from functools import cache
 
-from weft.model.agent import Agent, Instruction
+from weft.model.agent import AgentInfo, Instruction
 from weft.model.catalog import Model
 from weft.model.message import UserMessage
 from weft.model.wire import Wire, always
@@ -58,7 +58,7 @@ class Briefing(Wire, frozen=True, kw_only=True):
 
 
 def build_system_prompt(
-    agent: Agent, prompt: UserMessage, model: Model, briefing: Briefing
+    agent: AgentInfo, prompt: UserMessage, model: Model, briefing: Briefing
 ) -> tuple[str, ...]:
     """Return the entries of the system prompt. Those that change least come first, so that a provider can cache them.
 
@@ -70,10 +70,10 @@ def build_system_prompt(
 
 
 def get_core_prompt(api_id: str) -> str:
-    return read_text(find_family(api_id))
+    return read_text(choose_family(api_id))
 
 
-def find_family(api_id: str) -> str:
+def choose_family(api_id: str) -> str:
     """Return the family of a model, which decides the text that it gets."""
     name = api_id.lower()
     return next((family for family, pattern in FAMILIES if pattern.search(name)), "generic")

@@ -37,7 +37,7 @@ def estimate(text: str) -> int:
     return round(letters * TOKENS_PER_LETTER + marks * TOKENS_PER_MARK + east_asian * TOKENS_PER_EAST_ASIAN)
 
 
-def get_usable_tokens(model: Model, output_limit: int) -> int | None:
+def find_usable_tokens(model: Model, output_limit: int) -> int | None:
     """Return how many tokens a request may have; None if the model's context size is unknown."""
     limit = model.limit
     if limit.context == 0:
@@ -46,9 +46,9 @@ def get_usable_tokens(model: Model, output_limit: int) -> int | None:
     return limit.input or limit.context - answer
 
 
-def get_request_limit(model: Model, output_limit: int, threshold: Threshold | None = None) -> int | None:
+def find_request_limit(model: Model, output_limit: int, threshold: Threshold | None = None) -> int | None:
     """Return how many tokens a request may have before compaction: the usable ones, or fewer with a threshold."""
-    usable = get_usable_tokens(model, output_limit)
+    usable = find_usable_tokens(model, output_limit)
     if usable is None or threshold is None:
         return usable
     limit = threshold if isinstance(threshold, int) else round(usable * threshold)
@@ -74,7 +74,7 @@ def project_tokens(history: Sequence[MessageWithParts], *, overhead: int = 0) ->
     """
     added = 0
     for message in iterate_since_compaction(history):
-        if (tokens := get_counted_tokens(message)) is not None:
+        if (tokens := find_counted_tokens(message)) is not None:
             return count_used(tokens) + round(
                 (added + estimate_results(message.parts)) * estimate_bias(history)
             )
@@ -84,7 +84,7 @@ def project_tokens(history: Sequence[MessageWithParts], *, overhead: int = 0) ->
 
 def is_counted(history: Sequence[MessageWithParts]) -> bool:
     """Return True if a provider has counted a request since the last compaction."""
-    return any(get_counted_tokens(message) is not None for message in iterate_since_compaction(history))
+    return any(find_counted_tokens(message) is not None for message in iterate_since_compaction(history))
 
 
 def estimate_bias(history: Sequence[MessageWithParts]) -> float:
@@ -92,7 +92,7 @@ def estimate_bias(history: Sequence[MessageWithParts]) -> float:
     counted = estimated = added = answers = 0
     next_tokens: Tokens | None = None
     for message in iterate_since_compaction(history):
-        tokens = get_counted_tokens(message)
+        tokens = find_counted_tokens(message)
         if tokens is None:
             added += estimate_message(message)
             continue
@@ -106,7 +106,7 @@ def estimate_bias(history: Sequence[MessageWithParts]) -> float:
     return min(max(counted / estimated, MIN_BIAS), MAX_BIAS) if estimated >= MIN_BIAS_TOKENS else 1.0
 
 
-def get_counted_tokens(message: MessageWithParts) -> Tokens | None:
+def find_counted_tokens(message: MessageWithParts) -> Tokens | None:
     """Return the tokens that a provider counted for an answer. A summary does not count: its request was of another kind."""
     info = message.info
     has_count = isinstance(info, AssistantMessage) and not info.summary and count_used(info.tokens) > 0

@@ -14,11 +14,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.context.exclusions import Exclusions, Refusal, exclude_from, find_exclusions, list_refusals
-from weft.context.history import asks_for_summary, is_undone, to_turns
+from weft.context.history import asks_for_summary, convert_message, is_undone
 from weft.context.notes import list_note_parts
 from weft.context.reminders import (
     ReminderState,
-    get_json_format,
+    find_json_format,
     is_missing_value,
     make_value_reminder,
     show_message,
@@ -38,11 +38,11 @@ NO_PROMPTS: Mapping[MessageID, UserMessage] = {}
 class ShownHistory(Struct, frozen=True, kw_only=True):
     """What a model is shown of a history.
 
-    `turns` are the messages since the last compaction, `notes` those that it cut off. `is_cut` says that there was a compaction,
+    `messages` are the messages since the last compaction, `notes` the notes that it cut off. `is_cut` says that there was a compaction,
     `has_jobs` that a command was left running in the background.
     """
 
-    turns: tuple[ModelMessage, ...]
+    messages: tuple[ModelMessage, ...]
     is_cut: bool
     notes: tuple[TextPart, ...]
     has_jobs: bool
@@ -72,7 +72,7 @@ class View:
         self._messages: list[MessageWithParts] = []
         self._refusals: list[Refusal] = []
         self._shown: list[tuple[MessageWithParts, ...]] = []
-        self._turns: list[tuple[ModelMessage, ...]] = []
+        self._model_messages: list[tuple[ModelMessage, ...]] = []
         self._states: list[HistoryState] = []
 
     def show(self, history: Sequence[MessageWithParts], model: Model, *, plan_files: bool) -> ShownHistory:
@@ -84,12 +84,12 @@ class View:
         exclusions = find_exclusions(model, self._refusals)
         key = (model.provider_id, model.id, plan_files, exclusions)
         if key != self._key:
-            self._key, self._shown, self._turns, self._states = key, [], [], []
-        for index in range(len(self._turns), len(history)):
+            self._key, self._shown, self._model_messages, self._states = key, [], [], []
+        for index in range(len(self._model_messages), len(history)):
             self._convert(index, model, exclusions, plan_files=plan_files)
         last = self._states[-1] if self._states else HistoryState()
         return ShownHistory(
-            turns=tuple(chain.from_iterable(self._turns[last.start :])),
+            messages=tuple(chain.from_iterable(self._model_messages[last.start :])),
             is_cut=last.start > 0,
             notes=self._states[last.start - 1].notes if last.start else (),
             has_jobs=last.has_jobs,
@@ -98,8 +98,8 @@ class View:
     def list_shown(self) -> tuple[MessageWithParts, ...]:
         """Return the messages that were shown last, with reminders and without excluded content."""
         start = self._states[-1].start if self._states else 0
-        pairs = zip(self._shown[start:], self._turns[start:], strict=True)
-        return tuple(message for shown, turns in pairs if turns for message in shown)
+        pairs = zip(self._shown[start:], self._model_messages[start:], strict=True)
+        return tuple(message for shown, model_messages in pairs if model_messages for message in shown)
 
     def _count_same(self, history: Sequence[MessageWithParts]) -> int:
         """Return how many cached messages are still the first ones of the history."""
@@ -110,7 +110,7 @@ class View:
         return count if self._messages[:count] == list(history[:count]) else 0
 
     def _drop_from(self, index: int) -> None:
-        for cache in (self._messages, self._shown, self._turns, self._states):
+        for cache in (self._messages, self._shown, self._model_messages, self._states):
             del cache[index:]
         self._refusals = [refusal for refusal in self._refusals if refusal[0] < index]
 
@@ -120,8 +120,10 @@ class View:
         reminded, reminders = show_message(message, state.reminders, plan_files=plan_files)
         shown_messages = _list_shown(reminded, state)
         self._shown.append(shown_messages)
-        self._turns.append(
-            tuple(turn for shown_message in shown_messages for turn in to_turns(shown_message, model))
+        self._model_messages.append(
+            tuple(
+                chain.from_iterable(convert_message(shown_message, model) for shown_message in shown_messages)
+            )
         )
         self._states.append(_next_state(state, index, message, reminders))
 
@@ -184,6 +186,6 @@ def _next_state(
         state = replace(state, undone=state.undone | {info.id})
     if asks_for_summary(message):
         state = replace(state, summary_requests={**state.summary_requests, info.id: index})
-    if get_json_format(info) is not None:
+    if find_json_format(info) is not None:
         state = replace(state, value_prompts={**state.value_prompts, info.id: info})
     return state

@@ -19,18 +19,18 @@ POOL_FILE = os.path.join("concurrent", "futures", "thread.py")
 class ExitTimer:
     """Ends the process if it is still alive after a time. `end_within` arms the timer. A process needs only one.
 
-    Without `alone`, weft runs in a process of somebody else, which is never ended.
+    Without `own_process`, weft runs in a process of somebody else, which is never ended.
     """
 
-    def __init__(self, *, alone: bool = True) -> None:
-        self._alone = alone
+    def __init__(self, *, own_process: bool = True) -> None:
+        self._own_process = own_process
         self._timer: threading.Timer | None = None
         self._existing_threads = set(threading.enumerate())
 
     def end_within(self, seconds: float, code: int) -> None:
         """End the process with this code if it is still alive after this time. This replaces an earlier deadline."""
         self.disarm()
-        if not self._alone:
+        if not self._own_process:
             return
         self._timer = threading.Timer(seconds, self.end_now, (code,))
         self._timer.daemon = True
@@ -97,7 +97,7 @@ def _report(leftovers: str) -> None:
         sys.stdout.flush()
     with suppress(OSError, ValueError):
         if leftovers:
-            sys.stderr.write(f"weft ended and left undone: {leftovers}\n")
+            sys.stderr.write(f"weft exited while these were still running: {leftovers}\n")
             sys.stderr.flush()
 
 

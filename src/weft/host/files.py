@@ -36,12 +36,24 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 def is_settled(status: os.stat_result) -> bool:
     """Return True if the file is old enough that any later change changes its stamp."""
-    return time.time_ns() - status.st_mtime_ns > COARSEST_TIMESTAMP_NS
+    return is_settled_stamp(stamp_of(status))
+
+
+def is_settled_stamp(stamp: Stamp) -> bool:
+    return time.time_ns() - stamp[0] > COARSEST_TIMESTAMP_NS
 
 
 def wait_briefly() -> None:
     """Wait as long as a program that rewrites a file in place needs between truncating and writing."""
     time.sleep(0.002)
+
+
+def wait_randomly(shortest: float, longest: float) -> None:
+    """Wait for a random time in seconds, so that processes that wait for each other do not meet again and again."""
+    chance = (
+        int.from_bytes(os.urandom(2)) / 0xFFFF
+    )  # importing `random` costs more than all other imports here
+    time.sleep(shortest + chance * (longest - shortest))
 
 
 def read_file(path: str, *, limit: int) -> tuple[bytes, os.stat_result]:

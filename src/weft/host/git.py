@@ -100,6 +100,8 @@ ISOLATED_VARIABLES = {
     "GIT_LITERAL_PATHSPECS": "1",
 }
 CODE_STOPPED = 130
+# Whoever has not told git their name can still attach notes.
+NOTE_IDENTITY = ("user.name=weft", "user.email=weft@localhost")
 
 
 def find_replacement(key: str) -> str | None:
@@ -246,6 +248,24 @@ class Git:
                 return None
             raise
 
+    def find_commit(self, worktree: str, name: str = "HEAD") -> str | None:
+        """Return the commit that a name means, None if there is none."""
+        try:
+            return self._run_for_line(
+                worktree, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"]
+            )
+        except GitError as error:
+            if error.code in (1, CODE_FATAL):
+                return None
+            raise
+
+    def write_note(self, worktree: str, commit: str, text: str, *, ref: str) -> None:
+        """Attach a note to a commit, in place of an earlier one below the same `ref`."""
+        environ = {**self._environ, "GIT_NOTES_REF": ref}
+        settings = () if self.find_setting(worktree, "user.email") else NOTE_IDENTITY
+        args = ["notes", "add", "--force", "--file=-", commit]
+        call_git(worktree, args, environ, input=text, settings=settings)
+
     def object_format(self, worktree: str) -> str:
         """Return the hash of object names: `sha1` or `sha256`."""
         return self._run_for_line(worktree, ["rev-parse", "--show-object-format"])
@@ -282,7 +302,7 @@ def _parse_count(lines: str) -> int:
 class Plumbing:
     """Runs git's low-level commands on a repository of our own, over files that are not ours. Calls block.
 
-    `borrow` is a directory of objects that are read in addition, and never written. Safe for several threads; `stop`
+    `alternate` is a directory of objects that are read in addition, and never written. Safe for several threads; `stop`
     ends running commands and refuses new ones.
     """
 
@@ -297,10 +317,10 @@ class Plumbing:
         self._stopped = False
 
     def run(
-        self, args: Sequence[str], *, input: bytes = b"", index: str = "", borrow: str = "", seconds: float
+        self, args: Sequence[str], *, input: bytes = b"", index: str = "", alternate: str = "", seconds: float
     ) -> bytes:
         """Run a command and return its output."""
-        with self._start(args, index, borrow) as child:
+        with self._start(args, index, alternate) as child:
             try:
                 output, errors = child.communicate(input, timeout=seconds)
             except subprocess.TimeoutExpired as error:
@@ -334,13 +354,13 @@ class Plumbing:
         return self._stopped
 
     @contextmanager
-    def _start(self, args: Sequence[str], index: str, borrow: str) -> Generator[subprocess.Popen[bytes]]:
+    def _start(self, args: Sequence[str], index: str, alternate: str) -> Generator[subprocess.Popen[bytes]]:
         """Yield a child process that has ended when the block is left."""
         environ = dict(self._environ)
         if index:
             environ["GIT_INDEX_FILE"] = index
-        if borrow:
-            environ["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _quote(borrow)
+        if alternate:
+            environ["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _quote(alternate)
         pipe = subprocess.PIPE
         with self._lock:
             if self._stopped:

@@ -11,7 +11,8 @@ from weft.errors import DirectoryError
 class Paths(Struct, frozen=True, kw_only=True):
     """The directories shared with OpenCode. None of them is created here.
 
-    `home` may be moved for tests; `os_home` is the user's `~`.
+    `home` may be moved for tests; `os_home` is the user's `~`. `outputs` is where tools leave files of one principal; without it
+    they are left in the shared directories.
     """
 
     data: str
@@ -20,6 +21,7 @@ class Paths(Struct, frozen=True, kw_only=True):
     state: str
     home: str
     os_home: str
+    outputs: str = ""
 
     @property
     def storage(self) -> str:
@@ -31,11 +33,11 @@ class Paths(Struct, frozen=True, kw_only=True):
 
     @property
     def tool_output(self) -> str:
-        return os.path.join(self.data, "tool-output")
+        return os.path.join(self.outputs or self.data, "tool-output")
 
     @property
     def plans(self) -> str:
-        return os.path.join(self.data, "plans")
+        return os.path.join(self.outputs or self.data, "plans")
 
     @property
     def worktrees(self) -> str:
@@ -55,7 +57,7 @@ class Paths(Struct, frozen=True, kw_only=True):
 
     @property
     def jobs(self) -> str:
-        return os.path.join(self.state, "jobs")
+        return os.path.join(self.outputs or self.state, "jobs")
 
     @property
     def log(self) -> str:

@@ -56,19 +56,23 @@ async def open_on_demand(
                 await close(part.found)
 
 
+class UncancellableTask(asyncio.Task[T]):
+    """A task that runs to its end. A task that waits for it and is cancelled is cancelled when this one has ended."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        del msg
+        return False
+
+
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end even if this task is cancelled. Raise the cancellation afterwards."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        task.exception()  # marks it as retrieved; the caller is cancelled and cannot see it
-        raise cancelled
-    return task.result()
+    task = UncancellableTask(work, loop=asyncio.get_running_loop())
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not task.cancelled():
+            task.exception()  # marks it as retrieved; the caller is cancelled and cannot see it
+        raise
 
 
 # Time is counted in steps, so that a step in which the machine slept or weft waited for a person does not count.

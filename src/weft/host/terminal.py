@@ -11,7 +11,7 @@ import os
 import secrets
 import struct
 import termios
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -21,6 +21,8 @@ from weft.host.tasks import run_to_completion
 READ_BYTES: Final = 1 << 16
 REAP_SECONDS: Final = 5.0
 SIGNAL_EXIT_BASE: Final = 128
+NO_SUCH_PROGRAM: Final = 127
+INPUT_SECONDS: Final = 3.0
 
 _STARTER: Final = f"""
 ( (
@@ -151,3 +153,34 @@ async def _end(process: asyncio.subprocess.Process, token: str) -> None:
     # A process stuck in the kernel cannot be killed; do not wait for it for ever.
     with suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), REAP_SECONDS)
+
+
+async def run_in_terminal(argv: Sequence[str]) -> int:
+    """Run a program that has the terminal to itself, such as an editor. Return its exit code; 127 if there is no such program."""
+    try:
+        process = await asyncio.create_subprocess_exec(*argv)
+    except OSError:
+        return NO_SUCH_PROGRAM
+    return await process.wait()
+
+
+async def run_with_input(argv: Sequence[str], text: str) -> bool:
+    """Run a program with text as its input. Return False if it is not installed, fails, or takes too long."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return False
+    try:
+        async with asyncio.timeout(INPUT_SECONDS):
+            await process.communicate(text.encode())
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return False
+    return process.returncode == 0

@@ -15,6 +15,7 @@ from weft.transfer.document import from_document
 
 LIMIT = 1 << 30
 HEAD = 4
+FILE_HINT = "name a file that weft export or opencode export wrote; with --from, other programs' data"
 
 
 class ExportedFile:
@@ -47,8 +48,12 @@ def open_export_file(path: str) -> Generator[ExportedFile]:
     try:
         raw = read_file(path, limit=LIMIT)[0]
     except OSError as error:
-        raise DocumentError(path, error.strerror or str(error)) from error
-    export = from_document(raw, where=path)
+        raise DocumentError(path, error.strerror or str(error), hint=FILE_HINT) from error
+    try:
+        export = from_document(raw, where=path)
+    except DocumentError as error:
+        error.hint = error.hint or FILE_HINT
+        raise
     read = ImportedSession(export=export, counted=count_export(export))
     yield ExportedFile([FoundSession(name=export.info.id, read=lambda: read)])
 
@@ -56,12 +61,12 @@ def open_export_file(path: str) -> Generator[ExportedFile]:
 def _read_head(path: str) -> bytes:
     if os.path.isdir(path):
         hint = "to import everything in a directory, pass --from opencode, claude or codex"
-        raise DocumentError(path, f"it is a directory; {hint}")
+        raise DocumentError(path, "it is a directory", hint=hint)
     try:
         with open(path, "rb") as file:
             return file.read(HEAD)
     except OSError as error:
-        raise DocumentError(path, error.strerror or str(error)) from error
+        raise DocumentError(path, error.strerror or str(error), hint=FILE_HINT) from error
 
 
 def _read_session(bundle: Bundle, session: BundledSession) -> ImportedSession:

@@ -12,7 +12,7 @@ from weft.model.ids import check_file_name
 from weft.model.message import AnyMessage, MessageWithParts
 from weft.model.part import AnyPart
 from weft.model.project import Project
-from weft.model.session import Session, Todo
+from weft.model.session import SessionInfo, Todo
 from weft.model.transfer import ExportCounts, SessionExport
 from weft.model.wire import decode, from_plain, parse
 from weft.store.opencode_database import OpenCodeDatabase, Row, to_session
@@ -54,9 +54,9 @@ class OpenCodeSqlite:
             export=check_export(export, where=id), counted=counted, troubles=tuple(troubles)
         )
 
-    def _read_info(self, row: Row) -> Session:
+    def _read_info(self, row: Row) -> SessionInfo:
         try:
-            return from_plain(to_session(row), Session, where=row["id"])
+            return from_plain(to_session(row), SessionInfo, where=row["id"])
         except ValueError as error:
             raise DocumentError(row["id"], f"a column of its row is not JSON: {error}") from error
 

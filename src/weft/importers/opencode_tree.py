@@ -7,7 +7,7 @@ from functools import partial
 from weft.importers.transcript import FoundSession, ImportedSession, ImportTrouble
 from weft.model.damage import Damage
 from weft.model.project import Project
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.transfer import ExportCounts
 from weft.store.contract import RootCommit
 from weft.store.foreign_tree import ForeignTree, open_foreign_tree
@@ -33,7 +33,7 @@ class OpenCodeTree:
     def list_troubles(self) -> Iterator[ImportTrouble]:
         yield from map(_to_trouble, self._unlisted)
 
-    def _read(self, session: Session) -> ImportedSession:
+    def _read(self, session: SessionInfo) -> ImportedSession:
         self._tree.take_problems()
         export = self._tree.read(session)
         messages, parts = self._tree.count(session.id)

@@ -38,7 +38,7 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.project import Project
-from weft.model.session import Session, SessionTime, make_slug
+from weft.model.session import SessionInfo, SessionTime, make_slug
 from weft.model.transfer import ExportCounts, SessionExport
 from weft.model.wire import parse
 from weft.transfer.rebind import make_letters
@@ -351,8 +351,8 @@ class TranscriptWriter:
     def _list_waiting(self, last: AnyMessage) -> list[tuple[MessageID, int]]:
         return [at for call, at in self._calls.items() if at[0] == last.id and call not in self._done]
 
-    def _make_session(self, version: str, parent: SessionID | None) -> Session:
-        return Session(
+    def _make_session(self, version: str, parent: SessionID | None) -> SessionInfo:
+        return SessionInfo(
             id=self._names.session,
             slug=make_slug(lambda count: make_letters("slug", self._names.session, length=count).encode()),
             version=version,

@@ -6,7 +6,7 @@ it. A thread has a list of its checkpoints. A checkpoint is stored before it is 
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -38,6 +38,7 @@ T = TypeVar("T")
 FRAMEWORK = "langgraph"
 THREADS = (FRAMEWORK, "threads")
 CHECKPOINTS, WRITES = "checkpoints", "writes"
+STRATEGIES = ("keep_latest", "delete")
 
 Value = Mapping[str, Any]
 
@@ -125,7 +126,7 @@ class WeftCheckpointer(BaseCheckpointSaver[int]):
             "metadata": self._dump(get_checkpoint_metadata(config, metadata)),
         }
         await self._store.put_value(key.document, document)
-        await self._enlist(key, CHECKPOINTS)
+        await self._enlist(key.thread, [key], CHECKPOINTS)
         return key.to_config()
 
     async def aput_writes(
@@ -161,23 +162,73 @@ class WeftCheckpointer(BaseCheckpointSaver[int]):
             return {WRITES: known}
 
         # Listed first, and even if the checkpoint itself is never stored: deleting the thread finds the writes by this list.
-        await self._enlist(key, WRITES)
+        await self._enlist(key.thread, [key], WRITES)
         await self._store.update_value(key.writes, add)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints and writes of a thread."""
-        listed = [
-            CheckpointKey(thread_id, namespace, id)
-            for of in (CHECKPOINTS, WRITES)
-            for namespace, ids in (await self._list_ids(thread_id, of)).items()
-            for id in ids
-        ]
-        for key in dict.fromkeys(listed):
-            await self._store.put_value(key.document, None)
-            await self._store.put_value(key.writes, None)
+        for key in {*await self._list_keys_of(thread_id), *await self._list_keys_of(thread_id, WRITES)}:
+            await self._delete(key)
         # Last, so that deleting again finishes what was cut short.
         await self._store.put_value(thread_key(thread_id), None)
         await self._store.update_value(THREADS, lambda known: _without(known, _hash(thread_id)))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints that these runs created, with their writes.
+
+        A checkpoint stays if the value of a `DeltaChannel` in a later checkpoint of another run is rebuilt from it.
+        """
+        runs = set(run_ids)
+        for thread in await self._list_threads() if runs else ():
+            loaded = await self._load_metadata(await self._list_keys_of(thread))
+            doomed = {key for key, metadata in loaded.items() if metadata.get("run_id") in runs}
+            if doomed:
+                await self._remove(thread, doomed - await self._find_history(loaded.keys() - doomed))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all checkpoints and writes of a thread to another one, which shows them all at once."""
+        if source_thread_id == target_thread_id:
+            return
+        listed = await self._list_keys_of(source_thread_id)
+        written = await self._list_keys_of(source_thread_id, WRITES)
+        source = list(dict.fromkeys([*listed, *written]))
+        # Deleting the target finds a copy that was cut short by its list of writes.
+        await self._enlist(
+            target_thread_id, [key._replace(thread=target_thread_id) for key in source], WRITES
+        )
+        for key in source:
+            target = key._replace(thread=target_thread_id)
+            for old, new in ((key.document, target.document), (key.writes, target.writes)):
+                found = await self._store.find_value(old)
+                if found is not None:
+                    await self._store.put_value(new, found)
+        await self._enlist(
+            target_thread_id, [key._replace(thread=target_thread_id) for key in listed], CHECKPOINTS
+        )
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Delete the checkpoints of threads: all but the last one of each namespace, or all with the strategy `delete`.
+
+        `keep_latest` also keeps the checkpoints from which the values of `DeltaChannel`s in the last one are rebuilt.
+        """
+        if strategy not in STRATEGIES:
+            raise InvalidInputError(
+                "strategy", f"{strategy!r} is unknown", hint=f"pass one of {', '.join(STRATEGIES)}"
+            )
+        for thread in thread_ids:
+            if strategy == "delete":
+                await self.adelete_thread(thread)
+            else:
+                await self._keep_latest(thread)
+
+    async def _keep_latest(self, thread: str) -> None:
+        listed = await self._list_keys_of(thread)
+        last = {key.namespace: key for key in listed}  # they are in the order of time
+        kept = {*last.values(), *await self._find_history(last.values())}
+        written = await self._list_keys_of(thread, WRITES)
+        # Writes can be stored before their checkpoint is: what is newer than the last checkpoint stays.
+        old = {key for key in (*listed, *written) if key.namespace in last and key < last[key.namespace]}
+        await self._remove(thread, old - kept)
 
     # --- from other threads ---
 
@@ -215,6 +266,15 @@ class WeftCheckpointer(BaseCheckpointSaver[int]):
 
     def delete_thread(self, thread_id: str) -> None:
         self._wait(self.adelete_thread(thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        self._wait(self.adelete_for_runs(run_ids))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        self._wait(self.acopy_thread(source_thread_id, target_thread_id))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        self._wait(self.aprune(thread_ids, strategy=strategy))
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -261,35 +321,88 @@ class WeftCheckpointer(BaseCheckpointSaver[int]):
         self, config: "RunnableConfig | None", before: "RunnableConfig | None"
     ) -> Sequence[CheckpointKey]:
         """Return the listed checkpoints that a config names, the newest first: ids of checkpoints are in the order of time."""
-        known: Any = await self._store.find_value(THREADS) if config is None else None
-        threads = list((known or {}).values()) if config is None else [_read_thread(config)]
+        threads = await self._list_threads() if config is None else [_read_thread(config)]
         namespace = None if config is None else _read_namespace(config)
         only = None if config is None else get_checkpoint_id(config)
         end = None if before is None else get_checkpoint_id(before)
         keys = [
-            CheckpointKey(thread, each, id)
+            key
             for thread in threads
-            for each, ids in (await self._list_ids(thread)).items()
-            for id in ids
-            if namespace in (None, each) and only in (None, "", id) and (not end or id < end)
+            for key in await self._list_keys_of(thread)
+            if namespace in (None, key.namespace) and only in (None, "", key.id) and (not end or key.id < end)
         ]
         return sorted(keys, key=lambda key: key.id, reverse=True)
 
-    async def _enlist(self, key: CheckpointKey, of: str) -> None:
-        """Add a checkpoint to a list of its thread, and the thread to the list of threads."""
+    async def _list_keys_of(self, thread: str, of: str = CHECKPOINTS) -> Sequence[CheckpointKey]:
+        """Return the checkpoints of a thread, those of one namespace after those of another, the oldest first."""
+        listed = await self._list_ids(thread, of)
+        return [CheckpointKey(thread, namespace, id) for namespace, ids in listed.items() for id in ids]
+
+    async def _list_threads(self) -> Sequence[str]:
+        known: Any = await self._store.find_value(THREADS)
+        return [*(known or {}).values()]
+
+    async def _load_metadata(self, keys: Iterable[CheckpointKey]) -> dict[CheckpointKey, Value]:
+        found: dict[CheckpointKey, Any] = {key: await self._store.find_value(key.document) for key in keys}
+        return {key: self._load(value["metadata"]) for key, value in found.items() if value is not None}
+
+    async def _find_history(self, kept: Iterable[CheckpointKey]) -> set[CheckpointKey]:
+        """Return the ancestors from which LangGraph rebuilds values that these checkpoints do not contain."""
+        history: set[CheckpointKey] = set()
+        for key in kept:
+            found = await self._find(key)
+            missing = set() if found is None else _list_deltas(found)
+            while found is not None and missing and found.parent_config is not None:
+                parent = key._replace(id=found.parent_config["configurable"]["checkpoint_id"])
+                history.add(parent)
+                found = await self._find(parent)
+                missing -= set() if found is None else found.checkpoint["channel_values"].keys()
+        return history
+
+    async def _enlist(self, thread: str, keys: Sequence[CheckpointKey], of: str) -> None:
+        """Add checkpoints to a list of their thread, and the thread to the list of threads."""
 
         def add(stored: Value | None) -> Value:
             listed = dict((stored or {}).get(of, {}))
-            listed[key.namespace] = sorted({*listed.get(key.namespace, ()), key.id})
-            return {**(stored or {}), "thread": key.thread, of: listed}
+            for key in keys:
+                listed[key.namespace] = sorted({*listed.get(key.namespace, ()), key.id})
+            return {**(stored or {}), "thread": thread, of: listed}
 
-        found: Any = await self._store.find_value(thread_key(key.thread))
+        found: Any = await self._store.find_value(thread_key(thread))
         if found is None:
-            name = _hash(key.thread)
-            await self._store.update_value(THREADS, lambda known: {**(known or {}), name: key.thread})
-        elif key.id in found.get(of, {}).get(key.namespace, ()):
+            name = _hash(thread)
+            await self._store.update_value(THREADS, lambda known: {**(known or {}), name: thread})
+        elif all(key.id in found.get(of, {}).get(key.namespace, ()) for key in keys):
             return
-        await self._store.update_value(thread_key(key.thread), add)
+        await self._store.update_value(thread_key(thread), add)
+
+    async def _remove(self, thread: str, keys: set[CheckpointKey]) -> None:
+        """Delete some checkpoints of a thread. No reader sees one that is listed and gone."""
+        if not keys:
+            return
+        # Until its documents are deleted, a checkpoint stays in the list of writes: deleting the thread finds it there.
+        await self._enlist(thread, sorted(keys), WRITES)
+        await self._delist(thread, keys, CHECKPOINTS)
+        for key in keys:
+            await self._delete(key)
+        await self._delist(thread, keys, WRITES)
+
+    async def _delist(self, thread: str, keys: set[CheckpointKey], of: str) -> None:
+        def leave(stored: Value | None) -> Value | None:
+            if stored is None:
+                return None
+            listed: dict[str, Any] = stored.get(of, {})
+            left = {
+                namespace: [id for id in ids if CheckpointKey(thread, namespace, id) not in keys]
+                for namespace, ids in listed.items()
+            }
+            return {**stored, of: {namespace: ids for namespace, ids in left.items() if ids}}
+
+        await self._store.update_value(thread_key(thread), leave)
+
+    async def _delete(self, key: CheckpointKey) -> None:
+        await self._store.put_value(key.document, None)
+        await self._store.put_value(key.writes, None)
 
     def _dump(self, value: Any) -> dict[str, str]:
         type, raw = self.serde.dumps_typed(value)
@@ -325,6 +438,14 @@ def _read_namespace(config: "RunnableConfig") -> str | None:
 def _matches(metadata: CheckpointMetadata, filter: dict[str, Any] | None) -> bool:
     found: Mapping[str, Any] = {**metadata}
     return all(found.get(name) == value for name, value in (filter or {}).items())
+
+
+def _list_deltas(found: CheckpointTuple) -> set[str]:
+    """Return the channels whose values a checkpoint leaves to its ancestors."""
+    # LangGraph counts the steps of a `DeltaChannel` since its value was stored; other channels without a value are empty.
+    deltas = set(found.metadata.get("counters_since_delta_snapshot") or ())
+    checkpoint = found.checkpoint
+    return deltas & checkpoint["channel_versions"].keys() - checkpoint["channel_values"].keys()
 
 
 def _without(known: Value | None, name: str) -> Value:

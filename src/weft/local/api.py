@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -11,9 +11,16 @@ from msgspec.structs import replace
 from weft.bus import Bus
 from weft.errors import ConflictError, InvalidInputError, NotFoundError, SessionBusyError, UnreadableError
 from weft.local.parts import LocalParts
-from weft.local.place import make_recorded_home
+from weft.local.permissions import permission_project
+from weft.local.place import make_stored_lookup
 from weft.model.agent import Command
-from weft.model.client_tool import ClientTool, ClientToolRequest, ClientToolResult
+from weft.model.client_tool import (
+    ClientTool,
+    ClientToolAsk,
+    ClientToolReport,
+    ClientToolRequest,
+    ClientToolResult,
+)
 from weft.model.diff import FileDiff
 from weft.model.event import (
     Durable,
@@ -45,6 +52,7 @@ from weft.model.permission import (
     DEFAULT_GRANT_TERMS,
     Grant,
     GrantTerms,
+    PermissionDecision,
     PermissionRequest,
     QuestionRequest,
     Reply,
@@ -52,31 +60,33 @@ from weft.model.permission import (
 from weft.model.project import Project
 from weft.model.search import Figures, Hit
 from weft.model.session import (
-    ALL_SESSIONS,
     AnyStatus,
     Busy,
     Idle,
     RevertResult,
-    Session,
     SessionChange,
-    SessionQuery,
+    SessionInfo,
     SessionTree,
     Todo,
     TrashBundle,
     hide_share_secret,
 )
+from weft.model.session_query import ALL_SESSIONS, SessionQuery
 from weft.model.spending import Spending
 from weft.model.transfer import ImportResult, SessionExport
+from weft.permission.audit import read_decisions
 from weft.run.admit import choose_models
 from weft.run.runner import Runner
 from weft.run.runtime import Runtime
 from weft.session import lifecycle, messages, tree
 from weft.session.revert_point import RevertScope
+from weft.session.totals import get_spending, to_statistics_query
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api.configuration import Configuration, Mcp
+    from weft.api.data import Data
+    from weft.api.trials import Trials
     from weft.api.workspace import Files, Terminals, Workspace, Worktrees
-    from weft.search.library import SessionLibrary
     from weft.session.remove import Remover
     from weft.share.sharer import Sharer
 
@@ -88,9 +98,8 @@ class SessionStatuses:
     bus, so the code that asks does not have to report it.
     """
 
-    def __init__(self, bus: Bus, *, directory: str) -> None:
-        self._bus = bus
-        self._directory = directory
+    def __init__(self, bus: Bus, announce: Callable[[Event], None]) -> None:
+        self._announce = announce
         self._statuses: dict[SessionID, AnyStatus] = {}
         self._open_requests: dict[SessionID, dict[str, None]] = {}
         bus.watch(self._handle)
@@ -122,7 +131,7 @@ class SessionStatuses:
         # A request in an idle session keeps no run waiting.
         if session in self._statuses:
             status = Busy(waiting_for=tuple(self._open_requests.get(session, ())))
-            self._bus.publish(StatusChanged(session_id=session, status=status), directory=self._directory)
+            self._announce(StatusChanged(session_id=session, status=status))
 
 
 class LocalApi(Struct, frozen=True, kw_only=True):
@@ -134,7 +143,6 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     statuses: SessionStatuses
     parts: LocalParts
     sharing: Sharer
-    library: SessionLibrary | None = None
 
     @property
     def workspace(self) -> Workspace:
@@ -160,90 +168,99 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     def worktrees(self) -> Worktrees:
         return self.parts.worktrees
 
+    @property
+    def trials(self) -> Trials:
+        from weft.local.trials import LocalTrials  # noqa: PLC0415  few calls compare sessions
+
+        return LocalTrials(self.runtime, self.parts.sources, self.runner)
+
+    @property
+    def data(self) -> Data:
+        return self.parts.data
+
     async def current_project(self) -> Project:
         own = self.runtime.place.project
         return await self.runtime.store.find_project(own.id) or own
 
     # --- sessions ---
 
-    async def create_session(self, input: SessionInput) -> Session:
+    async def create_session(self, input: SessionInput) -> SessionInfo:
         return await self.create_next(input)
 
     async def create_next(
         self, input: SessionInput, *, id: SessionID | None = None, directory: str | None = None
-    ) -> Session:
+    ) -> SessionInfo:
         parent = None if input.parent_id is None else await self.get_session(input.parent_id)
         if id is not None and await self._exists(SessionID(check_new_id("session", id))):
             raise ConflictError("session", id, "already exists")
         session = await lifecycle.create(self.runtime.maker, input, parent=parent, id=id, directory=directory)
-        self.sharing.welcome(session)
+        self.sharing.on_created(session)
         return session
 
-    async def get_session(self, id: SessionID) -> Session:
+    async def get_session(self, id: SessionID) -> SessionInfo:
         return hide_share_secret(await self.runtime.store.get_session(SessionID(check_id("session", id))))
 
-    async def list_sessions(self, query: SessionQuery = ALL_SESSIONS) -> list[Session]:
+    async def list_sessions(self, query: SessionQuery = ALL_SESSIONS) -> list[SessionInfo]:
         found = await lifecycle.list_sessions(self.runtime.store, self.runtime.place.project.id, query)
         return [hide_share_secret(session) for session in found]
 
-    async def list_children(self, id: SessionID) -> list[Session]:
+    async def list_children(self, id: SessionID) -> list[SessionInfo]:
         parent = await self.get_session(id)
-        return tree.list_children(await self._list_project(parent.project_id), id)
+        found = await self.runtime.store.query_sessions(SessionQuery(parent_id=parent.id))
+        return [hide_share_secret(session) for session in reversed(found)]
 
     async def get_tree(self, id: SessionID) -> SessionTree:
         root = await self.get_session(id)
-        return tree.build_tree(await self._list_project(root.project_id), root)
-
-    async def _list_project(self, project: ProjectID) -> list[Session]:
-        return [hide_share_secret(session) for session in await self.runtime.store.list_sessions(project)]
+        descendants = await lifecycle.list_descendants(self.runtime.store, root.id)
+        return tree.build_tree(map(hide_share_secret, descendants), root)
 
     async def update_session(
-        self, id: SessionID, change: SessionChange, *, expected: Session | None = None
-    ) -> Session:
+        self, id: SessionID, change: SessionChange, *, expected: SessionInfo | None = None
+    ) -> SessionInfo:
         now, id = self.runtime.clock.now(), SessionID(check_id("session", id))
         changed = await lifecycle.edit(
             self.runtime.journal, id, lambda it: lifecycle.apply_change(it, change, now), expected=expected
         )
         return hide_share_secret(changed)
 
-    async def touch_session(self, id: SessionID) -> Session:
+    async def touch_session(self, id: SessionID) -> SessionInfo:
         id = SessionID(check_id("session", id))
         return hide_share_secret(await lifecycle.touch(self.runtime.journal, id, self.runtime.clock.now()))
 
-    async def rename_session(self, id: SessionID, title: str) -> Session:
+    async def rename_session(self, id: SessionID, title: str) -> SessionInfo:
         return await self.update_session(id, SessionChange(title=title))
 
-    async def archive_session(self, id: SessionID, *, archived: bool = True) -> Session:
+    async def archive_session(self, id: SessionID, *, archived: bool = True) -> SessionInfo:
         return await self.update_session(id, SessionChange(archived=archived))
 
-    async def pin_session(self, id: SessionID, *, pinned: bool = True) -> Session:
+    async def pin_session(self, id: SessionID, *, pinned: bool = True) -> SessionInfo:
         return await self.update_session(id, SessionChange(pinned=pinned))
 
-    async def tag_session(self, id: SessionID, *tags: str) -> Session:
+    async def tag_session(self, id: SessionID, *tags: str) -> SessionInfo:
         return await self.update_session(id, SessionChange(tag=tags))
 
-    async def untag_session(self, id: SessionID, *tags: str) -> Session:
+    async def untag_session(self, id: SessionID, *tags: str) -> SessionInfo:
         return await self.update_session(id, SessionChange(untag=tags))
 
-    async def fork_session(self, id: SessionID, *, at: MessageID | None = None) -> Session:
+    async def fork_session(self, id: SessionID, *, at: MessageID | None = None) -> SessionInfo:
         from weft.session.fork import fork  # noqa: PLC0415  few sessions are forked
 
-        source, pin = await self.get_session(id), self.runtime.undoer.snapshots.pin
+        source, pin = await self.get_session(id), self.runtime.undo_context.snapshots.pin
         return await fork(self.runtime.maker, self.runtime.store, source, at=at, pin=pin)
 
-    async def remove_session(self, id: SessionID, *, trash: bool = True) -> list[Session]:
+    async def remove_session(self, id: SessionID, *, trash: bool = True) -> list[SessionInfo]:
         from weft.session.remove import remove  # noqa: PLC0415  few sessions are removed
         from weft.undo.cleanup import release_sessions  # noqa: PLC0415  few calls undo
 
-        removed = await remove(self._remover(), SessionID(check_id("session", id)), trash=trash)
+        removed = await remove(self._make_remover(), SessionID(check_id("session", id)), trash=trash)
         await self.runtime.end_jobs(*(session.id for session in removed))
         await self.runtime.gate.forget(*(session.id for session in removed))
         self.parts.client_tools.forget(*(session.id for session in removed))
         if not trash:
-            await release_sessions(self.runtime.undoer, removed)
+            await release_sessions(self.runtime.undo_context, removed)
         return [hide_share_secret(session) for session in removed]
 
-    async def restore_session(self, id: SessionID) -> list[Session]:
+    async def restore_session(self, id: SessionID) -> list[SessionInfo]:
         from weft.session.remove import restore  # noqa: PLC0415  few sessions are removed
 
         restored = await restore(self.runtime.journal, self.runtime.store, SessionID(check_id("session", id)))
@@ -261,7 +278,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         await self.get_session(session)
         if message is None:
             return await self.runtime.store.list_diff(session)
-        return await list_message_diffs(self.runtime.undoer, await self.get_message(session, message))
+        return await list_message_diffs(self.runtime.undo_context, await self.get_message(session, message))
 
     async def list_todos(self, session: SessionID) -> list[Todo]:
         await self.get_session(session)
@@ -276,7 +293,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
             return False
         return True
 
-    def _remover(self) -> Remover:
+    def _make_remover(self) -> Remover:
         from weft.session.remove import Remover  # noqa: PLC0415  few sessions are removed
 
         runtime = self.runtime
@@ -304,20 +321,20 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         return messages.iterate_newest_first(self.runtime.store, SessionID(check_id("session", session)))
 
     async def update_message(self, message: AnyMessage) -> AnyMessage:
-        return await messages.put_message(self._door(message.session_id), message)
+        return await messages.put_message(self._make_message_editor(message.session_id), message)
 
     async def update_part(self, part: AnyPart, *, delta: str | None = None) -> AnyPart:
-        return await messages.put_part(self._door(part.session_id), part, delta=delta)
+        return await messages.put_part(self._make_message_editor(part.session_id), part, delta=delta)
 
     async def remove_message(self, session: SessionID, id: MessageID) -> None:
         # A run must not lose the prompt that it is answering.
         self.runner.check_idle(session)
-        await messages.remove_message(self._door(session), session, id)
+        await messages.remove_message(self._make_message_editor(session), session, id)
 
     async def remove_part(self, session: SessionID, message: MessageID, id: PartID) -> None:
-        await messages.remove_part(self._door(session), session, message, id)
+        await messages.remove_part(self._make_message_editor(session), session, message, id)
 
-    def _door(self, session: SessionID) -> messages.MessageEditor:
+    def _make_message_editor(self, session: SessionID) -> messages.MessageEditor:
         return messages.MessageEditor(
             self.runtime.journal, self.runtime.store, self.runner.find_transcript(session)
         )
@@ -325,21 +342,15 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     # --- search ---
 
     async def search(self, words: str, *, limit: int = 20, everywhere: bool = False) -> list[Hit]:
-        from weft.search.sessions import search_sessions  # noqa: PLC0415  a run searches nothing
-
         project = None if everywhere else self.runtime.place.project.id
-        return await search_sessions(self.runtime.store, self.library, words, limit=limit, project=project)
+        return await self.runtime.store.search(words, limit=limit, project=project)
 
     async def get_spending(self, session: SessionID) -> Spending:
-        from weft.search.sessions import get_spending  # noqa: PLC0415  a run searches nothing
-
         return await get_spending(self.runtime.store, await self.get_session(session))
 
     async def get_figures(self, *, days: int | None = None, project: ProjectID | None = None) -> Figures:
-        from weft.search.sessions import get_figures, to_statistics_query  # noqa: PLC0415  a run searches nothing
-
-        wanted = to_statistics_query(self.runtime.clock.now(), days=days, project=project)
-        return await get_figures(self.runtime.store, self.library, wanted)
+        query = to_statistics_query(self.runtime.clock.now(), days=days, project=project)
+        return await self.runtime.store.figures(query)
 
     # --- transfers ---
 
@@ -356,11 +367,11 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         from weft.undo.cleanup import pin_session  # noqa: PLC0415  few calls undo
 
         store, place = self.runtime.store, self.runtime.place
-        terms = ImportOptions(home=make_recorded_home(store, place), dry_run=dry_run)
-        intake = SessionImporter(store, self.runtime.journal, place, terms)
-        received = await intake.receive(check_export(export, where=export.info.id))
+        options = ImportOptions(find_project=make_stored_lookup(store, place), dry_run=dry_run)
+        importer = SessionImporter(store, self.runtime.journal, place, options)
+        received = await importer.receive(check_export(export, where=export.info.id))
         if not dry_run:
-            await pin_session(self.runtime.undoer, await self.get_session(received.id))
+            await pin_session(self.runtime.undo_context, await self.get_session(received.id))
         return received
 
     # --- runs ---
@@ -392,9 +403,9 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         return list({**self.runtime.mcp().list_commands(), **self.runtime.commands}.values())
 
     async def get_command(self, name: str) -> Command:
-        from weft.run.commands import find_command  # noqa: PLC0415  few prompts are commands
+        from weft.run.commands import resolve_command  # noqa: PLC0415  few prompts are commands
 
-        return await find_command(self.runtime, name)
+        return await resolve_command(self.runtime, name)
 
     async def command(self, session: SessionID, input: CommandInput) -> MessageWithParts:
         from weft.run.commands import execute_command  # noqa: PLC0415  few prompts are commands
@@ -453,6 +464,12 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     async def accept_tool(self, id: ToolRequestID) -> None:
         self.parts.client_tools.accept(ToolRequestID(check_id("tool", id)))
 
+    async def ask_for_tool(self, id: ToolRequestID, ask: ClientToolAsk) -> None:
+        await self.parts.client_tools.ask(ToolRequestID(check_id("tool", id)), ask)
+
+    async def report_tool(self, id: ToolRequestID, report: ClientToolReport) -> None:
+        await self.parts.client_tools.report(ToolRequestID(check_id("tool", id)), report)
+
     async def finish_tool(self, id: ToolRequestID, result: ClientToolResult) -> None:
         self.parts.client_tools.finish(ToolRequestID(check_id("tool", id)), result)
 
@@ -474,6 +491,9 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     async def revoke_grant(self, id: GrantID) -> None:
         await self.runtime.gate.revoke(GrantID(check_id("grant", id)))
 
+    async def list_decisions(self, *, limit: int = 100) -> list[PermissionDecision]:
+        return await read_decisions(self.runtime.store, permission_project(self.runtime.place), limit=limit)
+
     # --- questions ---
 
     async def list_questions(self) -> list[QuestionRequest]:
@@ -492,7 +512,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         # The listener starts at this call, not at the first `anext`, so that no event in between is missed.
         return aiter(self.bus.listen(after))
 
-    async def tell(self, event: Event) -> None:
+    async def publish(self, event: Event) -> None:
         if isinstance(event, Durable):
             raise InvalidInputError("event", f"{event.type} is a stored event: only weft itself publishes it")
         await self.runtime.journal.commit(event)

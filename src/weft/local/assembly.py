@@ -23,12 +23,12 @@ from weft.host.tasks import OnDemand, open_tasks
 from weft.journal import Journal, open_journal
 from weft.local.api import LocalApi, SessionStatuses
 from weft.local.mcp_settings import McpLaunch, McpSettings
-from weft.local.parts import LocalParts, find_servers, open_mcp, open_terminals
+from weft.local.parts import LocalParts, get_servers, open_mcp, open_terminals
 from weft.local.permissions import PermissionSettings, open_gates, permission_project, to_consult
 from weft.local.sources import WorkspaceSources
 from weft.local.tools import HelperSettings, LazyLanguageServers, ToolHelpers, open_tool_helpers
-from weft.local.undo import UndoSettings, open_undo_snapshots, to_undoer
-from weft.model.agent import Agent, Command, ReadInstructions, no_instructions
+from weft.local.undo import UndoSettings, make_undo_context, open_undo_snapshots
+from weft.model.agent import AgentInfo, Command, ReadInstructions, no_instructions
 from weft.model.catalog import Model
 from weft.model.event import FileEdited
 from weft.model.ids import Mint, SessionID
@@ -43,13 +43,13 @@ from weft.plugin.hooks import NO_HOOKS, Hooks
 from weft.provider.registry import Registry
 from weft.run.runner import Runner
 from weft.run.runtime import CompactionPolicy, RunDeadlines, Runtime, SubtaskLimits
-from weft.session.budget import BudgetLedger
+from weft.session.budget import DirectoryBudgets
 from weft.session.lifecycle import SessionMaker, SessionTodos
 from weft.share.contract import LazyShareClient, ShareContext, ShareSettings
 from weft.share.sharer import open_sharer
 from weft.store.contract import Store
 from weft.tool.buffers import SessionFiles
-from weft.tool.contract import AnyTool, ReadGuard, Recall, ToolResources
+from weft.tool.contract import AnyTool, ReadGuard, Recall, SessionHistory, ToolResources
 from weft.tool.spill import Spill
 from weft.undo.recovery import recover
 
@@ -74,7 +74,7 @@ class Seams(Struct, frozen=True, kw_only=True):
 class Settings(Struct, frozen=True, kw_only=True):
     """What an `Api` needs from the configuration and the environment."""
 
-    agents: Mapping[str, Agent]
+    agents: Mapping[str, AgentInfo]
     default_agent: str
     tools: tuple[AnyTool, ...]
     tool_output: str
@@ -112,16 +112,16 @@ async def open_local_api(
 ) -> AsyncIterator[LocalApi]:
     """Open the `Api` of a directory. Leaving the context ends its runs and flushes the journal."""
     clock, bus, mint = seams.clock, Bus(), Mint(seams.clock.now, seams.random)
-    statuses, spill = SessionStatuses(bus, directory=place.directory), Spill(settings.tool_output, mint)
     async with (
         open_journal(store, bus, clock, directory=place.directory) as journal,
         open_sharer(_make_share_context(store, journal, clock, models, settings), bus) as sharer,
-        _open_gates(settings, place, clock, mint, journal) as (gate, questions),
+        _open_gates(settings, place, clock, mint, journal, store) as (gate, questions),
         open_tool_helpers(settings.helpers, place, settings.environment, clock) as helpers,
         open_undo_snapshots(settings.undo, place) as snapshots,
         open_terminals(place.directory, settings.environment, mint, journal.commit) as terminals,
         _open_mcp(settings, place, journal) as mcp,
     ):
+        statuses, spill = SessionStatuses(bus, journal.announce), Spill(settings.tool_output, mint)
         maker = SessionMaker(journal=journal, clock=clock, mint=mint, random=seams.random, place=place)
         runtime = Runtime(
             store=store,
@@ -144,17 +144,17 @@ async def open_local_api(
             commands=_list_commands(place, settings),
             gate=gate,
             questions=questions,
-            make_resources=_make_resources(store, journal, spill, settings, helpers),
+            make_resources=_make_resources(store, journal, spill, settings, helpers, place),
             end_jobs=helpers.jobs.end,
             hooks=settings.hooks,
-            mcp=partial(find_servers, mcp),
+            mcp=partial(get_servers, mcp),
             maker=maker,
             listen=bus.listen,
             subtasks=settings.subtasks,
             deadlines=settings.deadlines,
             continue_on_deny=settings.continue_on_deny,
-            budget=BudgetLedger(store, settings.budgets),
-            undoer=to_undoer(maker, store, snapshots, theirs=settings.undo.theirs),
+            budgets=DirectoryBudgets(store, settings.budgets),
+            undo_context=make_undo_context(maker, store, snapshots, settings.undo),
         )
         parts = LocalParts(runtime, settings.sources, helpers=helpers, mcp=mcp, terminals=terminals)
         async with _open_runner(runtime, spill, warn) as runner:
@@ -166,10 +166,13 @@ async def open_local_api(
 @asynccontextmanager
 async def _open_runner(runtime: Runtime, spill: Spill, warn: Warn) -> AsyncIterator[Runner]:
     """Remove old outputs, settle what a dead process left behind, and start a runner. Leaving ends all runs."""
-    await spill.sweep(runtime.clock.now())
+    await spill.remove_old(runtime.clock.now())
     async with open_tasks() as tasks:
         runner = Runner(runtime, tasks)
-        for error in (*await runner.recover(), *await recover(runtime.undoer)):
+        log = runtime.store.event_log
+        if log is not None:
+            log.watch_leases(runner.lose)
+        for error in (*await runner.recover(), *await recover(runtime.undo_context)):
             warn(error)
         try:
             yield runner
@@ -177,19 +180,21 @@ async def _open_runner(runtime: Runtime, spill: Spill, warn: Warn) -> AsyncItera
             runtime.gate.close()
             runtime.questions.close()
             await runner.close()
+            if log is not None:
+                log.unwatch_leases(runner.lose)
 
 
 def _open_gates(
-    settings: Settings, place: Place, clock: Clock, mint: Mint, journal: Journal
+    settings: Settings, place: Place, clock: Clock, mint: Mint, journal: Journal, store: Store
 ) -> AbstractAsyncContextManager[tuple[Gate, QuestionGate]]:
-    environment = GateContext(
+    context = GateContext(
         clock=clock,
         mint=mint,
         project=permission_project(place),
         publish=journal.commit,
         consult=to_consult(settings.hooks),
     )
-    return open_gates(settings.permissions, environment)
+    return open_gates(settings.permissions, context, store)
 
 
 def _open_mcp(
@@ -227,9 +232,9 @@ def _list_commands(place: Place, settings: Settings) -> Mapping[str, Command]:
 
 
 def _make_resources(
-    store: Store, journal: Journal, spill: Spill, settings: Settings, helpers: ToolHelpers
+    store: Store, journal: Journal, spill: Spill, settings: Settings, helpers: ToolHelpers, place: Place
 ) -> Callable[[SessionID], ToolResources]:
-    """Return a function that makes the desk of a session: what its tools share between calls."""
+    """Return a function that makes the resources of a session: what its tools share between calls."""
     guards: defaultdict[SessionID, ReadGuard] = defaultdict(lambda: ReadGuard(off=settings.guard_off))
 
     async def report_edited(path: str) -> None:
@@ -243,6 +248,11 @@ def _make_resources(
 
         return recall_words
 
+    def open_history(session: SessionID) -> SessionHistory:
+        from weft.local.history import ProjectHistory  # noqa: PLC0415  few runs search other sessions
+
+        return ProjectHistory(store, place.project.id, session)
+
     def make_for_session(session: SessionID) -> ToolResources:
         return ToolResources(
             guard=guards[session],
@@ -255,6 +265,7 @@ def _make_resources(
             terminals=settings.editor,
             language_servers=LazyLanguageServers(helpers.programs),
             jobs=helpers.jobs,
+            history=partial(open_history, session),
             sandbox=settings.helpers.sandbox,
         )
 

@@ -2,15 +2,22 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from weft.errors import InvalidInputError, NotFoundError, ToolError
+from weft.errors import InvalidInputError, NotFoundError, RejectedError, ToolError, WeftError
 from weft.host.tasks import open_tasks
 from weft.local.plugin_tools import RESERVED_NAMES
-from weft.model.client_tool import ClientTool, ClientToolRequest, ClientToolResult
+from weft.model.client_tool import (
+    ClientTool,
+    ClientToolAsk,
+    ClientToolReport,
+    ClientToolRequest,
+    ClientToolResult,
+)
 from weft.model.event import ToolRequested
 from weft.model.ids import SessionID, ToolRequestID
 from weft.permission.rules import permission_of
@@ -28,15 +35,50 @@ MAX_SCHEMA_BYTES: Final = 100_000
 MAX_TITLE: Final = 1000
 MAX_ERROR: Final = 100_000
 MAX_METADATA_BYTES: Final = 1_000_000
+MAX_KEY: Final = 100
+MAX_PERMISSION: Final = 100
+MAX_PATTERNS: Final = 100
+MAX_PATTERN: Final = 10_000
+MAX_ASKS: Final = 1000
 
 
 class OpenToolCall:
-    """A call that waits for its client. `accepted` says whether the client accepted it in the current period."""
+    """A call that waits for its client. `accepted` says whether the client accepted it in the current period.
 
-    def __init__(self, request: ClientToolRequest) -> None:
+    The permissions that the client asks for are requested in `tasks`, which end with the call.
+    """
+
+    def __init__(self, request: ClientToolRequest, ctx: ToolContext, tasks: asyncio.TaskGroup) -> None:
         self.request = request
+        self.ctx = ctx
         self.accepted = False
         self.result: asyncio.Future[ClientToolResult] = asyncio.get_running_loop().create_future()
+        self._tasks = tasks
+        self._variables = copy_context()  # the deadline of the call pauses while a person is asked
+        self._asks: dict[str, tuple[ClientToolAsk, asyncio.Task[WeftError | None]]] = {}
+
+    def start_ask(self, ask: ClientToolAsk) -> asyncio.Task[WeftError | None]:
+        """Return the task that asks. It returns the refusal, if there is one."""
+        known = self._asks.get(ask.key)
+        if known is not None and known[0] != ask:
+            raise InvalidInputError("key", "it was used for another request")
+        if known is None:
+            if len(self._asks) >= MAX_ASKS:
+                raise InvalidInputError("request", f"this call has asked {MAX_ASKS} times already")
+            task = self._tasks.create_task(self._ask(ask), context=self._variables.copy())
+            self._asks[ask.key] = known = ask, task
+        return known[1]
+
+    async def _ask(self, ask: ClientToolAsk) -> WeftError | None:
+        try:
+            await self.ctx.ask(ask.permission, *ask.patterns, always=ask.patterns)
+        except WeftError as error:
+            return error
+        return None
+
+    def cancel_asks(self) -> None:
+        for _, task in self._asks.values():
+            task.cancel()
 
 
 class ClientToolCalls:
@@ -75,6 +117,22 @@ class ClientToolCalls:
     def accept(self, id: ToolRequestID) -> None:
         self._get(id).accepted = True
 
+    async def ask(self, id: ToolRequestID, ask: ClientToolAsk) -> None:
+        call = self._get(id)
+        check_ask(ask)
+        task = call.start_ask(ask)
+        await asyncio.wait((task,))
+        if task.cancelled():
+            raise NotFoundError("tool request", id)
+        refusal = task.result()
+        if refusal is not None:
+            raise refusal
+
+    async def report(self, id: ToolRequestID, report: ClientToolReport) -> None:
+        call = self._get(id)
+        check_shown(report.title or "", report.metadata or {})
+        await call.ctx.report(title=report.title, metadata=report.metadata)
+
     def finish(self, id: ToolRequestID, result: ClientToolResult) -> None:
         call = self._get(id)
         check_result(result)
@@ -108,14 +166,16 @@ class ClientToolCalls:
             tool=tool,
             input=given.arguments,
         )
-        self._open[request.id] = call = OpenToolCall(request)
-        try:
-            await self._runtime.journal.commit(ToolRequested(request=request))
-            result = await self._wait(call)
-        finally:
-            self._open.pop(request.id, None)
+        async with open_tasks() as tasks:
+            self._open[request.id] = call = OpenToolCall(request, ctx, tasks)
+            try:
+                await self._runtime.journal.commit(ToolRequested(request=request))
+                result = await self._wait(call)
+            finally:
+                self._open.pop(request.id, None)
+                call.cancel_asks()
         if result.error is not None:
-            raise ToolError(result.error)
+            raise (RejectedError if result.refused else ToolError)(result.error)
         return ToolResult(title=result.title, output=result.output, metadata=result.metadata)
 
     async def _wait(self, call: OpenToolCall) -> ClientToolResult:
@@ -156,12 +216,29 @@ def check_offer(client: str, tools: Sequence[ClientTool]) -> None:
 def check_result(result: ClientToolResult) -> None:
     """Raise `InvalidInputError` if a result cannot be stored with its call. Long output is cut later."""
     _encode("result", result)
-    if len(result.title) > MAX_TITLE:
-        raise InvalidInputError("title", f"it is longer than {MAX_TITLE} characters")
     if len(result.error or "") > MAX_ERROR:
         raise InvalidInputError("error", f"it is longer than {MAX_ERROR} characters")
-    if len(_encode("metadata", result.metadata)) > MAX_METADATA_BYTES:
+    check_shown(result.title, result.metadata)
+
+
+def check_shown(title: str, metadata: dict[str, Any]) -> None:
+    """Raise `InvalidInputError` if a title or metadata cannot be stored with a call."""
+    _encode("title", title)
+    if len(title) > MAX_TITLE:
+        raise InvalidInputError("title", f"it is longer than {MAX_TITLE} characters")
+    if len(_encode("metadata", metadata)) > MAX_METADATA_BYTES:
         raise InvalidInputError("metadata", f"it is longer than {MAX_METADATA_BYTES} bytes")
+
+
+def check_ask(ask: ClientToolAsk) -> None:
+    """Raise `InvalidInputError` if a permission cannot be asked for."""
+    for field, text, most in (("key", ask.key, MAX_KEY), ("permission", ask.permission, MAX_PERMISSION)):
+        if not 0 < len(text) <= most or not text.isprintable():
+            raise InvalidInputError(field, f"it has 1 to {most} characters that can be printed")
+    if not 0 < len(ask.patterns) <= MAX_PATTERNS:
+        raise InvalidInputError("patterns", f"there are 1 to {MAX_PATTERNS}")
+    if any(len(_encode("patterns", pattern)) > MAX_PATTERN for pattern in ask.patterns):
+        raise InvalidInputError("patterns", f"one is longer than {MAX_PATTERN} bytes")
 
 
 def _encode(field: str, value: object) -> bytes:

@@ -12,8 +12,8 @@ from msgspec.structs import fields, replace
 from weft.config.edit import (
     PRIVATE_MODE,
     check_change,
-    find_project_file,
-    find_user_file,
+    choose_project_file,
+    choose_user_file,
     write_change,
     write_text,
 )
@@ -28,8 +28,8 @@ from weft.model.provider import (
     AnyAuth,
     ApiAuth,
     AuthMethod,
-    Authorization,
     ListedModel,
+    LoginInstructions,
     ProviderInfo,
     ProviderList,
 )
@@ -147,7 +147,7 @@ class LocalConfiguration:
     async def get(self, *, own: bool = False) -> dict[str, Any]:
         if not own:
             return self._to_shown(self._sources.loaded)
-        return self._to_shown(await asyncio.to_thread(load_config, self._own_situation()))
+        return self._to_shown(await asyncio.to_thread(load_config, self._get_user_scope()))
 
     async def update(self, change: dict[str, Any], *, own: bool = False) -> dict[str, Any]:
         check_change(change)
@@ -165,7 +165,7 @@ class LocalConfiguration:
 
     async def authorize(
         self, provider: str, method: int, *, inputs: Mapping[str, str] | None = None
-    ) -> Authorization:
+    ) -> LoginInstructions:
         self._auth_file()  # fail before the person goes to a browser
         return await self._sources.logins().authorize(provider, method, inputs or {})
 
@@ -201,8 +201,8 @@ class LocalConfiguration:
     # --- writing ---
 
     def _update_project(self, change: dict[str, Any]) -> LoadedConfig:
-        scope = self._situation()
-        path = find_project_file(scope)
+        scope = self._get_scope()
+        path = choose_project_file(scope)
         trusting = ProjectTrust(scope)
         was_trusted = trusting.get_status().why == "given"
         held_before = {(held.kind, held.name) for held in trusting.list_held_back()}
@@ -220,18 +220,20 @@ class LocalConfiguration:
         return load_config(scope)
 
     def _update_own(self, change: dict[str, Any]) -> LoadedConfig:
-        write_change(find_user_file(self._sources.paths.config), change, lock=self._lock(), mode=PRIVATE_MODE)
-        return load_config(self._own_situation())
+        write_change(
+            choose_user_file(self._sources.paths.config), change, lock=self._lock(), mode=PRIVATE_MODE
+        )
+        return load_config(self._get_user_scope())
 
-    def _situation(self) -> ConfigScope:
+    def _get_scope(self) -> ConfigScope:
         if self._sources.scope is None:
             raise UnsupportedError("changing a configuration that was not read from files")
         return self._sources.scope
 
-    def _own_situation(self) -> ConfigScope:
-        """Return the situation of the person's own configuration, without a project."""
+    def _get_user_scope(self) -> ConfigScope:
+        """Return the scope of the person's own configuration, without a project."""
         here = self._sources.paths.config
-        return replace(self._situation(), directory=here, worktree=here, trusted=True)
+        return replace(self._get_scope(), directory=here, worktree=here, trusted=True)
 
     def _lock(self) -> str:
         return os.path.join(self._sources.paths.state, "weft", "config.lock")

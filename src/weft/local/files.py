@@ -67,7 +67,7 @@ class FileFinder:
         async def read_stderr(piece: bytes) -> None:
             stderr.extend(piece[:MAX_PATTERN_LENGTH])
 
-        command = self._command((ripgrep, *options, "--regexp", pattern, "--", "."))
+        command = self._make_command((ripgrep, *options, "--regexp", pattern, "--", "."))
         try:
             ended = await run_command(command, matches.read, read_stderr)
         except _LimitReachedError:
@@ -99,14 +99,14 @@ class FileFinder:
             ("git", *SAFE_OPTIONS, "ls-files", "-coz", "--exclude-standard", "--deduplicate"),
         ):
             try:
-                result = await capture_output(self._command(argv), limit=MAX_LISTING_BYTES)
+                result = await capture_output(self._make_command(argv), limit=MAX_LISTING_BYTES)
             except OSError:
                 continue
             if result.output or result.code in (0, 1):
                 return [name for name in _split_names(result.output) if is_encodable(name)]
         return await asyncio.to_thread(lambda: list(_walk_files(self._directory)))
 
-    def _command(self, argv: tuple[str, ...]) -> ProcessCommand:
+    def _make_command(self, argv: tuple[str, ...]) -> ProcessCommand:
         return ProcessCommand(
             argv=argv, directory=self._directory, environment=self._environment, timeout=SEARCH_SECONDS
         )
@@ -221,7 +221,7 @@ MAX_FILE_BYTES: Final = 8 << 20
 MAX_ENTRIES: Final = 10_000
 IGNORE_BATCH: Final = 500
 MAX_COMPARISONS: Final = 4_000_000
-CONTEXT: Final = 4
+CONTEXT_LINES: Final = 4
 HIDDEN_NAMES: Final = frozenset({".git", ".DS_Store"})
 
 
@@ -260,7 +260,7 @@ class ProjectFiles:
 
     # --- access ---
 
-    def _real(self, path: str) -> str:
+    def _resolve(self, path: str) -> str:
         """Resolve all links of a path. Raise `OutsideError` if it leads out of the project."""
         try:
             real = os.path.realpath(os.path.join(self._directory, path))
@@ -276,7 +276,7 @@ class ProjectFiles:
     def _open(self, path: str, flags: int = 0) -> int:
         """Open a file, and check again that it is inside: a link may have changed in between."""
         try:
-            fd = os.open(self._real(path), os.O_RDONLY | os.O_NONBLOCK | flags)
+            fd = os.open(self._resolve(path), os.O_RDONLY | os.O_NONBLOCK | flags)
         except FileNotFoundError as error:
             raise NotFoundError("file", path[:200]) from error
         except OSError as error:
@@ -301,15 +301,17 @@ class ProjectFiles:
         if len(found) > MAX_ENTRIES:
             raise InvalidInputError("path", f"more than {MAX_ENTRIES} entries")
         absolute = os.path.normpath(os.path.join(self._directory, path))
-        ignored = self._ignored(absolute, list(found))
+        ignored = self._list_ignored(absolute, list(found))
         nodes = [
-            self._node(os.path.join(absolute, name), "directory" if is_directory else "file", name in ignored)
+            self._to_node(
+                os.path.join(absolute, name), "directory" if is_directory else "file", name in ignored
+            )
             for name, is_directory in found.items()
             if is_encodable(name)
         ]
         return sorted(nodes, key=lambda node: (node.type != "directory", node.name))
 
-    def _node(self, absolute: str, kind: Kind, ignored: bool) -> FileNode:
+    def _to_node(self, absolute: str, kind: Kind, ignored: bool) -> FileNode:
         return FileNode(
             name=os.path.basename(absolute),
             path=os.path.relpath(absolute, self._directory),
@@ -318,7 +320,7 @@ class ProjectFiles:
             ignored=ignored,
         )
 
-    def _ignored(self, directory: str, names: list[str]) -> set[str]:
+    def _list_ignored(self, directory: str, names: list[str]) -> set[str]:
         if self._worktree is None:
             return set()
         found: set[str] = set()
@@ -352,7 +354,7 @@ class ProjectFiles:
     def _find_committed(self, path: str) -> str | None:
         if self._worktree is None:
             return None
-        name = os.path.relpath(self._real(path), os.path.realpath(self._worktree))
+        name = os.path.relpath(self._resolve(path), os.path.realpath(self._worktree))
         try:
             return self._git.find_committed(self._worktree, name)
         except GitError:
@@ -372,7 +374,7 @@ class ProjectFiles:
         except GitError:
             untracked = []
         known = [
-            FileChange(path=path, added=added, removed=removed, status=self._status(path))
+            FileChange(path=path, added=added, removed=removed, status=self._get_status(path))
             for path, added, removed in changes
             if is_encodable(path)
         ]
@@ -383,7 +385,7 @@ class ProjectFiles:
         ]
         return [*known, *new]
 
-    def _status(self, path: str) -> Literal["modified", "deleted"]:
+    def _get_status(self, path: str) -> Literal["modified", "deleted"]:
         return "modified" if os.path.lexists(os.path.join(self._worktree or "", path)) else "deleted"
 
     def _count_lines(self, path: str) -> int:
@@ -433,7 +435,7 @@ def to_patch(path: str, before: str, after: str) -> FilePatch | None:
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     if len(old) * len(new) > MAX_COMPARISONS:
         return None
-    groups = SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(CONTEXT)
+    groups = SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(CONTEXT_LINES)
     return FilePatch(
         old_file_name=path, new_file_name=path, hunks=tuple(_to_hunk(group, old, new) for group in groups)
     )

@@ -18,7 +18,7 @@ from weft.importers.opencode_sqlite import OpenCodeSqlite
 from weft.importers.opencode_tree import open_opencode_tree
 from weft.importers.transcript import FoundSession, ImportTrouble, SessionSource
 from weft.journal import Journal, open_journal
-from weft.local.place import find_place, make_git_home, record_place
+from weft.local.place import find_place, make_git_lookup, record_place
 from weft.model.event import ProjectUpdated
 from weft.model.project import Place
 from weft.model.transfer import ExportCounts, ImportResult, add_counts
@@ -28,7 +28,7 @@ from weft.store.url import find_root_commit, open_store
 from weft.transfer.rebind import Rebind
 from weft.transfer.session_import import ImportOptions, ProjectLookup, SessionImporter
 
-Tell = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 
 
 class ImportRequest(Struct, frozen=True, kw_only=True):
@@ -59,30 +59,33 @@ class ImportReport(Struct, frozen=True, kw_only=True):
 class BulkImporter:
     """Imports sessions into a store, for one directory."""
 
-    def __init__(self, store: Store, journal: Journal, place: Place, home: ProjectLookup) -> None:
+    def __init__(self, store: Store, journal: Journal, place: Place, lookup: ProjectLookup) -> None:
         self._store = store
         self._journal = journal
         self._place = place
-        self._home = home
+        self._lookup = lookup
 
-    async def run(self, request: ImportRequest, tell: Tell) -> ImportReport:
+    async def run(self, request: ImportRequest, on_progress: OnProgress) -> ImportReport:
         """Import all sessions. A session that cannot be read is reported and does not stop the others. Importing twice is safe."""
         # A single exported session is meant for this directory; of many sessions only some belong here.
-        terms = ImportOptions(
-            home=self._home, rebinds=request.rebinds, adopt=not request.kind, dry_run=request.dry_run
+        options = ImportOptions(
+            find_project=self._lookup,
+            rebinds=request.rebinds,
+            adopt=not request.kind,
+            dry_run=request.dry_run,
         )
-        intake = SessionImporter(self._store, self._journal, self._place, terms)
-        with open_origin(request) as origin:
-            found = await asyncio.to_thread(origin.list_sessions)
+        importer = SessionImporter(self._store, self._journal, self._place, options)
+        with open_source(request) as source:
+            found = await asyncio.to_thread(source.list_sessions)
             if not request.dry_run:
-                await self._record_projects(origin)
+                await self._record_projects(source)
             received: list[ImportResult] = []
-            troubles = list(origin.list_troubles())
+            troubles = list(source.list_troubles())
             refused = len(troubles)
             for done, each in enumerate(found):
-                tell(done, len(found))
+                on_progress(done, len(found))
                 try:
-                    received.append(await self._take(intake, each, troubles))
+                    received.append(await self._import_one(importer, each, troubles))
                 except (DocumentError, InvalidInputError) as error:
                     if not request.kind:
                         raise
@@ -90,15 +93,15 @@ class BulkImporter:
                     refused += 1
         return ImportReport(received=tuple(received), troubles=tuple(troubles), refused=refused)
 
-    async def _take(
-        self, intake: SessionImporter, found: FoundSession, troubles: list[ImportTrouble]
+    async def _import_one(
+        self, importer: SessionImporter, found: FoundSession, troubles: list[ImportTrouble]
     ) -> ImportResult:
         read = await asyncio.to_thread(found.read)
         troubles += read.troubles
-        return await intake.receive(read.export, counted=read.counted)
+        return await importer.receive(read.export, counted=read.counted)
 
-    async def _record_projects(self, origin: SessionSource) -> None:
-        for project in origin.list_projects():
+    async def _record_projects(self, source: SessionSource) -> None:
+        for project in source.list_projects():
             if await self._store.find_project(project.id) is None:
                 await self._journal.commit(ProjectUpdated(info=project))
 
@@ -108,7 +111,8 @@ def _to_trouble(found: FoundSession, error: WeftError) -> ImportTrouble:
 
 
 @contextmanager
-def open_origin(request: ImportRequest) -> Generator[SessionSource]:
+def open_source(request: ImportRequest) -> Generator[SessionSource]:
+    """Open the sessions of the program that wrote them."""
     match request.kind:
         case "opencode":
             with open_opencode_tree(request.path, find_root_commit) as tree:
@@ -129,6 +133,7 @@ def open_origin(request: ImportRequest) -> Generator[SessionSource]:
 async def open_importer(
     directory: str, env: Mapping[str, str], *, store: str | None = None, dry_run: bool = False
 ) -> AsyncIterator[BulkImporter]:
+    """Open an importer for a directory. With `dry_run`, nothing is stored, not even the project of the directory."""
     clock = SystemClock()
     async with open_store(resolve_store_url(env, paths_from(env), store)) as opened:
         found = await find_place(opened, directory, env, clock.now())
@@ -136,5 +141,5 @@ async def open_importer(
         async with open_journal(opened, Bus(), clock, directory=place.directory) as journal:
             if not dry_run:
                 await record_place(opened, journal, found)
-            home = make_git_home(opened, journal, env, clock=clock, dry_run=dry_run)
-            yield BulkImporter(opened, journal, place, home)
+            lookup = make_git_lookup(opened, journal, env, clock=clock, dry_run=dry_run)
+            yield BulkImporter(opened, journal, place, lookup)

@@ -14,7 +14,7 @@ from weft.config.schema import Config
 from weft.errors import ConfigError, InvalidInputError, NotFoundError, ProviderAuthError
 from weft.host.clock import Clock
 from weft.host.tasks import Deadline
-from weft.model.provider import AnyAuth, AuthMethod, Authorization, AuthPrompt, OAuth, ProviderInfo
+from weft.model.provider import AnyAuth, AuthMethod, AuthPrompt, LoginInstructions, OAuth, ProviderInfo
 from weft.model.wire import to_plain
 from weft.plugin.auth import (
     ApiMethod,
@@ -22,9 +22,9 @@ from weft.plugin.auth import (
     Inputs,
     OAuthMethod,
     PluginAuth,
-    PluginLogin,
+    ProviderLogin,
     list_auths,
-    to_login,
+    to_plugin_login,
 )
 from weft.provider.catalog.models import Plain
 from weft.provider.catalog.offers import LoadLogin
@@ -42,14 +42,14 @@ ASK_FOR_SERVER: Final = AuthPrompt(
 )
 
 
-def list_built_in_logins(trusted_config: Config, clock: Clock) -> list[PluginLogin]:
+def list_built_in_logins(trusted_config: Config, clock: Clock) -> list[ProviderLogin]:
     """Return the built-in logins. The GitHub client id is read from trusted configuration only."""
     entry = (trusted_config.provider or {}).get(COPILOT)
     options: Mapping[str, Any] = {} if entry is None else to_plain(entry).get("options") or {}
-    return [_to_login(_make_copilot_auth(str(options.get(CLIENT_ID) or ""), clock), clock)]
+    return [_to_built_in_login(_make_copilot_auth(str(options.get(CLIENT_ID) or ""), clock), clock)]
 
 
-def _to_login(auth: PluginAuth, clock: Clock) -> PluginLogin:
+def _to_built_in_login(auth: PluginAuth, clock: Clock) -> ProviderLogin:
     """Make a login of built-in functions. They need no worker thread, but a deadline."""
 
     async def ask(work: Callable[[], Any], seconds: float) -> Any:
@@ -57,7 +57,7 @@ def _to_login(auth: PluginAuth, clock: Clock) -> PluginLogin:
             result = work()
             return await result if isawaitable(result) else result
 
-    return PluginLogin(auth=auth, ask=ask)
+    return ProviderLogin(auth=auth, ask=ask)
 
 
 def _make_copilot_auth(client_id: str, clock: Clock) -> PluginAuth:
@@ -97,32 +97,32 @@ FindAuth = Callable[[str], Awaitable[AnyAuth | None]]
 Describe = Callable[[str], ProviderInfo | None]
 
 
-class PendingAuthorization(Struct, frozen=True):
+class StartedLogin(Struct, frozen=True):
     """A login that was begun and not finished."""
 
     method: int
-    login: PluginLogin
+    login: ProviderLogin
     authorized: Authorized
 
 
 class LoginMethods:
     """The login methods of each provider, and the logins that were begun. A method that is added later replaces an earlier one."""
 
-    def __init__(self, logins: Iterable[PluginLogin] = ()) -> None:
+    def __init__(self, logins: Iterable[ProviderLogin] = ()) -> None:
         self._logins = {each.auth.provider: each for each in logins}
-        self._pending: dict[str, PendingAuthorization] = {}
+        self._pending: dict[str, StartedLogin] = {}
 
-    def add(self, login: PluginLogin) -> None:
+    def add(self, login: ProviderLogin) -> None:
         self._logins[login.auth.provider] = login
 
-    def find(self, provider: str) -> PluginLogin | None:
+    def find(self, provider: str) -> ProviderLogin | None:
         return self._logins.get(provider)
 
     def list_methods(self, known: Iterable[str]) -> dict[str, list[AuthMethod]]:
         """Return the methods of each provider in `known` and of each with a declared login. An API key works for all."""
         return {id: self._methods(id) for id in dict.fromkeys((*known, *self._logins))}
 
-    async def authorize(self, provider: str, index: int, inputs: Mapping[str, str]) -> Authorization:
+    async def authorize(self, provider: str, index: int, inputs: Mapping[str, str]) -> LoginInstructions:
         login = self._get(provider)
         method = self._method(login, index)
         if not isinstance(method, OAuthMethod):
@@ -132,8 +132,8 @@ class LoginMethods:
                 hint="store the key: weft auth login --key-stdin",
             )
         started = await login.authorize(method, inputs)
-        self._pending[provider] = PendingAuthorization(index, login, started)
-        return Authorization(url=started.url, method=started.method, instructions=started.instructions)
+        self._pending[provider] = StartedLogin(index, login, started)
+        return LoginInstructions(url=started.url, method=started.method, instructions=started.instructions)
 
     async def finish(self, provider: str, index: int, code: str | None) -> AnyAuth:
         """Finish a login and return the credential. A login can be finished once."""
@@ -153,7 +153,7 @@ class LoginMethods:
         # Appended, so that the indexes of a plugin's own methods do not change.
         return own if any(each.type == "api" for each in own) else [*own, API_KEY_METHOD]
 
-    def _get(self, provider: str) -> PluginLogin:
+    def _get(self, provider: str) -> ProviderLogin:
         return self._logins.get(provider) or self._unknown(provider)
 
     def _unknown(self, provider: str) -> NoReturn:
@@ -163,7 +163,7 @@ class LoginMethods:
             hint=f"these have one: {', '.join(self._logins) or 'none'}; store a key with weft auth login",
         )
 
-    def _method(self, login: PluginLogin, index: int) -> OAuthMethod | ApiMethod:
+    def _method(self, login: ProviderLogin, index: int) -> OAuthMethod | ApiMethod:
         methods = login.auth.methods
         if not 0 <= index < len(methods):
             raise InvalidInputError("method", f"there are {len(methods)} methods, counted from 0")
@@ -177,12 +177,12 @@ def find_login_methods(
     logins = LoginMethods(list_built_in_logins(loaded.trusted_config, clock))
     for plugin in plugins:
         try:
-            declared = list_auths(plugin.carried.namespace)
+            declared = list_auths(plugin.contents.namespace)
         except InvalidInputError as error:
             warn(ConfigError(plugin.source.where, str(error)))
             continue
         for auth in declared:
-            logins.add(to_login(plugin.worker, auth, clock))
+            logins.add(to_plugin_login(plugin.worker, auth, clock))
     return logins
 
 

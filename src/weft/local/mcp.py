@@ -1,7 +1,6 @@
 """The configured MCP servers of a directory, as front ends see them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +10,7 @@ from weft.errors import ConflictError, InvalidInputError
 from weft.host.machine import open_browser
 from weft.host.tasks import open_tasks
 from weft.local.mcp_settings import McpLaunch, McpSettings
-from weft.model.event import Event
+from weft.model.event import Publish
 from weft.model.workspace import AnyMcpStatus, McpConnected, McpResource
 from weft.model.workspace_event import McpBrowserFailed, McpToolsChanged
 from weft.tool.mcp.connection import SdkConnector
@@ -52,12 +51,12 @@ def to_configured_server(
             return ConfiguredServer(
                 enabled=enabled,
                 entry=RemoteEntry(
-                    name=name, url=url, headers=headers or {}, oauth=_to_oauth_terms(oauth), **times
+                    name=name, url=url, headers=headers or {}, oauth=_to_oauth_settings(oauth), **times
                 ),
             )
 
 
-def _to_oauth_terms(config: McpOAuthConfig | bool | None) -> OAuthSettings | None:
+def _to_oauth_settings(config: McpOAuthConfig | bool | None) -> OAuthSettings | None:
     if config is False:
         return None
     oauth = config if isinstance(config, McpOAuthConfig) else McpOAuthConfig()
@@ -77,20 +76,22 @@ def parse_server(name: str, given: dict[str, Any]) -> McpServerConfig:
     return found
 
 
-Tell = Callable[[Event], Awaitable[None]]
-
-
 class LocalMcp:
     """The MCP servers of a directory, over a pool of connections."""
 
     def __init__(
-        self, pool: McpPool, book: McpLoginStore, settings: McpSettings, launch: McpLaunch, tell: Tell
+        self,
+        pool: McpPool,
+        login_store: McpLoginStore,
+        settings: McpSettings,
+        launch: McpLaunch,
+        publish: Publish,
     ) -> None:
         self.pool = pool
-        self._book = book
+        self._login_store = login_store
         self._settings = settings
         self._launch = launch
-        self._tell = tell
+        self._publish = publish
         self._logins: dict[str, PendingLogin] = {}
         self._listening: dict[str, asyncio.Task[None]] = {}
 
@@ -138,8 +139,8 @@ class LocalMcp:
             listening.cancel()
         async with open_tasks() as tasks:
             settled = tasks.create_task(server.wait_until_settled())
-            either: list[asyncio.Future[Any]] = [settled, login.url]
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            futures: list[asyncio.Future[Any]] = [settled, login.url]
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
             settled.cancel()
         if not login.url.done():
             login.url.cancel()
@@ -181,12 +182,12 @@ class LocalMcp:
         if not url:
             return self.pool.get(name).status
         if not await open_browser(url, self._launch.environment):
-            await self._tell(McpBrowserFailed(mcp_name=name, url=url))
+            await self._publish(McpBrowserFailed(mcp_name=name, url=url))
         return await self.finish_login(name)
 
     async def remove_login(self, name: str) -> None:
         server = self.pool.get(name)
-        await asyncio.to_thread(self._book.remove, name)
+        await asyncio.to_thread(self._login_store.remove, name)
         self._logins.pop(name, None)
         if isinstance(server.entry, RemoteEntry):
             await server.disconnect(off=False)
@@ -195,18 +196,18 @@ class LocalMcp:
 def make_mcp(
     settings: McpSettings,
     launch: McpLaunch,
-    tell: Tell,
+    publish: Publish,
     tasks: asyncio.TaskGroup,
     *,
     reserved: frozenset[str],
 ) -> LocalMcp:
-    """Return the configured servers, which run in tasks of the given group. Start them now only with `eager`."""
+    """Return the configured servers, which run in tasks of the given group. They connect now only if `settings.eager` is set."""
 
     async def report_changed(name: str) -> None:
-        await tell(McpToolsChanged(server=name))
+        await publish(McpToolsChanged(server=name))
 
-    book = McpLoginStore(settings.auth_file)
-    connector = SdkConnector(book, make_redirect_uri(settings.port))
+    login_store = McpLoginStore(settings.auth_file)
+    connector = SdkConnector(login_store, make_redirect_uri(settings.port))
     context = McpServerContext(connector=connector, on_change=report_changed, tasks=tasks)
     timeouts = McpTimeouts(wait=settings.wait, notice=settings.notice)
     pool = McpPool(context, reserved, timeouts)
@@ -214,4 +215,4 @@ def make_mcp(
         pool.put(to_configured_server(name, config, launch, call=settings.call))
     if settings.eager:
         pool.start_connecting()
-    return LocalMcp(pool, book, settings, launch, tell)
+    return LocalMcp(pool, login_store, settings, launch, publish)

@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from weft.config.flags import read_flags
 from weft.config.load import LoadedConfig
-from weft.config.schema import Config
-from weft.config.schema import DeadlinesConfig as DeadlineConfig
+from weft.config.schema import Config, DeadlinesConfig
 from weft.config.secrets import list_secret_values
 from weft.errors import ConfigError, InvalidInputError
 from weft.host.clock import Clock
@@ -22,7 +21,7 @@ from weft.model.part import ModelRef
 from weft.model.provider import AnyAuth, ProviderInfo
 from weft.provider.catalog.adapters import Adapters
 from weft.provider.catalog.credentials import StoredLogin, find_auth, list_logins
-from weft.provider.catalog.models import open_catalogue
+from weft.provider.catalog.models import make_catalogue
 from weft.provider.catalog.offers import (
     DEMO,
     OfferSources,
@@ -41,9 +40,9 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
 
 
 class ProviderEnvironment(Struct, frozen=True, kw_only=True):
-    """The environment that providers depend on. `warn` receives configuration problems that do no harm.
+    """The environment that providers depend on. `warn` receives problems of the configuration that do not prevent work.
 
-    `logins` are set if a plugin declares any: only such a login loads the options of its provider.
+    `logins` is set if a plugin declares any: only such a login loads the options of its provider.
     """
 
     env: Mapping[str, str]
@@ -52,7 +51,8 @@ class ProviderEnvironment(Struct, frozen=True, kw_only=True):
     logins: LoginMethods | None = None
 
 
-def find_offers(loaded: LoadedConfig, environment: ProviderEnvironment) -> ProviderOffers:
+def build_offers(loaded: LoadedConfig, environment: ProviderEnvironment) -> ProviderOffers:
+    """Return what the providers offer, by the catalogue, the configuration, stored logins and the environment."""
     config, flags = loaded.config, read_flags(environment.env)
     allowed = config.enabled_providers
 
@@ -62,7 +62,7 @@ def find_offers(loaded: LoadedConfig, environment: ProviderEnvironment) -> Provi
         offer = offers.find(provider)
         return None if offer is None else to_provider_info(offer, list_secret_values(environment.env))
 
-    async def stored(provider: str) -> AnyAuth | None:
+    async def find_stored(provider: str) -> AnyAuth | None:
         return await asyncio.to_thread(find_auth, environment.paths.auth_file, provider)
 
     def find_loader(provider: str) -> LoadLogin | None:
@@ -70,11 +70,11 @@ def find_offers(loaded: LoadedConfig, environment: ProviderEnvironment) -> Provi
             return None
         from weft.local.logins import find_options_loader  # noqa: PLC0415  few plugins declare a login
 
-        return find_options_loader(environment.logins, provider, stored, describe)
+        return find_options_loader(environment.logins, provider, find_stored, describe)
 
     offers = ProviderOffers(
         OfferSources(
-            catalogue=open_catalogue(environment.paths.models_file, environment.warn),
+            catalogue=make_catalogue(environment.paths.models_file, environment.warn),
             warn=environment.warn,
             configured=to_plain_entries(config.provider),
             logins=_read_logins(environment),
@@ -97,28 +97,28 @@ def _read_logins(environment: ProviderEnvironment) -> dict[str, StoredLogin]:
 
 
 class LazyDemo:
-    """The demo model. Its script is read when somebody asks it."""
+    """The demo model. Its script is read when the model is first asked."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        from weft.provider.demo import open_demo  # noqa: PLC0415  most runs ask another model
+        from weft.provider.demo import make_demo_provider  # noqa: PLC0415  most runs ask another model
 
-        async with aclosing(open_demo(self._clock).stream(request)) as chunks:
+        async with aclosing(make_demo_provider(self._clock).stream(request)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
 
-def find_models(
-    loaded: LoadedConfig, environment: ProviderEnvironment, clock: Clock, also: tuple[ServedModel, ...]
+def load_models(
+    loaded: LoadedConfig, environment: ProviderEnvironment, clock: Clock, extra: tuple[ServedModel, ...]
 ) -> Registry:
-    """Return the registry of all models: the demo model, those in `also`, and those of the providers. Fetch nothing."""
+    """Return the registry of all models: the demo model, those in `extra`, and those of the providers. Fetch nothing."""
     return Registry(
-        [ServedModel(make_scripted_model(DEMO), LazyDemo(clock)), *also],
+        [ServedModel(make_scripted_model(DEMO), LazyDemo(clock)), *extra],
         default=parse_model_setting("model", loaded.config.model),
         small=parse_model_setting("small_model", loaded.config.small_model),
-        offers=find_offers(loaded, environment),
+        offers=build_offers(loaded, environment),
         connect=Adapters(to_provider_deadlines(loaded.config)),
     )
 
@@ -126,7 +126,7 @@ def find_models(
 def to_provider_deadlines(config: Config) -> StreamDeadlines:
     """Read the deadlines for requests to providers."""
     own = config.experimental.weft if config.experimental else None
-    configured, defaults = (own.deadlines if own else None) or DeadlineConfig(), StreamDeadlines()
+    configured, defaults = (own.deadlines if own else None) or DeadlinesConfig(), StreamDeadlines()
     return StreamDeadlines(
         connect=configured.connect or defaults.connect,
         first_byte=configured.first_byte or defaults.first_byte,

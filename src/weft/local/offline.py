@@ -41,14 +41,14 @@ class OfflineSessions(Struct, frozen=True, kw_only=True):
         )
 
     def remover(self) -> Remover:
-        back = ShareRevoker(store=self.store, journal=self.journal, remote=LazyShareClient(self.clock))
+        revoker = ShareRevoker(store=self.store, journal=self.journal, remote=LazyShareClient(self.clock))
         return Remover(
             store=self.store,
             journal=self.journal,
             clock=self.clock,
             owner=describe_process(),
             stop=_nothing_runs,
-            revoke=back.revoke_session,
+            revoke=revoker.revoke_session,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from decimal import Decimal
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -37,30 +37,30 @@ from weft.host.processes import describe_process, tool_environment
 from weft.host.web import fetch
 from weft.local.api import LocalApi
 from weft.local.assembly import Seams, Settings, ignore_warning, open_local_api
+from weft.local.indexer import open_indexer
 from weft.local.mcp_settings import to_mcp_settings
-from weft.local.models import ProviderEnvironment, find_models, find_offers
-from weft.local.permissions import PermissionSettings, find_person, permission_directory, to_terms
+from weft.local.models import ProviderEnvironment, build_offers, load_models
+from weft.local.permissions import PermissionSettings, get_person_name, make_confinement, to_ask_policy
 from weft.local.place import find_place, record_place
 from weft.local.plugins import open_plugins
 from weft.local.sandbox import build_sandbox, read_sandbox_settings
 from weft.local.sources import WorkspaceSources
 from weft.local.telemetry import open_telemetry, read_telemetry_settings
 from weft.local.tools import HelperSettings, to_tool_setup
-from weft.local.undo import to_undo_settings
+from weft.local.undo import UndoSettings, to_undo_settings
 from weft.model.agent import Skill
 from weft.model.damage import Damage
+from weft.model.principal import ADMINISTRATOR, Caller
 from weft.model.project import Place
 from weft.model.spending import Budget, Budgets
 from weft.project.facts import Resolution
 from weft.provider.registry import ServedModel
 from weft.run.budget import take_stricter
 from weft.run.runtime import CompactionPolicy, RunDeadlines, SubtaskLimits
-from weft.search.background import open_indexer
-from weft.search.library import SessionLibrary
 from weft.share.contract import to_share_settings
 from weft.store.contract import Store
-from weft.store.reader import open_reader
-from weft.store.url import open_store
+from weft.store.reader import find_newer_home
+from weft.store.url import is_persistent, open_owned_store, open_store
 from weft.tool.registry import list_tools
 from weft.trust.decision import is_trusted, list_held_back, to_warning
 
@@ -68,6 +68,7 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api import Api
     from weft.api.editor import EditorWorkspace
     from weft.local.logins import LoginMethods
+    from weft.local.sources import ChangeTools, Engine, OpenEngine
     from weft.provider.tape import Tape
 
 TOOL_SECONDS = 60 * 60
@@ -79,9 +80,10 @@ class OpenOptions(Struct, frozen=True, kw_only=True):
 
     `answered` says that somebody replies to permission requests. `one_shot` says that there will be one prompt only.
     `editor` offers open files, with unsaved text, and terminals. `models` are added to the configured ones. `tape` records
-    the answers of models or replays them. `budgets` replace the configured ones. `pages` is the address where shared
-    sessions are served. `plugins` are modules, hooks or tools besides those that are configured. `warn` receives problems
-    of the configuration and the store that do not prevent work.
+    the answers of models or replays them. `budgets` replace the configured ones. `share_url` is the address where shared
+    sessions are served. `caller` is for whom it is opened: a principal gets its own part of the store, its limits, and no more of
+    this machine than its directories. `change_tools` replaces tools before they are offered. `plugins` are modules, hooks or tools besides those that are configured. `warn` receives problems
+    of the configuration and the store that do not prevent work. `opened_store` is the administrator's store, if it is open already.
     """
 
     directory: str = "."
@@ -93,10 +95,13 @@ class OpenOptions(Struct, frozen=True, kw_only=True):
     models: tuple[ServedModel, ...] = ()
     tape: Tape | None = None
     budgets: Budgets | None = None
-    pages: str = ""
+    share_url: str = ""
     plugins: tuple[Any, ...] = ()
+    change_tools: ChangeTools = tuple
+    caller: Caller = ADMINISTRATOR
     seams: Seams = Seams()
     warn: Callable[[WeftError], None] = ignore_warning
+    opened_store: Store | None = None
 
 
 @asynccontextmanager
@@ -105,35 +110,39 @@ async def open_directory(options: OpenOptions) -> AsyncIterator[LocalApi]:
     env, paths = options.env, paths_from(options.env)
     url = resolve_store_url(env, paths, options.store)
 
-    def warn_damaged(damage: Damage) -> None:
-        options.warn(DocumentError(damage.where, f"{damage.reason}; the document is skipped"))
-
-    async with open_store(url, damaged=warn_damaged) as store:
+    async with _open_store(url, paths, options) as store:
         found = await find_place(store, options.directory, env, options.seams.clock.now())
-        scope = await asyncio.to_thread(to_scope, found.place, paths, env)
+        scope = await asyncio.to_thread(read_scope, found.place, paths, env)
+        scope = to_principal_scope(scope, options.caller)
         loaded = await asyncio.to_thread(load_config, scope, fetch=fetch, strict=True)
         await _warn_held_back(loaded, scope, options)
-        await _warn_newer_home(url, options)
+        await _warn_opencode_database(url, options)
         finder = SkillFinder(scope)
         skills = await asyncio.to_thread(finder.find)
         for warning in (*loaded.warnings, *skills.problems):
             options.warn(warning)
         async with open_plugins(
-            loaded, scope, clock=options.seams.clock, warn=options.warn, given=options.plugins
+            loaded, scope, clock=options.seams.clock, warn=options.warn, extra=options.plugins
         ) as plugins:
             loaded = await plugins.change_config(loaded)
             logins = plugins.find_logins(loaded)
             environment = ProviderEnvironment(env=env, paths=paths, warn=options.warn, logins=logins)
-            models = find_models(loaded, environment, options.seams.clock, options.models)
+            models = load_models(loaded, environment, options.seams.clock, options.models)
             if options.tape is not None:
                 from weft.provider.tape import TapedRegistry  # noqa: PLC0415  few runs are recorded
 
-                options.tape.set_places(to_places(found.place, paths))
+                options.tape.set_places(to_tape_paths(found.place, paths))
                 models = TapedRegistry(models, options.tape)
-            settings = to_settings(loaded, found.place, scope, options, skills.skills)
+            settings = read_settings(loaded, found.place, scope, options, skills.skills)
             sources = to_workspace_sources(loaded, scope, environment, finder, options.seams.clock)
+            sources = replace(
+                name_snapshots(sources, settings.undo, options.caller),
+                store=url,
+                open_engine=_make_opener(options),
+            )
             settings = replace(settings, sources=sources)
-            settings = replace(settings, hooks=plugins.hooks, tools=(*settings.tools, *plugins.tools))
+            tools = options.change_tools((*settings.tools, *plugins.tools))
+            settings = replace(settings, hooks=plugins.hooks, tools=tools)
             settings = await _add_sandbox(settings, loaded, scope, options)
             async with (
                 aclosing(models),
@@ -144,10 +153,51 @@ async def open_directory(options: OpenOptions) -> AsyncIterator[LocalApi]:
                 await _record(store, local, found, options)
                 async with (
                     open_telemetry(read_telemetry_settings(loaded, env), local.bus, options.warn),
-                    _open_index(local, url, paths) as api,
-                    plugins.attach(api),
+                    open_indexer(store, local.bus, local.runtime.clock),
+                    plugins.attach(local),
                 ):
-                    yield api
+                    yield local
+
+
+def _make_opener(options: OpenOptions) -> OpenEngine:
+    """Return a function that opens another directory, with the environment and the models of this one."""
+
+    def open_engine(
+        directory: str, store: str, *, tape: Tape | None = None, change_tools: ChangeTools = tuple
+    ) -> AbstractAsyncContextManager[Engine]:
+        beside = OpenOptions(
+            directory=directory,
+            env=options.env,
+            store=store,
+            models=options.models,
+            tape=tape or options.tape,
+            budgets=options.budgets,
+            plugins=options.plugins,
+            change_tools=change_tools,
+            caller=options.caller,
+            seams=options.seams,
+        )
+        return open_directory(beside)
+
+    return open_engine
+
+
+@asynccontextmanager
+async def _open_store(url: str, paths: Paths, options: OpenOptions) -> AsyncIterator[Store]:
+    principal, damaged = options.caller.principal, to_damage_warner(options.warn)
+    if principal is None and options.opened_store is not None:
+        yield options.opened_store
+    elif principal is None:
+        async with open_store(url, damaged=damaged, cache=paths.cache) as store:
+            yield store
+    else:
+        async with open_owned_store(url, principal, damaged=damaged, cache=paths.cache) as store:
+            yield store
+
+
+def to_damage_warner(warn: Callable[[WeftError], None]) -> Callable[[Damage], None]:
+    """Return a function that warns of a document that cannot be read."""
+    return lambda damage: warn(DocumentError(damage.where, f"{damage.reason}; the document is skipped"))
 
 
 async def _record(store: Store, local: LocalApi, found: Resolution, options: OpenOptions) -> None:
@@ -156,17 +206,6 @@ async def _record(store: Store, local: LocalApi, found: Resolution, options: Ope
         await record_place(store, local.runtime.journal, found)
     except StoreError as error:
         options.warn(error)
-
-
-@asynccontextmanager
-async def _open_index(local: LocalApi, url: str, paths: Paths) -> AsyncIterator[LocalApi]:
-    """Add a search index that follows the sessions, if the store keeps them in files."""
-    if not url.startswith("file:"):
-        yield local
-        return
-    library = SessionLibrary(open_reader(url), paths.cache)
-    async with open_indexer(library, local.bus, local.runtime.clock):
-        yield replace(local, library=library)
 
 
 @asynccontextmanager
@@ -192,7 +231,7 @@ async def open_weft(
         yield api
 
 
-def to_places(place: Place, paths: Paths) -> dict[str, str]:
+def to_tape_paths(place: Place, paths: Paths) -> dict[str, str]:
     """Return the paths that a tape replaces in requests, because they differ between machines."""
     return {
         "directory": place.directory,
@@ -201,6 +240,15 @@ def to_places(place: Place, paths: Paths) -> dict[str, str]:
         "data": paths.data,
         "home": paths.home,
     }
+
+
+def name_snapshots(sources: WorkspaceSources, undo: UndoSettings, caller: Caller) -> WorkspaceSources:
+    """Return the sources with the directory of the store's snapshots, if they outlive the process.
+
+    What is cached below that name holds the sessions of everybody, so a principal does not get it.
+    """
+    kept = not undo.temporary and caller.principal is None
+    return replace(sources, snapshots=undo.base) if kept else sources
 
 
 def to_workspace_sources(
@@ -224,17 +272,15 @@ def to_workspace_sources(
         paths=environment.paths,
         scope=scope,
         loaded=loaded,
-        offers=lambda: find_offers(loaded, quiet),
+        offers=lambda: build_offers(loaded, quiet),
         skills=lambda: finder.find().skills,
         logins=get_logins,
     )
 
 
-async def _warn_newer_home(url: str, options: OpenOptions) -> None:
+async def _warn_opencode_database(url: str, options: OpenOptions) -> None:
     """Warn if a later OpenCode keeps its sessions in a database, where weft does not look for them."""
-    if not url.startswith("file:"):
-        return
-    database = await asyncio.to_thread(open_reader(url).find_newer_home)
+    database = await asyncio.to_thread(find_newer_home, url)
     if database is not None:
         reason = f"OpenCode 1.2 or later keeps its sessions in {database}, which weft does not work in"
         hint = (
@@ -255,6 +301,8 @@ async def _add_sandbox(
 ) -> Settings:
     """Add the configured sandbox. Warn once if it is not available here."""
     sandbox = read_sandbox_settings(loaded)
+    if options.caller.principal is not None:
+        sandbox = replace(sandbox, mode="required", hidden=options.caller.hidden)
     if sandbox.mode == "off":
         return settings
     found = await asyncio.to_thread(build_sandbox, sandbox, scope)
@@ -263,7 +311,15 @@ async def _add_sandbox(
     return replace(settings, helpers=replace(settings.helpers, sandbox=found.sandbox))
 
 
-def to_scope(place: Place, paths: Paths, env: Mapping[str, str]) -> ConfigScope:
+def to_principal_scope(scope: ConfigScope, caller: Caller) -> ConfigScope:
+    """Return the scope for a caller. A principal can write into its project, so that nothing there is trusted."""
+    if caller.principal is None:
+        return scope
+    outputs = os.path.join(scope.paths.data, "principal", caller.principal.name)
+    return replace(scope, trusted=False, paths=replace(scope.paths, outputs=outputs))
+
+
+def read_scope(place: Place, paths: Paths, env: Mapping[str, str]) -> ConfigScope:
     """Return where configuration is read from, and whether the project is trusted."""
     trusted = is_trusted(paths, env, place.worktree, place.directory)
     return ConfigScope(
@@ -271,13 +327,14 @@ def to_scope(place: Place, paths: Paths, env: Mapping[str, str]) -> ConfigScope:
     )
 
 
-def to_settings(
+def read_settings(
     loaded: LoadedConfig,
     place: Place,
     scope: ConfigScope,
     options: OpenOptions,
     skills: tuple[Skill, ...],
 ) -> Settings:
+    """Return the settings of an `Api`, from the configuration, the environment and the options."""
     flags, paths = read_flags(options.env), scope.paths
     agents = build_agents(loaded.config, paths, place.worktree, loaded.trusted_config)
     sources = to_sources(loaded, scope, fetch)
@@ -294,7 +351,9 @@ def to_settings(
         subtasks=to_subtasks(loaded.config),
         deadlines=to_deadlines(loaded.config),
         continue_on_deny=bool((loaded.config.experimental or ExperimentalConfig()).continue_loop_on_deny),
-        budgets=to_budgets(loaded) if options.budgets is None else options.budgets,
+        budgets=limit_budgets(
+            to_budgets(loaded) if options.budgets is None else options.budgets, options.caller
+        ),
         instructions=partial(read_instructions, sources),
         plans=paths.plans,
         plan_files=flags.plan_mode,
@@ -302,7 +361,7 @@ def to_settings(
         mcp=to_mcp_settings(loaded.config, auth_file=paths.mcp_auth_file, one_shot=options.one_shot),
         permissions=to_permission_settings(loaded, paths, options),
         editor=options.editor,
-        sharing=to_share_settings(loaded.config, options.env, options.pages),
+        sharing=to_share_settings(loaded.config, options.env, options.share_url),
         undo=to_undo_settings(
             loaded.config,
             loaded.trusted_config,
@@ -314,20 +373,24 @@ def to_settings(
 
 
 def to_permission_settings(loaded: LoadedConfig, paths: Paths, options: OpenOptions) -> PermissionSettings:
-    stored = not resolve_store_url(options.env, paths, options.store).startswith("memory:")
+    policy = to_ask_policy(
+        loaded.trusted_config,
+        person=get_person_name(options.env),
+        owner=describe_process(),
+        answered=options.answered,
+    )
+    principal = options.caller.principal
+    if principal is not None:
+        # Whoever answers for a principal is the principal, and may not let itself out of its directories.
+        policy = replace(policy, person=principal.name, limits=(make_confinement(paths),))
     return PermissionSettings(
-        terms=to_terms(
-            loaded.trusted_config,
-            person=find_person(options.env),
-            owner=describe_process(),
-            answered=options.answered,
-        ),
-        directory=permission_directory(paths) if stored else "",
+        policy=policy,
+        persistent=is_persistent(resolve_store_url(options.env, paths, options.store)),
     )
 
 
 def to_compaction(config: Config) -> CompactionPolicy:
-    """Compaction and pruning are on unless they are switched off. Switches of the environment are already merged."""
+    """Read when to compact and prune. Both are on unless they are switched off; the environment's switches are merged already."""
     configured = config.compaction
     own = config.experimental.weft if config.experimental else None
     at = (own.compaction if own else None) or CompactionThresholds()
@@ -335,7 +398,7 @@ def to_compaction(config: Config) -> CompactionPolicy:
         auto=configured is None or configured.auto is not False,
         prune=configured is None or configured.prune is not False,
         threshold=None if at.threshold is None else to_threshold(at.threshold),
-        models={model: to_threshold(given) for model, given in (at.models or {}).items()},
+        models={model: to_threshold(threshold) for model, threshold in (at.models or {}).items()},
     )
 
 
@@ -344,16 +407,16 @@ def to_subtasks(config: Config) -> SubtaskLimits:
     experimental, defaults = config.experimental or ExperimentalConfig(), SubtaskLimits()
     own = experimental.weft or WeftConfig()
     seconds = own.deadlines.subtask if own.deadlines else None
-    named = own.subagent_depth if own.subagent_depth is not None else config.subagent_depth
+    depth = own.subagent_depth if own.subagent_depth is not None else config.subagent_depth
     return SubtaskLimits(
-        depth=defaults.depth if named is None else named,
+        depth=defaults.depth if depth is None else depth,
         seconds=seconds or defaults.seconds,
         primary_tools=experimental.primary_tools or (),
     )
 
 
 def to_deadlines(config: Config) -> RunDeadlines:
-    # The defaults only prevent that a run hangs forever. OpenCode has no deadlines.
+    # The defaults only keep a run from hanging forever. OpenCode has no deadlines.
     own = (config.experimental or ExperimentalConfig()).weft or WeftConfig()
     configured = own.deadlines
     return RunDeadlines(
@@ -370,6 +433,14 @@ def to_budgets(loaded: LoadedConfig) -> Budgets:
         if loaded.trusted_config is loaded.config
         else take_stricter(trusted, _read_budgets(loaded.config))
     )
+
+
+def limit_budgets(budgets: Budgets, caller: Caller) -> Budgets:
+    """Return the budgets with the limits that a principal has for a day. Its own days are counted in its own store."""
+    if caller.principal is None:
+        return budgets
+    limits = caller.principal.limits
+    return take_stricter(budgets, Budgets(day=Budget(cost=limits.cost, tokens=limits.tokens)))
 
 
 def _read_budgets(config: Config) -> Budgets:
@@ -389,6 +460,6 @@ def _to_budget(configured: LimitsConfig | None) -> Budget:
     return Budget(cost=cost, tokens=configured.tokens, steps=configured.steps, seconds=configured.seconds)
 
 
-def to_threshold(given: int | str) -> Threshold:
+def to_threshold(setting: int | str) -> Threshold:
     """Read a number of tokens, or a share of the context such as "80%"."""
-    return given if isinstance(given, int) else int(given.rstrip("%")) / 100
+    return setting if isinstance(setting, int) else int(setting.rstrip("%")) / 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -16,17 +16,17 @@ from weft.host.clock import SystemClock
 from weft.host.paths import Paths, find_user_name
 from weft.host.tasks import open_tasks
 from weft.model.event import Event
-from weft.model.ids import GLOBAL_PROJECT, Mint, ProjectID, check_file_name
-from weft.model.permission import Action, Grant, Limits, PermissionRequest, Rule
+from weft.model.ids import GLOBAL_PROJECT, Mint, ProjectID
+from weft.model.permission import Action, Grant, PermissionRequest, Rule, Ruleset, Rulesets
 from weft.model.project import Place, get_root
-from weft.permission.audit import AuditFiles, AuditLog
+from weft.permission.audit import AuditChain, AuditLog
 from weft.permission.gate import Gate, GateStorage
 from weft.permission.policy import AskPolicy, Consult, GateContext, Ruling
 from weft.permission.questions import QuestionGate
 from weft.permission.requests import OpenRequest
-from weft.permission.rules import ask_before_named, ask_before_writers, choose_strictest
+from weft.permission.rules import ask_before_named, ask_before_writers, choose_strictest, merge
 from weft.permission.rules import judge as judge_pattern
-from weft.permission.storage import FileItemStore, ItemFile, ItemStore, MemoryItemStore
+from weft.permission.storage import GRANTS_KEY, REQUESTS_KEY, ItemStore, RecordStore
 from weft.plugin.hooks import PERMISSION_ASK, Hooks, PermissionAnswer
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
@@ -34,13 +34,12 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.tool.shell.state import ShellAction
 
 NAME_LENGTH: Final = 16
+# Why a person is asked although no rule of the agent says so.
+MAY_CHANGE_FILES: Final = "it may change files, and edit is denied"
+MAY_RUN_NAMED: Final = "it may run a command that a rule does not allow"
 
 
-def permission_directory(paths: Paths) -> str:
-    return os.path.join(paths.data, "permission")
-
-
-def find_person(env: Mapping[str, str]) -> str:
+def get_person_name(env: Mapping[str, str]) -> str:
     """Return the name of the user, to record who gave an answer."""
     return find_user_name(env) or f"user {os.getuid()}"
 
@@ -57,30 +56,6 @@ def permission_project(place: Place) -> ProjectID:
     return ProjectID(f"{GLOBAL_PROJECT}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:NAME_LENGTH]}")
 
 
-def request_file(directory: str) -> ItemFile[OpenRequest]:
-    return ItemFile(os.path.join(directory, "asked.json"), OpenRequest)
-
-
-def grant_file(directory: str) -> ItemFile[Grant]:
-    return ItemFile(os.path.join(directory, "grants.json"), Grant)
-
-
-def open_decision_log(directory: str, project: ProjectID) -> AuditFiles:
-    return AuditFiles(_log_directory(directory), check_file_name("project", project), redact=redact_text)
-
-
-def list_decision_logs(directory: str) -> list[AuditFiles]:
-    """Return the decision logs of all projects, sorted by name."""
-    with suppress(FileNotFoundError):
-        names = {name.split(".")[0] for name in os.listdir(_log_directory(directory))}
-        return [AuditFiles(_log_directory(directory), name) for name in sorted(names)]
-    return []
-
-
-def _log_directory(directory: str) -> str:
-    return os.path.join(directory, "log")
-
-
 def redact_text(text: str) -> str:
     """Return the text with keys and passwords redacted."""
     from weft.transfer.redact import find_secrets  # noqa: PLC0415  loaded when the log is first written
@@ -94,14 +69,16 @@ def redact_text(text: str) -> str:
 
 
 class PermissionSettings(Struct, frozen=True, kw_only=True):
-    """How a person is asked, and the directory for requests, grants and the log; without one they are kept in memory."""
+    """How a person is asked. With `persistent`, the store outlives this process: decisions are logged, and a request may be
+    answered by another process.
+    """
 
-    terms: AskPolicy = AskPolicy()
-    directory: str = ""
+    policy: AskPolicy = AskPolicy()
+    persistent: bool = False
 
 
-def to_terms(trusted_config: Config, *, person: str, owner: str, answered: bool) -> AskPolicy:
-    """Read the terms from the trusted part of the configuration."""
+def to_ask_policy(trusted_config: Config, *, person: str, owner: str, answered: bool) -> AskPolicy:
+    """Read how to ask a person from the trusted part of the configuration."""
     own = trusted_config.experimental.weft if trusted_config.experimental else None
     asking = (own.asking if own else None) or AskingConfig()
     return AskPolicy(
@@ -111,6 +88,20 @@ def to_terms(trusted_config: Config, *, person: str, owner: str, answered: bool)
         always=asking.always or "session",
         person=person,
         owner=owner,
+    )
+
+
+def make_confinement(paths: Paths) -> Ruleset:
+    """Return rules that keep a principal inside of its directories. The files that its own tools leave are part of them."""
+    own = (paths.tool_output, paths.plans)
+    return (
+        Rule(permission="*", pattern="*", action="allow"),
+        Rule(permission="external_directory", pattern="*", action="deny"),
+        *(Rule(permission="external_directory", pattern=path, action="allow") for path in own),
+        *(
+            Rule(permission="external_directory", pattern=os.path.join(path, "*"), action="allow")
+            for path in own
+        ),
     )
 
 
@@ -131,28 +122,30 @@ def to_consult(hooks: Hooks) -> Consult:
 
 @asynccontextmanager
 async def open_gates(
-    settings: PermissionSettings, environment: GateContext
+    settings: PermissionSettings, context: GateContext, store: RecordStore
 ) -> AsyncIterator[tuple[Gate, QuestionGate]]:
     """Open the gate and the questions of a directory. Leaving the context flushes the log."""
-    records, terms = open_permission_records(settings.directory, environment), settings.terms
-    gate, questions = Gate(records, environment, terms), QuestionGate(records.asked, environment, terms)
+    records = make_gate_storage(store, context.project, persistent=settings.persistent)
+    policy = settings.policy
+    gate, questions = Gate(records, context, policy), QuestionGate(records.asked, context, policy)
     async with open_tasks() as tasks:
-        writing = tasks.create_task(records.audit.keep_flushing(environment.clock))
+        flushing = tasks.create_task(records.audit.keep_flushing(context.clock))
         try:
             yield gate, questions
         finally:
-            writing.cancel()
+            flushing.cancel()
             await records.audit.settle()
 
 
 @asynccontextmanager
-async def open_offline_gate(directory: str, project: ProjectID, terms: AskPolicy) -> AsyncIterator[Gate]:
+async def open_offline_gate(store: RecordStore, project: ProjectID, policy: AskPolicy) -> AsyncIterator[Gate]:
     """Open a gate to reply to requests and revoke grants, without a run and without listeners."""
     clock = SystemClock()
-    environment = GateContext(
+    context = GateContext(
         clock=clock, mint=Mint(clock.now, os.urandom), project=project, publish=_ignore_event
     )
-    async with open_gates(PermissionSettings(terms=terms, directory=directory), environment) as (gate, _):
+    settings = PermissionSettings(policy=policy, persistent=True)
+    async with open_gates(settings, context, store) as (gate, _):
         yield gate
 
 
@@ -160,23 +153,20 @@ async def _ignore_event(_: Event) -> None:
     """Drop an event. A run that waits for the reply reads it from the stored request."""
 
 
-def open_permission_records(directory: str, environment: GateContext) -> GateStorage:
-    if not directory:
-        asked: ItemStore[OpenRequest] = MemoryItemStore()
-        grants: ItemStore[Grant] = MemoryItemStore()
-        return GateStorage(asked=asked, grants=grants, audit=AuditLog(None))
+def make_gate_storage(store: RecordStore, project: ProjectID, *, persistent: bool) -> GateStorage:
     return GateStorage(
-        asked=FileItemStore(request_file(directory)),
-        grants=FileItemStore(grant_file(directory)),
-        audit=AuditLog(open_decision_log(directory, environment.project)),
+        asked=ItemStore(store, REQUESTS_KEY, OpenRequest, shared=persistent),
+        grants=ItemStore(store, GRANTS_KEY, Grant, shared=persistent),
+        audit=AuditLog(AuditChain(store, project, redact=redact_text) if persistent else None),
     )
 
 
 class JudgedPart(Struct, frozen=True, kw_only=True):
-    """One action of a command, and the rule that decides on it."""
+    """One action of a command, and the rule that decides on it. `reason` says why, if the rule alone does not."""
 
     part: ShellAction
     rule: Rule
+    reason: str = ""
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
@@ -190,22 +180,29 @@ class Explanation(Struct, frozen=True, kw_only=True):
         return choose_strictest(each.rule for each in self.parts).action
 
 
-def explain(command: str, where: CommandLocation, limits: Limits) -> Explanation:
+def explain(command: str, location: CommandLocation, rulesets: Rulesets) -> Explanation:
     """Judge a command by the same rules as a call of the `bash` tool. Blocks."""
-
     from weft.tool.shell.judgement import judge_command  # noqa: PLC0415  only a shell command needs it
 
-    return judge_parts(judge_command(command, where).in_order, limits)
+    return judge_parts(judge_command(command, location).in_order, rulesets)
 
 
-def judge_parts(parts: Sequence[ShellAction], limits: Limits) -> Explanation:
+def judge_parts(parts: Sequence[ShellAction], rulesets: Rulesets) -> Explanation:
     """Find the rule that decides on each part of a command."""
-    watched = ask_before_writers(limits, "bash", (part.pattern for part in parts if part.may_write))
-    watched = ask_before_named(watched, "bash", (part.pattern for part in parts if part.perhaps))
-    return Explanation(
-        parts=tuple(
-            JudgedPart(part=part, rule=judge_pattern(part.permission, part.pattern, watched))
-            for part in parts
-            if not part.perhaps
-        )
+    with_writers = ask_before_writers(rulesets, "bash", (part.pattern for part in parts if part.may_write))
+    with_named = ask_before_named(
+        with_writers, "bash", (part.pattern for part in parts if part.is_speculative)
     )
+    own_rules, writer_rules = set(merge(*rulesets)), set(merge(*with_writers))
+
+    def judge_part(part: ShellAction) -> JudgedPart:
+        rule = judge_pattern(part.permission, part.pattern, with_named)
+        reason = part.why
+        if not reason and rule.action == "ask" and rule not in own_rules:
+            if rule in writer_rules:
+                reason = MAY_CHANGE_FILES
+            elif with_named is not with_writers:
+                reason = MAY_RUN_NAMED
+        return JudgedPart(part=part, rule=rule, reason=reason)
+
+    return Explanation(parts=tuple(judge_part(part) for part in parts if not part.is_speculative))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from weft.errors import DirectoryError
@@ -14,7 +14,7 @@ from weft.journal import Journal
 from weft.model.event import ProjectUpdated, SessionUpdated
 from weft.model.ids import GLOBAL_PROJECT, ProjectID
 from weft.model.project import Place, is_at
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.project.checkout import find_checkout, write_id
 from weft.project.facts import KnownProjects, Resolution, alias_key, alias_to_plain, find_alias
 from weft.project.resolve import adopt_sessions, resolve
@@ -34,9 +34,9 @@ async def find_place(store: Store, directory: str, env: Mapping[str, str], now: 
     return await asyncio.to_thread(resolve, at, known, git=Git(env), now=now)
 
 
-def list_sessions_here(sessions: Iterable[Session], place: Place) -> list[Session]:
-    """Return the sessions that worked at a place: in the same checkout, or in the same directory where there is none."""
-    return [each for each in sessions if is_at(place, os.path.realpath(each.directory))]
+def is_here(session: SessionInfo, place: Place) -> bool:
+    """Return True if a session worked at a place: in the same checkout, or in the same directory where there is none."""
+    return is_at(place, os.path.realpath(session.directory))
 
 
 async def record_place(store: Store, journal: Journal, found: Resolution) -> None:
@@ -58,7 +58,7 @@ def _is_local_directory(directory: str) -> bool:
     return os.path.isabs(directory) and os.path.isdir(directory)
 
 
-def make_git_home(
+def make_git_lookup(
     store: Store, journal: Journal, env: Mapping[str, str], *, clock: Clock, dry_run: bool
 ) -> ProjectLookup:
     """Return a function that finds the project of a directory with git. Each directory is looked up once."""
@@ -73,20 +73,20 @@ def make_git_home(
             await journal.commit(ProjectUpdated(info=found.project))
         return found.place.project.id
 
-    async def home(directory: str) -> ProjectID | None:
+    async def look_up(directory: str) -> ProjectID | None:
         if directory not in known:
             known[directory] = (
                 await find(directory) if await asyncio.to_thread(_is_local_directory, directory) else None
             )
         return known[directory]
 
-    return home
+    return look_up
 
 
-def make_recorded_home(store: Store, place: Place) -> ProjectLookup:
+def make_stored_lookup(store: Store, place: Place) -> ProjectLookup:
     """Return a function that finds the project of a directory among the stored projects, without git."""
 
-    async def home(directory: str) -> ProjectID | None:
+    async def look_up(directory: str) -> ProjectID | None:
         if not await asyncio.to_thread(_is_local_directory, directory):
             return None
         tops = {place.worktree: place.project.id}
@@ -95,4 +95,4 @@ def make_recorded_home(store: Store, place: Place) -> ProjectLookup:
         above = [top for top in tops if top != "/" and (directory + "/").startswith(top.rstrip("/") + "/")]
         return tops[max(above, key=len)] if above else GLOBAL_PROJECT
 
-    return home
+    return look_up

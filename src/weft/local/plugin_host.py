@@ -83,9 +83,9 @@ class ApiProxy:
     Raise `AttributeError` for names that `protocol` does not define.
     """
 
-    def __init__(self, target: Any, outside: MainLoop, protocol: type = object) -> None:
+    def __init__(self, target: Any, main_loop: MainLoop, protocol: type = object) -> None:
         self._target = target
-        self._outside = outside
+        self._main_loop = main_loop
         self._protocol = protocol
 
     def __getattr__(self, name: str) -> Any:
@@ -98,11 +98,11 @@ class ApiProxy:
             raise UnsupportedError(
                 f"calling {name} from a plugin", hint='to receive events, use @hook("event")'
             )
-        return ApiProxy(found, self._outside)
+        return ApiProxy(found, self._main_loop)
 
     def _wrap(self, function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
-        async def call(*given: Any, **named: Any) -> Any:
-            return await self._outside.do(lambda: function(*given, **named))
+        async def call(*arguments: Any, **named: Any) -> Any:
+            return await self._main_loop.do(lambda: function(*arguments, **named))
 
         return call
 
@@ -114,28 +114,28 @@ DRAIN_SECONDS: Final = 1.0
 class PluginListener:
     """Passes events to one plugin. The bus buffers them; if a plugin falls too far behind, events are lost and reported."""
 
-    def __init__(self, plugin: str, voices: Sequence[RegisteredHook], bus: Bus) -> None:
+    def __init__(self, plugin: str, hooks: Sequence[RegisteredHook], bus: Bus) -> None:
         self._plugin = plugin
-        self._voices = voices
+        self._hooks = hooks
         self._bus = bus
         self._listener = bus.listen()
         self._cursor = self._listener.cursor
         self._progress = asyncio.Event()
         self._stopped = False
 
-    async def listen(self, chain: HookChain, conduct: FaultCounter) -> None:
-        while not conduct.is_disabled(self._plugin):
+    async def listen(self, chain: HookChain, fault_counter: FaultCounter) -> None:
+        while not fault_counter.is_disabled(self._plugin):
             try:
                 events = await self._listener.take()
             except CursorLostError:
-                conduct.report(self._plugin, "hook event is too slow and has missed some events")
+                fault_counter.report(self._plugin, "hook event is too slow and has missed some events")
                 self._listener = self._bus.listen()
                 self._advance(self._listener.cursor)
                 continue
             for published in events:
-                for voice in self._voices:
-                    if not conduct.is_disabled(self._plugin):
-                        await chain.ask_one(voice, EVENT, Happened(event=published.event), NoChange())
+                for hook in self._hooks:
+                    if not fault_counter.is_disabled(self._plugin):
+                        await chain.ask_one(hook, EVENT, Happened(event=published.event), NoChange())
                 self._advance(published.cursor)
         self._stopped = True
         self._progress.set()
@@ -152,12 +152,12 @@ class PluginListener:
             await self._progress.wait()
 
 
-def open_plugin_listeners(chain: HookChain, bus: Bus) -> list[PluginListener]:
+def make_plugin_listeners(chain: HookChain, bus: Bus) -> list[PluginListener]:
     """Return a listener for each plugin that has an `event` hook."""
-    voices: dict[str, list[RegisteredHook]] = {}
-    for voice in chain.registered(EVENT):
-        voices.setdefault(voice.plugin, []).append(voice)
-    return [PluginListener(plugin, each, bus) for plugin, each in voices.items()]
+    hooks: dict[str, list[RegisteredHook]] = {}
+    for hook in chain.registered(EVENT):
+        hooks.setdefault(hook.plugin, []).append(hook)
+    return [PluginListener(plugin, each, bus) for plugin, each in hooks.items()]
 
 
 async def drain_listeners(listeners: Iterable[PluginListener]) -> None:
@@ -204,18 +204,18 @@ class LoadedPlugins:
         self.loaded = tuple(plugins)
         self.commands = tuple(commands)
         self._settings = read_plugin_settings(loaded)
-        self._situation = scope
+        self._scope = scope
         self._clock = clock
         self._warn = warn
         self._reporter = FaultReporter(warn)
-        self.conduct = FaultCounter(self._reporter, faults=self._settings.faults or MAX_FAULTS)
-        voices = self._list_voices()
-        self._chain = HookChain(voices, self.conduct, clock)
-        self.hooks: Hooks = self._chain if voices else NO_HOOKS
+        self.fault_counter = FaultCounter(self._reporter, faults=self._settings.faults or MAX_FAULTS)
+        hooks = self._register_hooks()
+        self._chain = HookChain(hooks, self.fault_counter, clock)
+        self.hooks: Hooks = self._chain if hooks else NO_HOOKS
         self.named: Mapping[str, NamedTool] = name_tools(self.loaded, warn)
 
     async def change_config(self, loaded: LoadedConfig) -> LoadedConfig:
-        return await apply_config_hooks(loaded, self.hooks, self._situation.directory, self._warn)
+        return await apply_config_hooks(loaded, self.hooks, self._scope.directory, self._warn)
 
     def find_logins(self, loaded: LoadedConfig) -> LoginMethods:
         return find_login_methods(loaded, self.loaded, self._clock, self._warn)
@@ -225,16 +225,16 @@ class LoadedPlugins:
         """The tools, sorted by name: the order of plugins must not change a request, or providers could not cache it."""
         return to_run_tools(self.named[name] for name in sorted(self.named))
 
-    def _list_voices(self) -> list[RegisteredHook]:
+    def _register_hooks(self) -> list[RegisteredHook]:
         seconds = self._settings.seconds or HOOK_SECONDS
-        scope = self._situation
+        scope = self._scope
         top = scope.worktree.rstrip("/") or scope.directory
         environment = CommandEnvironment(directory=top, environment=tool_environment(scope.env))
         return [
             *(
                 register_function(plugin.worker, hooked, plugin=plugin.source.where, seconds=seconds)
                 for plugin in self.loaded
-                for hooked in plugin.carried.hooks
+                for hooked in plugin.contents.hooks
             ),
             *(register_command(command, environment) for command in self.commands),
         ]
@@ -243,10 +243,10 @@ class LoadedPlugins:
     async def attach(self, local: LocalApi) -> AsyncIterator[None]:
         """Run the `setup` of all plugins, then pass them events until the context is left."""
         self._reporter.attach(local)
-        listeners = open_plugin_listeners(self._chain, local.bus)
+        listeners = make_plugin_listeners(self._chain, local.bus)
         await asyncio.gather(*(self._set_up(plugin, local) for plugin in self.loaded))
         async with open_tasks() as tasks:
-            running = [tasks.create_task(each.listen(self._chain, self.conduct)) for each in listeners]
+            running = [tasks.create_task(each.listen(self._chain, self.fault_counter)) for each in listeners]
             try:
                 yield
             finally:
@@ -256,7 +256,7 @@ class LoadedPlugins:
                 self._reporter.attach(None)
 
     async def _set_up(self, plugin: Plugin, local: LocalApi) -> None:
-        setup = plugin.carried.setup
+        setup = plugin.contents.setup
         if setup is None:
             return
         place = local.runtime.place
@@ -271,11 +271,11 @@ class LoadedPlugins:
             async with Deadline("setup", seconds, self._clock).running():
                 outcome = await plugin.worker.do(partial(setup, context))
         except DeadlineError:
-            self.conduct.disable(plugin.source.where, f"setup took longer than {seconds:g} seconds")
+            self.fault_counter.disable(plugin.source.where, f"setup took longer than {seconds:g} seconds")
             return
         if isinstance(outcome, Failed):
             line = outcome.lines.get(plugin.source.where, 0)
-            self.conduct.disable(plugin.source.where, f"setup: {outcome.reason}", line=line)
+            self.fault_counter.disable(plugin.source.where, f"setup: {outcome.reason}", line=line)
 
 
 @asynccontextmanager
@@ -301,10 +301,10 @@ async def load_plugins(
         ready = [result for result in results if isinstance(result, Plugin)]
         commands = list_hook_commands(loaded, warn)
         plugins = LoadedPlugins(ready, commands, loaded, scope, clock=clock, warn=warn)
-        faults.conduct = plugins.conduct
+        faults.fault_counter = plugins.fault_counter
         yield plugins
     finally:
-        faults.conduct = None
+        faults.fault_counter = None
         await loader.close()
 
 
@@ -313,7 +313,7 @@ class _TaskFaults:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self.conduct: FaultCounter | None = None
+        self.fault_counter: FaultCounter | None = None
 
     def make_handler(self, source: PluginSource) -> OnStrayError:
         def handle(failed: Failed) -> None:
@@ -323,9 +323,9 @@ class _TaskFaults:
         return handle
 
     def _count(self, source: PluginSource, failed: Failed) -> None:
-        if self.conduct is not None:
+        if self.fault_counter is not None:
             line = failed.lines.get(source.where, 0)
-            self.conduct.record(source.where, f"a task of its own: {failed.reason}", line=line)
+            self.fault_counter.record(source.where, f"a task of its own: {failed.reason}", line=line)
 
 
 HELD_KINDS: Final = ("plugin", "tool", "hook")
@@ -392,7 +392,7 @@ def _to_rows(results: list[Plugin | FailedPlugin], problems: list[ConfigError]) 
                 kind=source.kind,
                 where=source.where,
                 state="loaded",
-                hooks=_unique(hooked.hook for hooked in each.carried.hooks),
+                hooks=_unique(hooked.hook for hooked in each.contents.hooks),
                 tools=tuple(name for name, tool in named.items() if tool.plugin is each),
             )
 

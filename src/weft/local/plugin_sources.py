@@ -76,14 +76,14 @@ SHOWN_NAMES: Final = 6
 class PluginSource(Struct, frozen=True, kw_only=True):
     """A plugin to load. `where` is its file or module, `named_in` the file that names it.
 
-    For kind `given`, `given` holds the namespace of a module or functions that the program passed in.
+    For kind `given`, `namespace` holds the namespace of a module or functions that the program passed in.
     """
 
     name: str
     kind: Kind
     where: str
     named_in: str = ""
-    given: Any = None
+    namespace: Any = None
 
 
 class FoundPlugins(Struct, frozen=True, kw_only=True):
@@ -94,8 +94,8 @@ class FoundPlugins(Struct, frozen=True, kw_only=True):
     problems: tuple[ConfigError, ...] = ()
 
 
-def find_plugins(loaded: LoadedConfig, scope: ConfigScope, given: Sequence[Any] = ()) -> FoundPlugins:
-    """Find plugins: first of installed packages, then configured ones, then tool files, then those in `given`."""
+def find_plugins(loaded: LoadedConfig, scope: ConfigScope, extra: Sequence[Any] = ()) -> FoundPlugins:
+    """Find plugins: first of installed packages, then configured ones, then tool files, then those in `extra`."""
     off = set(read_plugin_settings(loaded).off or ())
     search = _PluginSearch(scope)
     if not read_flags(scope.env).disable_default_plugins:
@@ -106,7 +106,7 @@ def find_plugins(loaded: LoadedConfig, scope: ConfigScope, given: Sequence[Any] 
     search.add_tool_files()
     sources = [each for each in search.sources if each.name not in off]
     return FoundPlugins(
-        sources=(*sources, *_to_given_sources(given)),
+        sources=(*sources, *_to_extra_sources(extra)),
         skipped=tuple(search.skipped),
         problems=tuple(search.problems),
     )
@@ -125,8 +125,10 @@ def to_skipped_warning(skipped: Sequence[str]) -> ConfigError:
 
 
 class _PluginSearch:
+    """Collects the plugins of a directory, the entries that weft cannot run, and errors in the configuration."""
+
     def __init__(self, scope: ConfigScope) -> None:
-        self._situation = scope
+        self._scope = scope
         self.sources: list[PluginSource] = []
         self.skipped: list[str] = []
         self.problems: list[ConfigError] = []
@@ -141,11 +143,11 @@ class _PluginSearch:
 
     def _list_install_directories(self) -> list[str]:
         """Return the directories of `sys.path`, without the project's own unless the project is trusted."""
-        here = {os.path.realpath(each) for each in (self._situation.directory, self._situation.worktree, ".")}
+        here = {os.path.realpath(each) for each in (self._scope.directory, self._scope.worktree, ".")}
         return [
             place
             for place in dict.fromkeys(sys.path)
-            if place and (self._situation.trusted or os.path.realpath(place) not in here)
+            if place and (self._scope.trusted or os.path.realpath(place) not in here)
         ]
 
     def add_entry(self, entry: str, named_in: str) -> None:
@@ -169,8 +171,8 @@ class _PluginSearch:
         else:
             return None
         if bare.startswith("~/"):
-            bare = os.path.join(self._situation.paths.os_home, bare[2:])
-        base = os.path.dirname(named_in) if os.path.isabs(named_in) else self._situation.directory
+            bare = os.path.join(self._scope.paths.os_home, bare[2:])
+        base = os.path.dirname(named_in) if os.path.isabs(named_in) else self._scope.directory
         return os.path.normpath(os.path.join(base, bare))
 
     def _add_file(self, path: str, entry: str, named_in: str) -> None:
@@ -191,8 +193,8 @@ class _PluginSearch:
                     self.skipped.append(path)
 
     def _list_config_directories(self) -> Iterator[str]:
-        for source in list_sources(self._situation, read_flags(self._situation.env)):
-            if isinstance(source, ConfigDirectory) and (source.origin.own or self._situation.trusted):
+        for source in list_sources(self._scope, read_flags(self._scope.env)):
+            if isinstance(source, ConfigDirectory) and (source.origin.own or self._scope.trusted):
                 yield source.origin.path
 
     def _add(self, name: str, kind: Kind, where: str, named_in: str) -> None:
@@ -206,16 +208,16 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _to_given_sources(given: Sequence[Any]) -> Iterator[PluginSource]:
+def _to_extra_sources(extra: Sequence[Any]) -> Iterator[PluginSource]:
     """Return one source for each module, and one for all functions together."""
-    functions = [each for each in given if isinstance(each, FunctionType)]
-    for each in given:
+    functions = [each for each in extra if isinstance(each, FunctionType)]
+    for each in extra:
         if not isinstance(each, FunctionType):
             name = str(getattr(each, "__name__", type(each).__name__))
             where = str(getattr(each, "__file__", None) or name)
-            yield PluginSource(name=name, kind="given", where=where, given=vars(each))
+            yield PluginSource(name=name, kind="given", where=where, namespace=vars(each))
     if functions:
         together = {f"{index} {each.__name__}": each for index, each in enumerate(functions)}
         yield PluginSource(
-            name="functions", kind="given", where=functions[0].__code__.co_filename, given=together
+            name="functions", kind="given", where=functions[0].__code__.co_filename, namespace=together
         )

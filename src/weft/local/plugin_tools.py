@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.context.reminders import VALUE_TOOL as VALUE
+from weft.context.reminders import VALUE_TOOL
 from weft.errors import ConfigError, DeadlineError, ToolError, WeftError
 from weft.host.clock import Clock
 from weft.host.tasks import Deadline
@@ -19,7 +19,7 @@ from weft.local.plugin_sources import PluginSource
 from weft.model.wire import decode, encode, parse
 from weft.permission.rules import permission_of
 from weft.plugin.loader import PluginContents, collect, load_file, load_module
-from weft.plugin.tools import TOOL_NAME, CustomTool, ToolAnswer, ToolCallContext, name_in_file
+from weft.plugin.tools import TOOL_NAME, CustomTool, ToolAnswer, ToolCallContext, check_is_async, name_in_file
 from weft.plugin.worker import Failed, MainLoop, OnStrayError, PluginWorker, Returned, run_in_thread
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
 from weft.tool.registry import AFTER_BACKGROUND_JOB, AFTER_COMPACTION, HIDDEN_TOOLS
@@ -31,7 +31,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
     """A plugin that was loaded."""
 
     source: PluginSource
-    carried: PluginContents
+    contents: PluginContents
     worker: PluginWorker
 
 
@@ -72,7 +72,7 @@ class PluginLoader:
             return FailedPlugin(source=source, error=ConfigError(source.where, reason))
         match outcome:
             case Returned(value=value):
-                return Plugin(source=source, carried=value, worker=worker)
+                return Plugin(source=source, contents=value, worker=worker)
             case Failed(error=ConfigError() as error):
                 return FailedPlugin(source=source, error=error)
             case Failed(reason=reason):
@@ -85,7 +85,7 @@ class PluginLoader:
 def _load_source(source: PluginSource) -> PluginContents:
     match source.kind:
         case "given":
-            return collect(source.given)
+            return collect(source.namespace)
         case "file" | "tools":
             return collect(vars(load_file(source.where)))
         case "module" | "package":
@@ -93,7 +93,7 @@ def _load_source(source: PluginSource) -> PluginContents:
 
 
 # Tool names that have a meaning for runs.
-RESERVED_NAMES: Final = HIDDEN_TOOLS | AFTER_COMPACTION | AFTER_BACKGROUND_JOB | {VALUE}
+RESERVED_NAMES: Final = HIDDEN_TOOLS | AFTER_COMPACTION | AFTER_BACKGROUND_JOB | {VALUE_TOOL}
 
 
 class NamedTool(Struct, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ def name_tools(plugins: Iterable[Plugin], warn: Callable[[ConfigError], None]) -
         for custom in list_plugin_tools(plugin):
             fault = _find_fault(custom, own)
             if fault:
-                warn(ConfigError(plugin.source.where, fault, at=(_line_of(custom), 0)))
+                warn(ConfigError(plugin.source.where, fault, at=(_get_line(custom), 0)))
                 continue
             own.add(custom.name)
             if custom.name in named:
@@ -123,7 +123,7 @@ def name_tools(plugins: Iterable[Plugin], warn: Callable[[ConfigError], None]) -
 
 def list_plugin_tools(plugin: Plugin) -> Iterator[CustomTool]:
     """Return the tools of a plugin. Tools in a tool file are named after the file."""
-    for custom in plugin.carried.tools:
+    for custom in plugin.contents.tools:
         if plugin.source.kind == "tools":
             stem = os.path.splitext(os.path.basename(plugin.source.where))[0]
             yield replace(custom, name=name_in_file(custom.name, stem))
@@ -142,7 +142,7 @@ def _find_fault(custom: CustomTool, own: set[str]) -> str:
     )
 
 
-def _line_of(custom: CustomTool) -> int:
+def _get_line(custom: CustomTool) -> int:
     line: int = custom.function.__code__.co_firstlineno
     return line
 
@@ -195,18 +195,19 @@ def _to_answer(custom: CustomTool, result: Any) -> ToolAnswer:
 
 def _to_call_context(ctx: ToolContext) -> ToolCallContext:
     """Return the context for use in a plugin's thread: `ask` and `report` run in the main thread."""
-    outside = MainLoop(asyncio.get_running_loop(), copy_context())
+    main_loop = MainLoop(asyncio.get_running_loop(), copy_context())
 
     def ask(permission: str, *patterns: str) -> Coroutine[Any, Any, None]:
-        _check_is_async("ask")
-        return outside.do(lambda: ctx.ask(permission, *patterns, always=patterns))
+        check_is_async("ask")
+        wanted = patterns or ("*",)
+        return main_loop.do(lambda: ctx.ask(permission, *wanted, always=wanted))
 
     def report(
         *, title: str | None = None, metadata: Mapping[str, object] | None = None
     ) -> Coroutine[Any, Any, None]:
-        _check_is_async("report")
+        check_is_async("report")
         plain = None if metadata is None else parse(encode(metadata))
-        return outside.do(lambda: ctx.report(title=title, metadata=plain))
+        return main_loop.do(lambda: ctx.report(title=title, metadata=plain))
 
     return ToolCallContext(
         session_id=ctx.session_id,
@@ -218,11 +219,3 @@ def _to_call_context(ctx: ToolContext) -> ToolCallContext:
         ask=ask,
         report=report,
     )
-
-
-def _check_is_async(what: str) -> None:
-    # A tool that cannot await would go on as if permission had been given.
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError as error:
-        raise ToolError(f"{what} needs an async tool: write async def, and await it") from error

@@ -69,13 +69,13 @@ async def open_plugins(
     *,
     clock: Clock,
     warn: Callable[[ConfigError], None],
-    given: tuple[Any, ...] = (),
+    extra: tuple[Any, ...] = (),
 ) -> AsyncIterator[Plugins]:
-    """Find and load the plugins; `given` are added by the program. A plugin that fails is reported and left out.
+    """Find and load the plugins; `extra` are added by the program. A plugin that fails is reported and left out.
 
     Leaving the context ends their threads, even if a plugin hangs.
     """
-    found = await asyncio.to_thread(find_plugins, loaded, scope, given)
+    found = await asyncio.to_thread(find_plugins, loaded, scope, extra)
     if found == FoundPlugins() and not _has_hook_commands(loaded):
         yield NoPlugins()
         return

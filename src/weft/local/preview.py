@@ -11,37 +11,37 @@ from weft.config.skills import find_skills
 from weft.context.notes import ContextNote, apply_history_notes, list_notes
 from weft.context.reminders import has_plan_note, make_plan_note
 from weft.context.system import Briefing
-from weft.context.tokens import get_request_limit, project_tokens
+from weft.context.tokens import find_request_limit, project_tokens
 from weft.context.view import View
 from weft.host.clock import SystemClock
 from weft.host.paths import paths_from
 from weft.local.assembly import Settings
 from weft.local.mcp_settings import list_enabled_servers
-from weft.local.models import ProviderEnvironment, find_models
-from weft.local.open import OpenOptions, to_scope, to_settings
+from weft.local.models import ProviderEnvironment, load_models
+from weft.local.open import OpenOptions, read_scope, read_settings
 from weft.local.plugin_host import list_hook_commands
 from weft.local.plugin_sources import find_plugins
 from weft.local.reader import SessionReader
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.catalog import Model
 from weft.model.event import MessageUpdated, PartUpdated
 from weft.model.ids import Mint
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import Moment, TextPart
 from weft.model.project import Place
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.transcript import Transcript
 from weft.provider.contract import ModelRequest
 from weft.provider.registry import Registry
-from weft.run.brief import (
+from weft.run.briefing import (
     is_answered,
     list_briefing_keys,
+    make_note_events,
     read_briefing,
     to_environment,
-    to_note_events,
     to_pinned_instructions,
 )
-from weft.run.compaction import get_threshold, to_pruning_events
+from weft.run.compaction import find_threshold, to_pruning_events
 from weft.run.decide import ModelStep, decide, find_newest_prompt
 from weft.run.request import (
     build_request,
@@ -62,7 +62,7 @@ SUMMARISER = "compaction"
 class Preview(Struct, frozen=True, kw_only=True):
     """The request, and the agent that answers it.
 
-    With `placeholder`, a placeholder stands for the person's next prompt. `crowded` means that the request does not fit:
+    With `placeholder`, a placeholder stands for the person's next prompt. `overflows` means that the request does not fit:
     a run would compact the conversation first. `servers` and `plugins` name the MCP servers and plugins that could add to
     the request; they were not started.
     """
@@ -70,13 +70,15 @@ class Preview(Struct, frozen=True, kw_only=True):
     request: ModelRequest
     agent: str
     placeholder: bool
-    crowded: bool = False
+    overflows: bool = False
     servers: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
 
 
 class PreviewSettings(Struct, frozen=True, kw_only=True):
-    agents: Mapping[str, Agent]
+    """What `build_request` needs to know, without a run."""
+
+    agents: Mapping[str, AgentInfo]
     tools: Mapping[str, AnyTool]
     output_limit: int
     plan_files: bool
@@ -95,7 +97,8 @@ class _PreviewContext(Struct, frozen=True, kw_only=True):
     plugins: tuple[str, ...]
 
 
-def preview(reader: SessionReader, session: Session, env: Mapping[str, str]) -> Preview:
+def preview(reader: SessionReader, session: SessionInfo, env: Mapping[str, str]) -> Preview:
+    """Return the request that the next step of a session would send."""
     context = _load_context(reader.place(), env)
     history = reader.store.list_messages(session.id)
     transcript = Transcript(cut_at_revert(session.revert, history).kept)
@@ -110,48 +113,50 @@ def preview(reader: SessionReader, session: Session, env: Mapping[str, str]) -> 
     if step.summary:
         request = _make_summary_request(context, transcript.messages(), step, model)
         return Preview(request=request, agent=SUMMARISER, placeholder=False, plugins=context.plugins)
-    basis = _find_basis(context, session, reader)
-    _add_notes(context, session, transcript, basis, step.prompt)
-    built = build_request(_to_request_settings(context.settings), transcript.messages(), step, model, basis)
+    briefing = _get_briefing(context, session, reader)
+    _add_notes(context, session, transcript, briefing, step.prompt)
+    built = build_request(
+        _to_request_settings(context.settings), transcript.messages(), step, model, briefing
+    )
     request = remove_forbidden_tools(built, context.settings.agents[step.prompt.agent], session)
     return Preview(
         request=request,
         agent=step.prompt.agent,
         placeholder=placeholder,
-        crowded=_is_crowded(context.settings, transcript.messages(), step.prompt, model, basis),
+        overflows=_overflows(context.settings, transcript.messages(), step.prompt, model, briefing),
         servers=context.servers,
         plugins=context.plugins,
     )
 
 
-def _is_crowded(
+def _overflows(
     settings: Settings,
     history: list[MessageWithParts],
     prompt: UserMessage,
     model: Model,
-    basis: Briefing,
+    briefing: Briefing,
 ) -> bool:
-    most = get_request_limit(model, settings.output_limit, get_threshold(settings.compaction, model))
-    if not settings.compaction.auto or most is None:
+    limit = find_request_limit(model, settings.output_limit, find_threshold(settings.compaction, model))
+    if not settings.compaction.auto or limit is None:
         return False
     return (
         project_tokens(
-            history, overhead=estimate_overhead(_to_request_settings(settings), prompt, model, basis)
+            history, overhead=estimate_overhead(_to_request_settings(settings), prompt, model, briefing)
         )
-        > most
+        > limit
     )
 
 
 def _load_context(place: Place, env: Mapping[str, str]) -> _PreviewContext:
     paths, clock = paths_from(env), SystemClock()
-    scope = to_scope(place, paths, env)
+    scope = read_scope(place, paths, env)
     loaded = load_config(scope, strict=True)
     environment = ProviderEnvironment(env=env, paths=paths, warn=lambda _: None)
-    opening, skills = OpenOptions(directory=place.directory, env=env), find_skills(scope).skills
+    options, skills = OpenOptions(directory=place.directory, env=env), find_skills(scope).skills
     return _PreviewContext(
         place=place,
-        settings=to_settings(loaded, place, scope, opening, skills),
-        models=find_models(loaded, environment, clock, ()),
+        settings=read_settings(loaded, place, scope, options, skills),
+        models=load_models(loaded, environment, clock, ()),
         mint=Mint(clock.now, os.urandom),
         now=clock.now(),
         servers=tuple(list_enabled_servers(loaded.config)),
@@ -162,7 +167,7 @@ def _load_context(place: Place, env: Mapping[str, str]) -> _PreviewContext:
     )
 
 
-def _next_prompt(context: _PreviewContext, session: Session, transcript: Transcript) -> UserMessage:
+def _next_prompt(context: _PreviewContext, session: SessionInfo, transcript: Transcript) -> UserMessage:
     """Return the next prompt as it would be if the person named no agent and no model."""
     settings, last = context.settings, find_newest_prompt(transcript.messages())
     agent = settings.default_agent
@@ -179,12 +184,14 @@ def _next_prompt(context: _PreviewContext, session: Session, transcript: Transcr
     return prompt
 
 
-def _find_basis(context: _PreviewContext, session: Session, reader: SessionReader) -> Briefing:
+def _get_briefing(context: _PreviewContext, session: SessionInfo, reader: SessionReader) -> Briefing:
     kept = (read_briefing(reader.store.find_value(key)) for key in list_briefing_keys(session))
-    return next((basis for basis in kept if basis is not None), None) or _make_basis(context, session, {})
+    return next((briefing for briefing in kept if briefing is not None), None) or _make_briefing(
+        context, session, {}
+    )
 
 
-def _make_basis(context: _PreviewContext, session: Session, known: Mapping[str, str]) -> Briefing:
+def _make_briefing(context: _PreviewContext, session: SessionInfo, known: Mapping[str, str]) -> Briefing:
     environment = to_environment(context.place, sys.platform, context.now)
     return Briefing(
         environment=environment,
@@ -193,23 +200,27 @@ def _make_basis(context: _PreviewContext, session: Session, known: Mapping[str, 
 
 
 def _add_notes(
-    context: _PreviewContext, session: Session, transcript: Transcript, basis: Briefing, prompt: UserMessage
+    context: _PreviewContext,
+    session: SessionInfo,
+    transcript: Transcript,
+    briefing: Briefing,
+    prompt: UserMessage,
 ) -> None:
     """Add the notes that a run would add to the prompt."""
     history = transcript.messages()
     if is_answered(history, prompt):
         return
-    known = apply_history_notes(basis, history)
+    known = apply_history_notes(briefing, history)
     texts = {each.source: each.text for each in known.instructions}
     notes = [
-        *list_notes(known, _make_basis(context, session, texts)),
+        *list_notes(known, _make_briefing(context, session, texts)),
         *_list_plan_notes(context, session, history, prompt),
     ]
-    transcript.feed(*to_note_events(notes, prompt, context.mint))
+    transcript.feed(*make_note_events(notes, prompt, context.mint))
 
 
 def _list_plan_notes(
-    context: _PreviewContext, session: Session, history: list[MessageWithParts], prompt: UserMessage
+    context: _PreviewContext, session: SessionInfo, history: list[MessageWithParts], prompt: UserMessage
 ) -> list[ContextNote]:
     at = next(number for number, message in enumerate(history) if message.info.id == prompt.id)
     if not context.settings.plan_files or has_plan_note(history[at]):
@@ -222,10 +233,10 @@ def _list_plan_notes(
 def _make_summary_request(
     context: _PreviewContext, history: list[MessageWithParts], step: ModelStep, model: Model
 ) -> ModelRequest:
-    agent, most = context.settings.agents[SUMMARISER], context.settings.output_limit
-    first = split_for_summary(history, step.prompt, model, output_limit=most)[0]
+    agent, limit = context.settings.agents[SUMMARISER], context.settings.output_limit
+    first = split_for_summary(history, step.prompt, model, output_limit=limit)[0]
     return next(
-        list_summary_requests(first, "", request=step.prompt, agent=agent, model=model, output_limit=most)
+        list_summary_requests(first, "", request=step.prompt, agent=agent, model=model, output_limit=limit)
     )
 
 

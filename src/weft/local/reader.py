@@ -1,50 +1,101 @@
 """Read the stored sessions of a directory without an event loop."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
-from weft.config.store_address import resolve_store_url
-from weft.errors import DirectoryError, NotFoundError
+from msgspec.structs import replace
+
+from weft.config.store_address import get_default_store_url, resolve_store_url
+from weft.errors import DirectoryError, IndexFailedError, NotFoundError
 from weft.host.now import now
 from weft.host.paths import paths_from
 from weft.model.damage import Damage
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, check_id
 from weft.model.project import Place, get_root
-from weft.model.session import Session, hide_share_secret
+from weft.model.session import SessionInfo, hide_share_secret
+from weft.model.session_query import SessionQuery, select_sessions, to_next_page
 from weft.project.checkout import find_checkout
 from weft.project.facts import Checkout, KnownProjects, Resolution, alias_key, find_alias
 from weft.project.resolve import find_settled
-from weft.search.list_cache import list_cached_sessions
 from weft.store.reader import open_reader
+from weft.store.url import check_store_exists
 
 CURRENT_DIRECTORY: Final = "."  # the default of --dir
 
 
-class SessionReader:
-    """Reads the sessions of a store, for one directory."""
+def resolve_existing_store(env: Mapping[str, str], option: str | None = None) -> str:
+    """Return the URL of the store for a command that does not create one. `option` is the flag `--store`.
 
-    def __init__(self, directory: str, env: Mapping[str, str], *, store: str | None = None) -> None:
-        self._env = env
+    Raise `InvalidInputError` if a store is named that does not exist. The default store is empty until something is stored.
+    """
+    paths = paths_from(env)
+    url = resolve_store_url(env, paths, option)
+    if url != get_default_store_url(paths):
+        check_store_exists(url)
+    return url
+
+
+class SessionReader:
+    """Reads the sessions of a store, for one directory. `warn` is told if the search index cannot be used."""
+
+    def __init__(
+        self,
+        directory: str,
+        env: Mapping[str, str],
+        *,
+        store: str | None = None,
+        must_exist: bool = False,
+        warn: Callable[[IndexFailedError], None] = lambda _: None,
+    ) -> None:
+        """With `must_exist`, raise `InvalidInputError` if a store is named that does not exist."""
+        self.env = env
         self._directory = directory
         paths = paths_from(env)
-        self._cache = paths.cache
-        self.store = open_reader(resolve_store_url(env, paths, store))
+        self.url = resolve_existing_store(env, store) if must_exist else resolve_store_url(env, paths, store)
+        self.store = open_reader(self.url, cache=paths.cache, warn=warn)
 
-    def list_sessions(self, *, everywhere: bool = False) -> list[Session]:
+    def list_sessions(self, *, everywhere: bool = False) -> list[SessionInfo]:
         """Return the sessions of the directory's project, or of all projects, oldest first."""
         return [hide_share_secret(session) for session in self._list_sessions(everywhere)]
 
-    def _list_sessions(self, everywhere: bool) -> list[Session]:
+    def query_sessions(self, query: SessionQuery) -> list[SessionInfo]:
+        """Return the sessions of the directory's project that match a query, newest first; or of all projects if it says so."""
+        if query.everywhere:
+            found = self.store.query_sessions(query)
+        else:
+            place = self._place()
+            project = place.place.project.id
+            if place.adoption is None:
+                found = self.store.query_sessions(replace(query, project_id=project))
+            else:
+                found = select_sessions(self._list_sessions(everywhere=False), query)
+        return [hide_share_secret(session) for session in found]
+
+    def iterate_sessions(self, query: SessionQuery) -> Iterator[SessionInfo]:
+        """Yield the sessions that match a query with a limit, page by page."""
+        following: SessionQuery | None = query
+        while following is not None:
+            page = self.query_sessions(following)
+            yield from page
+            following = to_next_page(following, page)
+
+    def list_descendants(self, root: SessionID) -> list[SessionInfo]:
+        """Return all sessions below one, each after its parent."""
+        from weft.session.tree import FamilySearch  # noqa: PLC0415  listing sessions does not need it
+
+        search = FamilySearch(root)
+        while (query := search.next_query()) is not None:
+            search.add(self.store.query_sessions(query))
+        return [hide_share_secret(session) for session in search.descendants]
+
+    def _list_sessions(self, everywhere: bool) -> list[SessionInfo]:
         if everywhere:
             return self.store.list_sessions()
         found = self._place()
-        project = found.place.project.id
-        own = list_cached_sessions(self.store, self._cache, project)
-        if own is None:
-            own = self.store.list_sessions(project)
-        return own if found.adoption is None else sorted(own + self._strays(found), key=_by_age)
+        own = self.store.list_sessions(found.place.project.id)
+        return own if found.adoption is None else sorted(own + self._list_misfiled(found), key=_get_age)
 
     def project(self) -> ProjectID:
         """Return the id of the directory's project."""
@@ -53,8 +104,8 @@ class SessionReader:
     def place(self) -> Place:
         return self._place().place
 
-    def get_session(self, given: str) -> Session:
-        """Return a session by its id, the beginning of its id, or `last`. A full id is looked up without reading other sessions."""
+    def get_session(self, given: str) -> SessionInfo:
+        """Return a session by its id, the beginning of its id, or `last`. Only sessions whose id begins in this way are read."""
         from weft.session.tree import LAST, choose_session  # noqa: PLC0415  listing sessions does not need it
 
         if given == LAST:
@@ -63,17 +114,39 @@ class SessionReader:
             found = self.store.find_session(SessionID(check_id("session", given)))
             if found is not None:
                 return hide_share_secret(found)
-        return choose_session(given, self.list_sessions(), self.list_sessions(everywhere=True))
+        here = self._list_with_prefix(given, everywhere=False)
+        everywhere = () if here else self._list_with_prefix(given, everywhere=True)
+        if not here and not everywhere:
+            # For suggestions: of an id that was typed wrongly, usually the beginning is right.
+            everywhere = self._list_with_prefix(given[: len(given) // 2], everywhere=True)
+        return choose_session(given, here, everywhere)
 
-    def get_last_session(self) -> Session:
+    def _list_with_prefix(self, typed: str, *, everywhere: bool) -> list[SessionInfo]:
+        """Return the sessions whose id begins with what was typed, with or without the part that all ids begin with."""
+        from weft.session.tree import ID_START  # noqa: PLC0415  listing sessions does not need it
+
+        prefixes = (typed,) if typed.startswith(ID_START) else (typed, ID_START + typed)
+        queries = [SessionQuery(id_prefix=prefix, everywhere=everywhere) for prefix in prefixes]
+        return [session for query in queries for session in self.query_sessions(query)]
+
+    def get_last_session(self) -> SessionInfo:
         """Return the session that was last used at this place. Raise `NotFoundError` if there is none."""
-        from weft.local.place import list_sessions_here  # noqa: PLC0415  listing sessions does not need it
-        from weft.session.tree import choose_last_session  # noqa: PLC0415  listing sessions does not need it
+        from weft.session.tree import LAST_USED, to_no_last_session  # noqa: PLC0415  listing sessions does not need it
 
-        place, sessions = self.place(), self.list_sessions()
-        return choose_last_session(list_sessions_here(sessions, place), sessions, get_root(place))
+        found = self.find_last_session()
+        if found is None:
+            raise to_no_last_session(next(self.iterate_sessions(LAST_USED), None), get_root(self.place()))
+        return found
 
-    def find_home(self, session: Session) -> str:
+    def find_last_session(self) -> SessionInfo | None:
+        """Return the session that was last used at this place, None if there is none."""
+        from weft.local.place import is_here  # noqa: PLC0415  listing sessions does not need it
+        from weft.session.tree import LAST_USED  # noqa: PLC0415  listing sessions does not need it
+
+        place = self.place()
+        return next((each for each in self.iterate_sessions(LAST_USED) if is_here(each, place)), None)
+
+    def choose_directory(self, session: SessionInfo) -> str:
         """Return the directory in which to continue a session.
 
         That is the directory that was named, else the session's own, else the current one if the session belongs to this
@@ -96,23 +169,23 @@ class SessionReader:
         return self.store.problems()
 
     def _place(self) -> Resolution:
-        at = find_checkout(self._directory, fake_vcs=self._env.get("OPENCODE_FAKE_VCS", ""))
+        at = find_checkout(self._directory, fake_vcs=self.env.get("OPENCODE_FAKE_VCS", ""))
         project = ProjectID(at.id or GLOBAL_PROJECT)
         alias = find_alias(self.store.find_value(alias_key(project)))
-        return find_settled(at, self.store.find_project(project), alias) or self._look_closer(at)
+        return find_settled(at, self.store.find_project(project), alias) or self._resolve_with_git(at)
 
-    def _look_closer(self, at: Checkout) -> Resolution:
+    def _resolve_with_git(self, at: Checkout) -> Resolution:
         from weft.host.git import Git  # noqa: PLC0415  listing sessions does not need it
         from weft.project.resolve import resolve  # noqa: PLC0415  listing sessions does not need it
 
         projects = {project.id: project for project in self.store.list_projects()}
-        kept = {id: find_alias(self.store.find_value(alias_key(id))) for id in projects}
+        aliases = {id: find_alias(self.store.find_value(alias_key(id))) for id in projects}
         known = KnownProjects(
-            projects=projects, aliases={id: alias for id, alias in kept.items() if alias is not None}
+            projects=projects, aliases={id: alias for id, alias in aliases.items() if alias is not None}
         )
-        return resolve(at, known, git=Git(self._env), now=now())
+        return resolve(at, known, git=Git(self.env), now=now())
 
-    def _strays(self, found: Resolution) -> list[Session]:
+    def _list_misfiled(self, found: Resolution) -> list[SessionInfo]:
         """Return sessions that belong here but are stored under another project. The next run moves them."""
         from weft.project.resolve import adopt_sessions  # noqa: PLC0415  listing sessions does not need it
 
@@ -124,5 +197,5 @@ class SessionReader:
         return adopt_sessions(found.adoption, elsewhere)
 
 
-def _by_age(session: Session) -> tuple[int, str]:
+def _get_age(session: SessionInfo) -> tuple[int, str]:
     return session.time.created, session.id

@@ -52,12 +52,13 @@ INSTALL_VARIABLES = (
 
 
 class SandboxSettings(Struct, frozen=True, kw_only=True):
-    """The configured sandbox."""
+    """The configured sandbox. `hidden` are directories that must not be seen besides those that never are."""
 
     mode: SandboxMode = "off"
     network: Literal["allow", "deny"] = "allow"
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
 
 class SandboxState(Struct, frozen=True, kw_only=True):
@@ -78,7 +79,7 @@ class SandboxState(Struct, frozen=True, kw_only=True):
 
 def read_sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
     """Read the settings. Person and project can both make the sandbox stricter; only the person adds paths."""
-    own, all_ = _read_sandboxing(loaded.trusted_config), _read_sandboxing(loaded.config)
+    own, all_ = _read_sandbox_config(loaded.trusted_config), _read_sandbox_config(loaded.config)
     modes = [each.mode or "off" for each in (own, all_)]
     return SandboxSettings(
         mode=max(modes, key=STRICTNESS.index),
@@ -88,24 +89,24 @@ def read_sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
     )
 
 
-def _read_sandboxing(config: Config) -> SandboxConfig:
+def _read_sandbox_config(config: Config) -> SandboxConfig:
     configured = ((config.experimental or ExperimentalConfig()).weft or WeftConfig()).sandbox
     return SandboxConfig(mode=configured) if isinstance(configured, str) else configured or SandboxConfig()
 
 
-def build_sandbox(settings: SandboxSettings, at: ConfigScope) -> SandboxState:
+def build_sandbox(settings: SandboxSettings, scope: ConfigScope) -> SandboxState:
     """Build the sandbox and try it out, as far as this machine supports it. Blocks."""
     if settings.mode == "off":
         return SandboxState(settings=settings)
     from weft.sandbox.backends import find_sandbox  # noqa: PLC0415  few configure a sandbox
 
-    policy = to_sandbox_policy(settings, at)
+    policy = to_sandbox_policy(settings, scope)
     inside = [path for path in policy.hidden if any(_is_in(path, each) for each in policy.writable)]
     if inside:
         return _to_missing_sandbox(
             settings, f"{inside[0]} must be hidden, but is inside a writable directory"
         )
-    found = find_sandbox(policy, tool_environment(at.env))
+    found = find_sandbox(policy, tool_environment(scope.env))
     if found.sandbox is None:
         return _to_missing_sandbox(settings, found.why)
     if settings.mode == "required" and found.sandbox.lacks:
@@ -122,17 +123,17 @@ def _to_missing_sandbox(settings: SandboxSettings, why: str) -> SandboxState:
     return SandboxState(settings=settings, sandbox=Sandbox(refusal=refusal), why=why)
 
 
-def to_sandbox_policy(settings: SandboxSettings, at: ConfigScope) -> SandboxPolicy:
-    home = at.paths.os_home
-    roots = _list_roots(at)
-    hidden = _drop_nested(_real(path) for path in _list_hidden(at))
+def to_sandbox_policy(settings: SandboxSettings, scope: ConfigScope) -> SandboxPolicy:
+    home = scope.paths.os_home
+    roots = _list_roots(scope)
+    hidden = _drop_nested(_real(path) for path in (*_list_hidden(scope), *settings.hidden))
     writable = _drop_nested(
-        _real(path) for path in (*roots, *_list_temporary(at.env), *_expand_paths(settings.writable, home))
+        _real(path) for path in (*roots, *_list_temporary(scope.env), *_expand_paths(settings.writable, home))
     )
     wanted = (
         *(os.path.join(home, name) for name in HOME_TOOLS),
-        *_list_installed(at.env),
-        at.paths.tool_output,
+        *_list_installed(scope.env),
+        scope.paths.tool_output,
         *_expand_paths(settings.readable, home),
     )
     readable = dict.fromkeys(
@@ -140,21 +141,21 @@ def to_sandbox_policy(settings: SandboxSettings, at: ConfigScope) -> SandboxPoli
         for path in map(_real, wanted)
         if any(_is_in(path, each) for each in hidden)
         and not any(_is_in(each, path) for each in hidden)
-        and not _contains_own_data(path, at.paths)
+        and not _contains_own_data(path, scope.paths)
     )
     return SandboxPolicy(
         hidden=hidden,
         readable=tuple(readable),
         writable=writable,
-        protected=tuple(dict.fromkeys(_list_protected(at))),
+        protected=tuple(dict.fromkeys(_list_protected(scope))),
         network=settings.network == "allow",
     )
 
 
-def _list_hidden(at: ConfigScope) -> Iterator[str]:
-    paths = at.paths
+def _list_hidden(scope: ConfigScope) -> Iterator[str]:
+    paths = scope.paths
     yield from (paths.os_home, paths.home, paths.data, paths.config, paths.state, paths.cache)
-    if runtime := at.env.get("XDG_RUNTIME_DIR"):
+    if runtime := scope.env.get("XDG_RUNTIME_DIR"):
         yield runtime
 
 
@@ -163,23 +164,23 @@ def _contains_own_data(path: str, paths: Paths) -> bool:
     return any(_is_in(_real(own), path) for own in (paths.data, paths.config, paths.state, paths.cache))
 
 
-def _list_roots(at: ConfigScope) -> list[str]:
+def _list_roots(scope: ConfigScope) -> list[str]:
     """Return the checkout and its repository, or the directory if there is no checkout."""
-    if at.worktree == os.sep:
-        return [at.directory]
-    return [at.worktree, at.directory, *find_git_directories(at.worktree)]
+    if scope.worktree == os.sep:
+        return [scope.directory]
+    return [scope.worktree, scope.directory, *find_git_directories(scope.worktree)]
 
 
-def _list_protected(at: ConfigScope) -> Iterator[str]:
+def _list_protected(scope: ConfigScope) -> Iterator[str]:
     """List files that would take effect outside the sandbox: git hooks, git settings and weft's configuration."""
-    top = _real(at.directory if at.worktree == os.sep else at.worktree)
-    directory = _real(at.directory)
+    top = _real(scope.directory if scope.worktree == os.sep else scope.worktree)
+    directory = _real(scope.directory)
     while True:
         yield from (os.path.join(directory, name) for name in CONFIGURATION_NAMES)
         if not _is_in(directory, top) or directory == top:
             break
         directory = os.path.dirname(directory)
-    if at.worktree == os.sep or not os.path.lexists(os.path.join(top, ".git")):
+    if scope.worktree == os.sep or not os.path.lexists(os.path.join(top, ".git")):
         return
     own, shared = (_real(path) for path in find_git_directories(top))
     if not os.path.isdir(os.path.join(top, ".git")):
@@ -232,11 +233,15 @@ AREA = "sandbox"
 def examine_sandbox(case: DoctorInput) -> list[DoctorFinding]:
     """Check the sandbox by running a command in it that does nothing. Blocks."""
     try:
-        at = find_checkout(case.directory)
+        checkout = find_checkout(case.directory)
         scope = ConfigScope(
-            directory=at.directory, worktree=at.top or "/", paths=case.paths, env=case.env, trusted=False
+            directory=checkout.directory,
+            worktree=checkout.top or "/",
+            paths=case.paths,
+            env=case.env,
+            trusted=False,
         )
-        trusted = is_trusted(case.paths, case.env, scope.worktree, at.directory)
+        trusted = is_trusted(case.paths, case.env, scope.worktree, scope.directory)
         settings = read_sandbox_settings(load_config(replace(scope, trusted=trusted)))
     except (WeftError, OSError):
         return []  # other checks report it

@@ -80,7 +80,8 @@ def _find_sink(settings: TelemetrySettings, warn: Warn) -> RecordSink | None:
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
         warn(
             ConfigError(
-                KEY, "telemetry is enabled, but its package is not installed: pip install 'weft[otel]'"
+                KEY,
+                "telemetry is enabled, but its package is not installed; in weft's checkout: pip install '.[otel]'",
             )
         )
         return None
@@ -96,6 +97,7 @@ def _find_sink(settings: TelemetrySettings, warn: Warn) -> RecordSink | None:
 
 @asynccontextmanager
 async def open_follower(bus: Bus, fold: TelemetryFold, sink: RecordSink) -> AsyncIterator[None]:
+    """Send the records of all events to the sink until the context is left."""
     follower = TelemetryFollower(bus, fold, sink)
     async with open_tasks() as tasks:
         task = tasks.create_task(follower.follow())
@@ -109,6 +111,8 @@ async def open_follower(bus: Bus, fold: TelemetryFold, sink: RecordSink) -> Asyn
 
 
 class TelemetryFollower:
+    """Folds the events of the bus into records, and hands them to the sink."""
+
     def __init__(self, bus: Bus, fold: TelemetryFold, sink: RecordSink) -> None:
         self._bus = bus
         self._fold = fold

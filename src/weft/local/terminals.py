@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from weft.errors import ConflictError, InvalidInputError, NotFoundError
 from weft.host.processes import ProcessCommand
 from weft.host.terminal import PseudoTerminal, open_pseudo_terminal
-from weft.model.event import Event
+from weft.model.event import Publish
 from weft.model.ids import Mint, PtyID, check_id
 from weft.model.wire import to_plain
 from weft.model.workspace import Pty, PtyChange, PtyInput
@@ -25,8 +25,6 @@ READ_BYTES: Final = 1 << 16
 MAX_ARGUMENTS: Final = 1000
 DEFAULT_SHELL: Final = "/bin/sh"
 TERMINAL_VARIABLES: Final = {"TERM": "xterm-256color", "WEFT_TERMINAL": "1", "OPENCODE_TERMINAL": "1"}
-
-Tell = Callable[[Event], Awaitable[None]]
 
 
 class Scrollback:
@@ -100,12 +98,17 @@ class LocalTerminals:
     """The terminals of a directory, in tasks of the given group. `close` ends all of them."""
 
     def __init__(
-        self, directory: str, environment: Mapping[str, str], mint: Mint, tell: Tell, tasks: asyncio.TaskGroup
+        self,
+        directory: str,
+        environment: Mapping[str, str],
+        mint: Mint,
+        publish: Publish,
+        tasks: asyncio.TaskGroup,
     ) -> None:
         self._directory = directory
         self._environment = environment
         self._mint = mint
-        self._tell = tell
+        self._publish = publish
         self._tasks = tasks
         self._records: dict[PtyID, TerminalRecord] = {}
 
@@ -114,7 +117,7 @@ class LocalTerminals:
 
     async def create_pty(self, input: PtyInput) -> Pty:
         self._make_room()
-        command = await asyncio.to_thread(self._command, input)
+        command = await asyncio.to_thread(self._make_command, input)
         id = self._mint.pty()
         info = Pty(
             id=id,
@@ -133,7 +136,7 @@ class LocalTerminals:
         except OSError as error:
             raise InvalidInputError("command", f"cannot be started: {error.strerror}") from error
         self._records[id] = record
-        await self._tell(PtyCreated(info=to_plain(record.info)))
+        await self._publish(PtyCreated(info=to_plain(record.info)))
         return record.info
 
     async def get_pty(self, id: PtyID) -> Pty:
@@ -145,7 +148,7 @@ class LocalTerminals:
             record.info = replace(record.info, title=change.title)
         if change.size is not None and record.terminal is not None:
             record.terminal.resize(change.size.rows, change.size.cols)
-        await self._tell(PtyUpdated(info=to_plain(record.info)))
+        await self._publish(PtyUpdated(info=to_plain(record.info)))
         return record.info
 
     async def remove_pty(self, id: PtyID) -> None:
@@ -154,7 +157,7 @@ class LocalTerminals:
         if record.task is not None:
             record.task.cancel()
             await asyncio.wait([record.task])
-        await self._tell(PtyDeleted(id=id))
+        await self._publish(PtyDeleted(id=id))
 
     @asynccontextmanager
     async def open_screen(self, id: PtyID) -> AsyncIterator[LocalScreen]:
@@ -180,7 +183,7 @@ class LocalTerminals:
                 "terminal", "more", f"cannot be opened: {MAX_TERMINALS} are open", hint="close one"
             )
 
-    def _command(self, input: PtyInput) -> ProcessCommand:
+    def _make_command(self, input: PtyInput) -> ProcessCommand:
         program = input.command or self._environment.get("SHELL") or DEFAULT_SHELL
         # OpenCode appends `-l` to the given arguments, where a shell takes it as an argument of the command.
         default = ("-l",) if program.endswith("sh") else ()
@@ -213,7 +216,7 @@ class LocalTerminals:
                 started.set_result(None)
                 code = await self._read_until_exit(record, terminal)
             record.info = replace(record.info, status="exited", exit_code=code)
-            await self._tell(PtyExited(id=record.info.id, exit_code=code))
+            await self._publish(PtyExited(id=record.info.id, exit_code=code))
         except OSError as error:
             if not started.done():
                 started.set_exception(error)

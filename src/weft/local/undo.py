@@ -17,14 +17,15 @@ from weft.config.store_address import find_own_setting, resolve_store_url
 from weft.host.paths import Paths, paths_from
 from weft.model.ids import GLOBAL_PROJECT
 from weft.model.project import Place, get_root
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.session.lifecycle import SessionMaker
 from weft.snapshot.contract import SnapshotLimits, Snapshots
 from weft.snapshot.git import open_snapshots
-from weft.snapshot.location import LIMITS_KEY, SnapshotSite, find_base, to_limits
+from weft.snapshot.location import LIMITS_KEY, SnapshotSite, choose_base, find_opencode_snapshots, to_limits
 from weft.store.contract import Store
+from weft.store.url import is_persistent
 from weft.undo.changes import ChangeTotals
-from weft.undo.recovery import Undoer, recover
+from weft.undo.recovery import UndoContext, recover
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.local.offline import OfflineSessions
@@ -34,18 +35,18 @@ class UndoSettings(Struct, frozen=True, kw_only=True):
     """How snapshots are stored.
 
     Without a `base` directory there are no snapshots. A `temporary` base is removed on closing. `avoid` are paths that are
-    never tracked: weft's own data. A directory that contains `home` is not tracked. `theirs` is where OpenCode keeps its
-    snapshots.
+    never tracked: weft's own data. A directory that contains `user_home` is not tracked. `opencode_snapshots` is where OpenCode
+    keeps its snapshots.
     """
 
     base: str = ""
     temporary: bool = False
     avoid: tuple[str, ...] = ()
-    home: str = ""
+    user_home: str = ""
     environ: Mapping[str, str] = {}
     limits: SnapshotLimits = SnapshotLimits()
     off: bool = False
-    theirs: str = ""
+    opencode_snapshots: str = ""
 
 
 def to_undo_settings(
@@ -61,14 +62,14 @@ def make_undo_settings(
     paths: Paths, env: Mapping[str, str], url: str, *, limits: SnapshotLimits | None = None, off: bool = False
 ) -> UndoSettings:
     return UndoSettings(
-        base=find_base(paths, url),
-        temporary=url.startswith("memory:"),
+        base=choose_base(paths, url),
+        temporary=not is_persistent(url),
         avoid=(paths.data,),
-        home=paths.os_home,
+        user_home=paths.os_home,
         environ=env,
         limits=limits or SnapshotLimits(),
         off=off,
-        theirs=os.path.join(os.path.dirname(url.removeprefix("file:")), "snapshot"),
+        opencode_snapshots=find_opencode_snapshots(paths, url),
     )
 
 
@@ -91,40 +92,46 @@ async def open_undo_snapshots(settings: UndoSettings, place: Place) -> AsyncIter
 async def _open_snapshots_at(settings: UndoSettings, place: Place, base: str) -> AsyncIterator[Snapshots]:
     # Snapshots are stored by directory, because the id of a project may change (`git init`, adoption).
     site = SnapshotSite(
-        root=get_root(place), project=GLOBAL_PROJECT, base=base, avoid=settings.avoid, home=settings.home
+        root=get_root(place),
+        project=GLOBAL_PROJECT,
+        base=base,
+        avoid=settings.avoid,
+        user_home=settings.user_home,
     )
     async with open_snapshots(site, settings.environ, settings.limits, off=settings.off) as snapshots:
         yield snapshots
 
 
-def to_undoer(maker: SessionMaker, store: Store, snapshots: Snapshots, *, theirs: str = "") -> Undoer:
-    return Undoer(
+def make_undo_context(
+    maker: SessionMaker, store: Store, snapshots: Snapshots, settings: UndoSettings
+) -> UndoContext:
+    return UndoContext(
         store=store,
         journal=maker.journal,
         clock=maker.clock,
         mint=maker.mint,
         snapshots=snapshots,
         totals=ChangeTotals(snapshots, get_root(maker.place)),
-        opencode_snapshots=theirs,
+        opencode_snapshots=settings.opencode_snapshots,
     )
 
 
 @asynccontextmanager
-async def open_undoer(offline: OfflineSessions, session: Session) -> AsyncIterator[Undoer]:
-    """Open the undoer of a stored session, in the directory where the session worked. Settle interrupted undos first.
+async def open_undo_context(offline: OfflineSessions, session: SessionInfo) -> AsyncIterator[UndoContext]:
+    """Open what an undo of a stored session needs, in the directory where the session worked. Settle interrupted undos first.
 
     If that directory is gone, for example a removed worktree, use the current one. The configuration is not loaded: an
     invalid file must not prevent an undo.
     """
     env, paths = offline.env, paths_from(offline.env)
-    maker = await replace(offline, directory=_find_directory(session, offline)).maker()
+    maker = await replace(offline, directory=_choose_directory(session, offline)).maker()
     limits = to_limits(find_own_setting(paths, LIMITS_KEY))
     settings = make_undo_settings(paths, env, resolve_store_url(env, paths, offline.url), limits=limits)
     async with open_undo_snapshots(settings, maker.place) as snapshots:
-        undoer = to_undoer(maker, offline.store, snapshots, theirs=settings.theirs)
-        await recover(undoer)
-        yield undoer
+        undo_context = make_undo_context(maker, offline.store, snapshots, settings)
+        await recover(undo_context)
+        yield undo_context
 
 
-def _find_directory(session: Session, offline: OfflineSessions) -> str:
+def _choose_directory(session: SessionInfo, offline: OfflineSessions) -> str:
     return session.directory if os.path.isdir(session.directory) else offline.directory

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from weft.errors import GitError
 from weft.host.git import Git
 from weft.host.paths import paths_from
 from weft.host.watcher import watch_changes
-from weft.model.event import BranchChanged, Event, FileWatched
+from weft.model.event import BranchChanged, FileWatched, Publish
 from weft.project.checkout import find_git_directories, inspect_checkout
 from weft.tool.file_listing import matches_glob
 from weft.trust.decision import is_trusted
@@ -64,16 +64,14 @@ IGNORED_DIRECTORIES = frozenset(
 )
 IGNORED_FILES = ("*.swp", "*.swo", "*.pyc", "*.log", "*.tmp", "*~", ".DS_Store", "Thumbs.db", "4913")
 
-Tell = Callable[[Event], Awaitable[None]]
-
 
 class WatchScope(Struct, frozen=True, kw_only=True):
-    """What to watch: HEAD in `git_dir`, unless that is empty, and with `whole` all files in `directory`."""
+    """What to watch: HEAD in `git_dir`, unless that is empty, and with `all_files` all files in `directory`."""
 
     directory: str
     worktree: str = ""
     git_dir: str = ""
-    whole: bool = False
+    all_files: bool = False
     ignore: tuple[str, ...] = ()
 
     def wants(self, path: str) -> bool:
@@ -91,7 +89,7 @@ class WatchScope(Struct, frozen=True, kw_only=True):
         return path == os.path.join(self.git_dir, HEAD)
 
 
-def find_scope(directory: str, env: Mapping[str, str]) -> WatchScope:
+def read_watch_scope(directory: str, env: Mapping[str, str]) -> WatchScope:
     """Return what to watch in a directory.
 
     As in OpenCode, nothing is watched without a repository. HEAD is watched unless `watcher.ignore` contains `.git`. All
@@ -114,34 +112,34 @@ def find_scope(directory: str, env: Mapping[str, str]) -> WatchScope:
         directory=checkout.directory,
         worktree=checkout.top,
         git_dir="" if GIT in ignore else find_git_directories(checkout.top)[0],
-        whole=flags.filewatcher,
+        all_files=flags.filewatcher,
         ignore=ignore,
     )
 
 
-async def watch_files(directory: str, env: Mapping[str, str], tell: Tell) -> None:
+async def watch_files(directory: str, env: Mapping[str, str], publish: Publish) -> None:
     """Publish changes until cancelled. Return at once if there is nothing to watch.
 
     Raise `OSError` if the kernel allows no more watches.
     """
-    scope = await asyncio.to_thread(find_scope, directory, env)
+    scope = await asyncio.to_thread(read_watch_scope, directory, env)
     async with asyncio.TaskGroup() as tasks:
         if scope.git_dir:
-            tasks.create_task(_watch_head(scope, env, tell))
-        if scope.whole:
-            tasks.create_task(_watch_all(scope, tell))
+            tasks.create_task(_watch_head(scope, env, publish))
+        if scope.all_files:
+            tasks.create_task(_watch_all(scope, publish))
 
 
-async def _watch_head(scope: WatchScope, env: Mapping[str, str], tell: Tell) -> None:
+async def _watch_head(scope: WatchScope, env: Mapping[str, str], publish: Publish) -> None:
     # OpenCode 1.1.34 checks the branch when any file except HEAD changes, which misses branch changes.
     branch = await _find_branch(scope, env)
     async for changes in watch_changes(scope.git_dir, scope.is_head, recursive=False):
         for event, path in changes:
             # Git replaces HEAD by a rename, which the kernel reports as a new file.
-            await tell(FileWatched(file=path, event="change" if event == "add" else event))
+            await publish(FileWatched(file=path, event="change" if event == "add" else event))
         before, branch = branch, await _find_branch(scope, env)
         if branch != before:
-            await tell(BranchChanged(branch=branch))
+            await publish(BranchChanged(branch=branch))
 
 
 async def _find_branch(scope: WatchScope, env: Mapping[str, str]) -> str | None:
@@ -151,7 +149,7 @@ async def _find_branch(scope: WatchScope, env: Mapping[str, str]) -> str | None:
         return None  # git is missing, or the repository is gone: front ends then show no branch
 
 
-async def _watch_all(scope: WatchScope, tell: Tell) -> None:
+async def _watch_all(scope: WatchScope, publish: Publish) -> None:
     async for changes in watch_changes(scope.directory, scope.wants, recursive=True):
         for event, path in changes:
-            await tell(FileWatched(file=path, event=event))
+            await publish(FileWatched(file=path, event=event))

@@ -14,7 +14,7 @@ from weft.host.git import Git
 from weft.host.tasks import OnDemand
 from weft.local.sources import WorkspaceSources
 from weft.local.tools import ToolHelpers
-from weft.model.agent import Agent, Skill
+from weft.model.agent import AgentInfo, Skill
 from weft.model.damage import Damage
 from weft.model.event import ProjectUpdated
 from weft.model.ids import ProjectID
@@ -98,7 +98,7 @@ class LocalWorkspace(Struct, frozen=True, kw_only=True):
 
     # --- agents, skills and tools ---
 
-    async def list_agents(self) -> list[Agent]:
+    async def list_agents(self) -> list[AgentInfo]:
         first = self.runtime.default_agent
         found = sorted(self.runtime.agents.values(), key=lambda agent: agent.name != first)
         # A prompt or an option may contain a secret through `{env:…}`.

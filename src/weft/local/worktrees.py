@@ -16,7 +16,7 @@ from weft.host.paths import Paths, paths_from
 from weft.host.processes import OnOutput, ProcessCommand, run_command, tool_environment
 from weft.local.reader import SessionReader
 from weft.model.project import Place
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.workspace import WorktreeInfo
 from weft.project.checkout import find_checkout
 from weft.trust.decision import ProjectTrust
@@ -43,7 +43,7 @@ class EnteredWorktree(Struct, frozen=True, kw_only=True):
     made: bool = False
 
 
-def open_repository(directory: str, env: Mapping[str, str], store: str | None = None) -> WorktreeRepository:
+def read_repository(directory: str, env: Mapping[str, str], store: str | None = None) -> WorktreeRepository:
     """Return the repository of a directory, with the id of its project."""
     at = find_checkout(directory, fake_vcs=env.get("OPENCODE_FAKE_VCS", ""))
     project = SessionReader(directory, env, store=store).project()
@@ -54,13 +54,13 @@ def enter_worktree(repository: WorktreeRepository, name: str | None) -> EnteredW
     """Return the worktree with this name. Make it if it does not exist, or if no name is given."""
     found = find_worktree(repository, to_slug(name)) if name else None
     if found is not None:
-        return EnteredWorktree(worktree=found, directory=_find_directory_in(repository, found))
+        return EnteredWorktree(worktree=found, directory=get_directory_in(repository, found))
     made = create_worktree(repository, name, os.urandom)
     copy_trust(repository, made)
-    return EnteredWorktree(worktree=made, directory=_find_directory_in(repository, made), made=True)
+    return EnteredWorktree(worktree=made, directory=get_directory_in(repository, made), made=True)
 
 
-def _find_directory_in(repository: WorktreeRepository, worktree: Worktree) -> str:
+def get_directory_in(repository: WorktreeRepository, worktree: Worktree) -> str:
     """Return the directory in the worktree that corresponds to the current one, or its top."""
     path = os.path.normpath(
         os.path.join(worktree.directory, os.path.relpath(repository.directory, repository.top))
@@ -73,46 +73,46 @@ def _find_directory_in(repository: WorktreeRepository, worktree: Worktree) -> st
 
 def copy_trust(repository: WorktreeRepository, worktree: Worktree) -> bool:
     """Trust a worktree if its project is trusted and its files are those that were trusted. Return True if it is trusted."""
-    here = _to_situation(repository, repository.top, repository.directory)
-    there = _to_situation(repository, worktree.directory, _find_directory_in(repository, worktree))
-    standing = ProjectTrust(here).get_status()
+    here = _to_scope(repository, repository.top, repository.directory)
+    there = _to_scope(repository, worktree.directory, get_directory_in(repository, worktree))
+    status = ProjectTrust(here).get_status()
     try:
-        if standing.why == "given":
+        if status.why == "given":
             found = TrustRecords(repository.paths).find(ProjectTrust(here).root)
             files = found.files if found is not None else {}
             if any(files.get(name) != digest for name, digest in take_fingerprint(there).items()):
                 return False
-        elif standing.why != "configured":
-            return standing.trusted
+        elif status.why != "configured":
+            return status.trusted
         ProjectTrust(there).trust(now())
     except (OSError, WeftError):
         return False
     return True
 
 
-def _to_situation(repository: WorktreeRepository, top: str, directory: str) -> ConfigScope:
+def _to_scope(repository: WorktreeRepository, top: str, directory: str) -> ConfigScope:
     return ConfigScope(
         directory=directory, worktree=top, paths=repository.paths, env=repository.env, trusted=False
     )
 
 
 def is_trusted_in(repository: WorktreeRepository, worktree: Worktree) -> bool:
-    return (
-        ProjectTrust(_to_situation(repository, worktree.directory, worktree.directory)).get_status().trusted
-    )
+    return ProjectTrust(_to_scope(repository, worktree.directory, worktree.directory)).get_status().trusted
 
 
 # --- the start command ---
 
 
 async def run_start_command(
-    entered: EnteredWorktree, command: str, env: Mapping[str, str], hear: OnOutput
+    entered: EnteredWorktree, command: str, env: Mapping[str, str], on_output: OnOutput
 ) -> None:
     """Run the start command of the project in a new worktree. Raise `ConflictError` if it fails."""
     argv = ("bash", "-lc", command)
     environment = tool_environment(env)
     directory = entered.worktree.directory
-    ended = await run_command(ProcessCommand(argv=argv, directory=directory, environment=environment), hear)
+    ended = await run_command(
+        ProcessCommand(argv=argv, directory=directory, environment=environment), on_output
+    )
     if ended.code != 0:
         raise ConflictError(
             "worktree",
@@ -125,21 +125,17 @@ async def run_start_command(
 # --- sessions, and removal ---
 
 
-def find_session_worktree(session: Session, env: Mapping[str, str]) -> str | None:
+def find_session_worktree(session: SessionInfo, env: Mapping[str, str]) -> str | None:
     """Return the directory of a session if it is a worktree made for sessions, else None."""
-    home = os.path.realpath(paths_from(env).worktrees)
-    inside = os.path.realpath(session.directory).startswith(home + os.sep)
+    worktrees = os.path.realpath(paths_from(env).worktrees)
+    inside = os.path.realpath(session.directory).startswith(worktrees + os.sep)
     return session.directory if inside else None
 
 
-def list_sessions_in(worktree: Worktree, sessions: list[Session]) -> list[Session]:
-    """Return the sessions that work in a worktree, oldest first."""
-    home = os.path.realpath(worktree.directory)
-    return [each for each in sessions if _is_in(os.path.realpath(each.directory), home)]
-
-
-def _is_in(path: str, home: str) -> bool:
-    return path == home or path.startswith(home + os.sep)
+def works_in(session: SessionInfo, worktree: Worktree) -> bool:
+    """Return True if a session works in a worktree."""
+    path, directory = os.path.realpath(session.directory), os.path.realpath(worktree.directory)
+    return path == directory or path.startswith(directory + os.sep)
 
 
 def discard_unused(repository: WorktreeRepository, entered: EnteredWorktree) -> None:
@@ -180,20 +176,20 @@ class LocalWorktrees(Struct, frozen=True, kw_only=True):
             return []
         return [
             to_worktree_info(each)
-            for each in await asyncio.to_thread(lambda: list_worktrees(self._repository()))
+            for each in await asyncio.to_thread(lambda: list_worktrees(self._get_repository()))
         ]
 
     async def create_worktree(
         self, name: str | None = None, *, start: bool = True, also: str = ""
     ) -> WorktreeInfo:
-        made = await asyncio.to_thread(self._make, name)
-        repository = self._repository()
+        made = await asyncio.to_thread(self._create, name)
+        repository = self._get_repository()
         configured = self.place.project.commands
         commands = [configured.start] if configured is not None and configured.start else []
         if commands and not await asyncio.to_thread(is_trusted_in, repository, made.worktree):
             commands = []
         for command in [*commands, *([also] if also else [])] if start else []:
-            await _run(made, command, self.env)
+            await run_silently(made, command, self.env)
         return to_worktree_info(made.worktree)
 
     async def remove_worktree(self, directory: str, *, force: bool = False) -> str:
@@ -204,19 +200,19 @@ class LocalWorktrees(Struct, frozen=True, kw_only=True):
 
     # --- in a thread ---
 
-    def _repository(self) -> WorktreeRepository:
+    def _get_repository(self) -> WorktreeRepository:
         top = "" if self.place.project.vcs is None else self.place.worktree
         return get_repository(self.place.project.id, top, self.place.directory, self.paths, self.env)
 
-    def _make(self, name: str | None) -> EnteredWorktree:
-        repository = self._repository()
+    def _create(self, name: str | None) -> EnteredWorktree:
+        repository = self._get_repository()
         if name and find_worktree(repository, to_slug(name)) is not None:
             # OpenCode makes another worktree with a longer name, so that repeating a request adds a worktree.
             raise ConflictError("worktree", to_slug(name), "already exists")
         return enter_worktree(repository, name or None)
 
     def _remove(self, directory: str, force: bool) -> str:
-        repository = self._repository()
+        repository = self._get_repository()
         worktree = _get_worktree(repository, directory)
         with lock_worktree(repository, worktree):
             if not force and not read_state(repository, worktree).is_safe:
@@ -224,7 +220,7 @@ class LocalWorktrees(Struct, frozen=True, kw_only=True):
             return delete_worktree(repository, worktree)
 
     def _reset(self, directory: str, force: bool) -> str:
-        repository = self._repository()
+        repository = self._get_repository()
         worktree = _get_worktree(repository, directory)
         with lock_worktree(repository, worktree):
             state = read_state(repository, worktree)
@@ -235,11 +231,11 @@ class LocalWorktrees(Struct, frozen=True, kw_only=True):
             kept = commit_state(repository, worktree) if state.has_work else ""
             if kept:
                 repository.checkouts.put_ref(RESET_REFS + worktree.name, kept)
-            repository.inside(worktree).restore(_find_main_commit(repository))
+            repository.inside(worktree).restore(_get_main_commit(repository))
             return kept
 
 
-def _find_main_commit(repository: WorktreeRepository) -> str:
+def _get_main_commit(repository: WorktreeRepository) -> str:
     """Return the commit of the main branch if it is known here, else the checked-out commit."""
     found = (repository.checkouts.find_commit(name) for name in (*MAIN_REFS, "HEAD"))
     return next(commit for commit in found if commit is not None)
@@ -264,7 +260,7 @@ def to_worktree_info(worktree: Worktree) -> WorktreeInfo:
     return WorktreeInfo(name=worktree.name, branch=worktree.branch, directory=worktree.directory)
 
 
-async def _run(made: EnteredWorktree, command: str, env: Mapping[str, str]) -> None:
+async def run_silently(made: EnteredWorktree, command: str, env: Mapping[str, str]) -> None:
     async def ignore(_: bytes) -> None:
         pass
 

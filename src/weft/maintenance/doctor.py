@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from weft.config.load import load_config
 from weft.config.schema import ExperimentalConfig, WeftConfig
 from weft.config.sources import ConfigScope
-from weft.errors import IndexFailedError, WeftError
+from weft.errors import WeftError
 from weft.host.files import try_lock
 from weft.host.git import Plumbing
 from weft.maintenance.environment import DoctorInput, examine_configuration, examine_environment
@@ -21,6 +21,7 @@ from weft.maintenance.findings import (
     DUPLICATE_SESSIONS,
     INTERRUPTED_RUNS,
     LARGE_DOCUMENTS,
+    LARGE_TREE,
     LEFTOVER_FILES,
     MISPLACED,
     NEWER_OPENCODE,
@@ -42,13 +43,13 @@ from weft.maintenance.project_repair import find_misfiled, read_overview_now
 from weft.maintenance.verify import VerifyResult, verify_store
 from weft.model.display import format_count
 from weft.model.ids import SessionID
+from weft.model.url import redact_url
 from weft.project.checkout import find_checkout
-from weft.search.database import index_path, open_for_reading
 from weft.snapshot.contract import MAX_BYTES
-from weft.snapshot.location import SnapshotLocation, find_base, list_locations
+from weft.snapshot.location import SnapshotLocation, choose_base, list_locations
 from weft.snapshot.objects import ObjectStore, list_pins, list_sessions, measure_files
 from weft.store.findings import FaultKind, Leftover
-from weft.store.maintenance import StoreMaintenance, open_maintenance
+from weft.store.maintenance import StoreMaintenance
 from weft.store.reader import StoreReader
 from weft.store.url import store_exists
 
@@ -71,11 +72,21 @@ FAULT_FINDINGS: Final[dict[FaultKind, DoctorFinding]] = {
 
 def examine(target: DoctorInput, *, on_progress: CopyProgress = lambda _, __: None) -> list[DoctorFinding]:
     """Examine everything, and return all findings."""
+    environment = _examine_area("environment", lambda: examine_environment(target))
+    configuration = _examine_area("configuration", lambda: examine_configuration(target))
+    store = _examine_area(AREA, lambda: examine_store(target, on_progress))
+    # A store that cannot be opened has no index that could be: it is reported once.
+    reported = {finding.what for finding in store}
+    index = [
+        finding
+        for finding in _examine_area("index", lambda: examine_index(target))
+        if finding.what not in reported
+    ]
     return [
-        *_examine_area("environment", lambda: examine_environment(target)),
-        *_examine_area("configuration", lambda: examine_configuration(target)),
-        *_examine_area(AREA, lambda: examine_store(target, on_progress)),
-        *_examine_area("index", lambda: examine_index(target)),
+        *environment,
+        *configuration,
+        *store,
+        *index,
         *_examine_area(SNAPSHOT_AREA, lambda: examine_undo(target)),
     ]
 
@@ -91,12 +102,13 @@ def _examine_area(area: str, look: Callable[[], list[DoctorFinding]]) -> list[Do
 def examine_store(target: DoctorInput, on_progress: CopyProgress) -> list[DoctorFinding]:
     if not store_exists(target.url):
         return [DoctorFinding(severity="note", area=AREA, what=f"there is no store at {target.root} yet")]
-    store = open_maintenance(target.url)
+    store = target.open_store()
     # A newer format raises here: we do not judge what we do not know.
     outdated = [OLD_FORMAT] if store.is_outdated() else []
     return [
         *outdated,
         *_check_newer_home(store.reader),
+        *_check_size(store),
         *_examine_area(
             AREA, lambda: _check_documents(verify_store(store, now=target.now, on_progress=on_progress))
         ),
@@ -106,6 +118,15 @@ def examine_store(target: DoctorInput, on_progress: CopyProgress) -> list[Doctor
         *_examine_area(AREA, lambda: to_findings(UNLABELLED_BUNDLES, _check_bundles(store))),
         *_examine_area(PROJECT_AREA, lambda: examine_projects(store.reader)),
     ]
+
+
+def _check_size(store: StoreMaintenance) -> list[DoctorFinding]:
+    """Suggest another kind of store for a tree with many sessions."""
+    better = store.find_better_store()
+    if not better:
+        return []
+    what = LARGE_TREE.what.format(f"{len(store.list_session_ids()):,}")
+    return [replace(LARGE_TREE, what=what, repair=LARGE_TREE.repair.format(redact_url(store.url), better))]
 
 
 def _check_newer_home(reader: StoreReader) -> list[DoctorFinding]:
@@ -223,19 +244,17 @@ def examine_projects(reader: StoreReader) -> list[DoctorFinding]:
 
 def examine_index(target: DoctorInput) -> list[DoctorFinding]:
     """Report a broken index. A missing or outdated one is not reported: it is rebuilt when it is used."""
-    path = index_path(target.paths.cache, target.root)
-    if not os.path.exists(path):
-        return []
-    try:
-        with open_for_reading(path, target.root):
-            return []
-    except IndexFailedError as error:
-        return to_findings(BAD_INDEX, [FindingItem(where=path, reason=str(error))])
+    broken = target.open_store().check_index()
+    return (
+        []
+        if broken is None
+        else to_findings(BAD_INDEX, [FindingItem(where=broken.where, reason=broken.reason)])
+    )
 
 
 def examine_undo(target: DoctorInput) -> list[DoctorFinding]:
     """Check the snapshots that undo needs."""
-    places = list_locations(find_base(target.paths, target.url))
+    places = list_locations(choose_base(target.paths, target.url))
     return [
         *_find_interrupted(places),
         *_find_lost(places, target.env),
@@ -278,7 +297,7 @@ def _find_lost(places: list[SnapshotLocation], env: Mapping[str, str]) -> Iterat
 
 
 def _find_lost_in(place: SnapshotLocation, env: Mapping[str, str]) -> Iterator[FindingItem]:
-    objects = ObjectStore(place, Plumbing(env, place.git_dir, place.home), 0)
+    objects = ObjectStore(place, Plumbing(env, place.git_dir, place.directory), 0)
     for session in list_sessions(place):
         missing = objects.find_missing(list_pins(place, session))
         if missing:
@@ -323,7 +342,7 @@ def _find_budget(target: DoctorInput) -> int:
 
 def _find_homeless(places: list[SnapshotLocation]) -> Iterator[DoctorFinding]:
     found = [
-        FindingItem(where=place.root, reason=f"{measure_files(place.home) >> 10} KB")
+        FindingItem(where=place.root, reason=f"{measure_files(place.directory) >> 10} KB")
         for place in places
         if not os.path.isdir(place.root)
     ]

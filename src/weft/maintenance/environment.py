@@ -20,8 +20,9 @@ from weft.host.machine import (
 from weft.host.paths import Paths
 from weft.maintenance.findings import DoctorFinding, FindingItem
 from weft.project.checkout import find_checkout
-from weft.search.database import find_sqlite_fault
-from weft.store.opencode_database import sqlite_version
+from weft.store.maintenance import StoreMaintenance, open_maintenance
+from weft.store.opencode_database import find_sqlite_fault, sqlite_version
+from weft.store.url import find_store_path
 
 OLDEST_GIT = (2, 22)
 FREE_BYTES = 1 << 30
@@ -29,18 +30,21 @@ FREE_BYTES_NEEDED = 64 << 20
 
 
 class DoctorInput(Struct, frozen=True, kw_only=True):
-    """What the doctor examines: environment, paths, working directory, root of the store; and the current time."""
+    """What the doctor examines: environment, paths, working directory, URL of the store; and the current time."""
 
     env: Mapping[str, str]
     paths: Paths
     directory: str
-    root: str
+    url: str
     now: int
 
     @property
-    def url(self) -> str:
-        """The URL of the store."""
-        return f"file:{self.root}"
+    def root(self) -> str:
+        """The path of the store; the data directory, if the store is not on a disk of this machine."""
+        return find_store_path(self.url) or self.paths.data
+
+    def open_store(self) -> StoreMaintenance:
+        return open_maintenance(self.url, cache=self.paths.cache)
 
 
 def examine_environment(target: DoctorInput) -> list[DoctorFinding]:
@@ -102,8 +106,21 @@ def _check_free_space(target: DoctorInput) -> Iterator[DoctorFinding]:
         )
 
 
+def _is_our_store(target: DoctorInput) -> bool:
+    """Return False for a file of another program, which the store reports and nothing here may change."""
+    try:
+        target.open_store().check_format()
+    except WeftError:
+        return False
+    return True
+
+
 def _check_permissions(target: DoctorInput) -> Iterator[DoctorFinding]:
-    wanted = ((target.paths.data, "0700"), (target.root, "0700"), (target.paths.auth_file, "0600"))
+    wanted = [(target.paths.data, "0700"), (target.paths.auth_file, "0600")]
+    if not os.path.isfile(target.root):
+        wanted.append((target.root, "0700"))
+    elif _is_our_store(target):
+        wanted.append((target.root, "0600"))
     seen = [
         FindingItem(where=path, reason=f"should be {mode}") for path, mode in wanted if get_public_mode(path)
     ]
@@ -138,7 +155,7 @@ def _check_file_system(target: DoctorInput) -> Iterator[DoctorFinding]:
             area="environment",
             what=f"sessions are stored on a network file system ({kind})",
             means="locks between machines may not work there, and writing is slow",
-            repair="weft storage migrate --from <here> --to file:<a local directory>",
+            repair="weft storage migrate <here> file:<a local directory>",
         )
 
 
@@ -152,7 +169,8 @@ def examine_configuration(target: DoctorInput) -> list[DoctorFinding]:
     except ConfigError as error:
         return [_to_finding("problem", error)]
     except (WeftError, OSError) as error:
-        return [DoctorFinding(severity="problem", area="configuration", what=str(error))]
+        hint = error.hint if isinstance(error, WeftError) else ""
+        return [DoctorFinding(severity="problem", area="configuration", what=str(error), repair=hint)]
     return [
         *(_to_finding("problem", error) for error in loaded.problems),
         *(_to_finding("warning", error) for error in loaded.warnings),
@@ -164,7 +182,7 @@ def _to_finding(severity: str, error: ConfigError) -> DoctorFinding:
     return DoctorFinding(
         severity="problem" if is_problem else "warning",
         area="configuration",
-        what=str(error) + (f" ({error.hint})" if error.hint else ""),
-        means="this setting is ignored" if is_problem else "",
-        repair="edit it; weft config shows the effective settings",
+        what=str(error) + (f" ({error.hint})" if error.near else ""),
+        means="no run starts here before it is corrected" if is_problem else "",
+        repair=(error.hint if not error.near else "") or "edit it; weft config shows the effective settings",
     )

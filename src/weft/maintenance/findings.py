@@ -171,6 +171,15 @@ NEWER_OPENCODE: Final = DoctorFinding(
 )
 
 
+LARGE_TREE: Final = DoctorFinding(
+    severity="note",
+    area=AREA,
+    what="the tree has {} sessions",
+    means="a database lists and searches that many several times faster; migrating copies them, and leaves the tree as it is",
+    repair="weft storage migrate {} {}",
+)
+
+
 def to_findings(finding: DoctorFinding, items: list[FindingItem]) -> list[DoctorFinding]:
     """Return one finding about all items, none if there are no items."""
     return [replace(finding, what=finding.what.format(len(items)), items=tuple(items))] if items else []

@@ -1,4 +1,4 @@
-"""Copy every session of one store into another through the `Store` contract, and compare counts and hashes."""
+"""Copy everything of one store into another through the `Store` contract, and compare counts and hashes."""
 
 import hashlib
 from collections.abc import Callable
@@ -20,12 +20,12 @@ from weft.model.event import (
     SessionUpdated,
     TodoUpdated,
 )
-from weft.model.ids import ProjectID, SessionID
-from weft.model.session import Session
+from weft.model.ids import SessionID
+from weft.model.session import SessionInfo, TrashBundle
 from weft.model.transfer import SessionExport
 from weft.model.wire import encode, parse
 from weft.share.records import copy_shares
-from weft.store.contract import Key, Store
+from weft.store.contract import LogExtender, Store
 from weft.transfer.session_import import compare_states
 
 CopyProgress = Callable[[int, int], None]
@@ -74,7 +74,7 @@ def _sort_keys(plain: Any) -> Any:
     return [_sort_keys(item) for item in plain] if isinstance(plain, list) else plain
 
 
-async def read_export(store: Store, session: Session) -> SessionExport:
+async def read_export(store: Store, session: SessionInfo) -> SessionExport:
     return SessionExport(
         info=session,
         messages=tuple(await store.list_messages(session.id)),
@@ -86,9 +86,9 @@ async def read_export(store: Store, session: Session) -> SessionExport:
 CopyOutcome = Literal["copied", "same", "grown", "ahead", "differs", "failed"]
 
 BATCH_DOCUMENTS = 1000
-
-SESSION_KEYS = ("session_share", "share", "prompt")
-PROJECT_KEYS = ("alias", "permission")
+UNDER_WAY = "migration"  # the values that mark bundles which are being copied
+# Shares are merged with those of the target, and a server announces itself again.
+NOT_COPIED = (UNDER_WAY, "sharing")
 
 
 class CopiedSession(Struct, frozen=True, kw_only=True):
@@ -108,11 +108,19 @@ class CopiedSession(Struct, frozen=True, kw_only=True):
 
 
 class Migration(Struct, frozen=True, kw_only=True):
-    """The result: projects, sessions, and documents of the source that are unreadable and were not copied."""
+    """The result: projects, sessions, and documents of the source that are unreadable and were not copied.
+
+    `values`, `lines` and `bundles` are the numbers of private values, lines of logs and bundles in the trash that were copied.
+    `kept` names those that the target has with another content, which was left alone.
+    """
 
     projects: int
     moved: tuple[CopiedSession, ...]
     damage: tuple[Damage, ...]
+    values: int = 0
+    lines: int = 0
+    bundles: int = 0
+    kept: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -127,7 +135,13 @@ async def migrate(
     at_once: int = BATCH_DOCUMENTS,
     on_progress: CopyProgress = lambda _, __: None,
 ) -> Migration:
-    """Copy everything. About `at_once` documents are written in one batch, which is much faster than one by one."""
+    """Copy everything. About `at_once` documents are written in one batch, which is much faster than one by one.
+
+    What the target has already is never overwritten, so a migration that was interrupted is continued by running it again.
+    """
+    # Private values come first, so that a session in the target has everything that belongs to it.
+    others = RecordCopier(source, target, dry_run=dry_run)
+    await others.copy_values()
     projects = await _copy_projects(source, target, dry_run=dry_run)
     sessions = await source.list_sessions()
     copier = SessionCopier(source, target, at_once=at_once, dry_run=dry_run)
@@ -135,10 +149,90 @@ async def migrate(
         on_progress(number, len(sessions))
         await copier.take(session)
     await copier.write()
+    await others.copy_logs()
+    await others.copy_trash()
     if not dry_run:
         await copy_shares(source, target)
-    moved = tuple(copier.moved[session.id] for session in sessions)
-    return Migration(projects=projects, moved=moved, damage=tuple(await source.damage()))
+    return Migration(
+        projects=projects,
+        moved=tuple(copier.moved[session.id] for session in sessions),
+        damage=tuple(await source.damage()),
+        values=others.values,
+        lines=others.lines,
+        bundles=others.bundles,
+        kept=tuple(others.kept),
+    )
+
+
+class RecordCopier:
+    """Copies what is not a session: private values, logs and the trash. `kept` names what the target has differently."""
+
+    def __init__(self, source: Store, target: Store, *, dry_run: bool) -> None:
+        self._source = source
+        self._target = target
+        self._dry_run = dry_run
+        self.values = 0
+        self.lines = 0
+        self.bundles = 0
+        self.kept: list[str] = []
+
+    async def copy_values(self) -> None:
+        for key in await self._source.list_keys():
+            if key[0] in NOT_COPIED:
+                continue
+            value, present = await self._source.find_value(key), await self._target.find_value(key)
+            if present is None and value is not None:
+                self.values += 1
+                if not self._dry_run:
+                    await self._target.put_value(key, value)
+            elif present != value:
+                self.kept.append(f"value {'/'.join(key)}")
+
+    async def copy_logs(self) -> None:
+        for log in await self._source.list_logs():
+            lines, present = await self._source.read_log(log), await self._target.read_log(log)
+            if lines[: len(present)] == present:
+                rest = lines[len(present) :]
+                self.lines += len(rest)
+                if rest and not self._dry_run:
+                    await self._target.append_log(log, _make_extender(present, rest))
+            elif present[: len(lines)] != lines:
+                self.kept.append(f"log {'/'.join(log)}")
+
+    async def copy_trash(self) -> None:
+        present = {trashed.id for trashed in await self._target.list_trash()}
+        for trashed in await self._source.list_trash():
+            if trashed.id in present:
+                continue
+            exports = await self._source.read_bundle(trashed.id)
+            begun = await self._target.find_value((UNDER_WAY, trashed.id)) is not None
+            if not begun and any([await _exists(self._target, export.info.id) for export in exports]):
+                self.kept.append(f"bundle {trashed.id} in the trash")
+                continue
+            self.bundles += 1
+            if not self._dry_run:
+                await self._copy_bundle(trashed, exports)
+
+    async def _copy_bundle(self, trashed: TrashBundle, exports: list[SessionExport]) -> None:
+        """Write the sessions of a bundle and discard them. The mark tells a later migration that these are not living sessions."""
+        await self._target.put_value((UNDER_WAY, trashed.id), True)
+        await self._target.apply(*(event for export in exports for event in to_events(export)))
+        await self._target.discard([export.info.id for export in exports], at=trashed.time)
+        await self._target.put_value((UNDER_WAY, trashed.id), None)
+
+
+def _make_extender(present: list[bytes], rest: list[bytes]) -> LogExtender:
+    """Return a function that appends the rest of a log, unless somebody has appended something else meanwhile."""
+    last = present[-1] if present else None
+    return lambda found: rest if found == last else []
+
+
+async def _exists(store: Store, id: SessionID) -> bool:
+    try:
+        await store.get_session(id)
+    except NotFoundError:
+        return False
+    return True
 
 
 class SessionCopier:
@@ -152,7 +246,7 @@ class SessionCopier:
         self._waiting: list[tuple[CopiedSession, list[Durable]]] = []
         self.moved: dict[SessionID, CopiedSession] = {}
 
-    async def take(self, session: Session) -> None:
+    async def take(self, session: SessionInfo) -> None:
         try:
             found, events = await self._compare(session)
         except WeftError as error:
@@ -163,7 +257,7 @@ class SessionCopier:
         if sum(len(events) for _, events in self._waiting) >= self._at_once:
             await self.write()
 
-    async def _compare(self, session: Session) -> tuple[CopiedSession, list[Durable]]:
+    async def _compare(self, session: SessionInfo) -> tuple[CopiedSession, list[Durable]]:
         export = await read_export(self._source, session)
         present = await _find(self._target, session.id)
         outcome = _compare_copies(export, present)
@@ -174,9 +268,6 @@ class SessionCopier:
             before=digest_session(export),
             after=None if present is None else digest_session(present),
         )
-        # Private values come first, so that a session in the target has everything that belongs to it.
-        keys: list[Key] = [(word, session.id) for word in SESSION_KEYS]
-        await _copy_kept(self._source, self._target, keys, dry_run=self._dry_run)
         if outcome not in ("copied", "grown") or self._dry_run:
             return found, []
         return found, to_events(export, new=present is None)
@@ -211,7 +302,7 @@ class SessionCopier:
         return replace(found, after=after)
 
 
-def _to_failed(session: Session, error: WeftError) -> CopiedSession:
+def _to_failed(session: SessionInfo, error: WeftError) -> CopiedSession:
     return CopiedSession(session=session.id, title=session.title, outcome="failed", reason=str(error))
 
 
@@ -221,16 +312,7 @@ async def _copy_projects(source: Store, target: Store, *, dry_run: bool) -> int:
         known = await target.find_project(project.id)
         if not dry_run and (known is None or known.time.updated < project.time.updated):
             await target.apply(ProjectUpdated(info=project))
-        await _copy_kept(source, target, [(word, project.id) for word in PROJECT_KEYS], dry_run=dry_run)
-    await _copy_kept(source, target, [(word, ProjectID("global")) for word in PROJECT_KEYS], dry_run=dry_run)
     return len(projects)
-
-
-async def _copy_kept(source: Store, target: Store, keys: list[Key], *, dry_run: bool) -> None:
-    for key in keys:
-        value = await source.find_value(key)
-        if value is not None and not dry_run and await target.find_value(key) is None:
-            await target.put_value(key, value)
 
 
 async def _find(store: Store, id: SessionID) -> SessionExport | None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from weft.errors import NotFoundError
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
 from weft.model.project import Place, Project
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.project.checkout import find_git_directories
 from weft.project.facts import Adoption, ProjectAlias, alias_key, find_alias
 from weft.project.resolve import adopt_sessions
@@ -21,7 +21,7 @@ from weft.store.reader import StoreReader
 class MisfiledSession(Struct, frozen=True, kw_only=True):
     """A session that belongs to another project than it is recorded under; `directory` is its new one, if any."""
 
-    session: Session
+    session: SessionInfo
     project: ProjectID
     directory: str = ""
 
@@ -31,7 +31,7 @@ class ProjectOverview(Struct, frozen=True, kw_only=True):
 
     projects: Sequence[Project]
     aliases: Mapping[ProjectID, ProjectAlias]
-    sessions: Sequence[Session]
+    sessions: Sequence[SessionInfo]
 
     def list_unrecorded(self) -> list[ProjectID]:
         """Return project ids that sessions name but that have no record."""
@@ -68,12 +68,12 @@ def find_misfiled(overview: ProjectOverview) -> list[MisfiledSession]:
     found: dict[SessionID, MisfiledSession] = {}
     for project in overview.projects:
         if project.id != GLOBAL_PROJECT:
-            for session in adopt_sessions(_to_adoption(project, sources, overview), homeless):
+            for session in adopt_sessions(_make_adoption(project, sources, overview), homeless):
                 found.setdefault(session.id, MisfiledSession(session=session, project=project.id))
     return list(found.values())
 
 
-def _to_adoption(project: Project, sources: tuple[ProjectID, ...], overview: ProjectOverview) -> Adoption:
+def _make_adoption(project: Project, sources: tuple[ProjectID, ...], overview: ProjectOverview) -> Adoption:
     alias = overview.aliases.get(project.id)
     home = alias.worktree if alias else project.worktree
     common_dir = alias.common_dir if alias else ""
@@ -93,7 +93,7 @@ def _to_adoption(project: Project, sources: tuple[ProjectID, ...], overview: Pro
     )
 
 
-async def list_family(store: Store, ids: Sequence[SessionID]) -> list[Session]:
+async def list_family(store: Store, ids: Sequence[SessionID]) -> list[SessionInfo]:
     """Return these sessions and all their descendants. Raise `NotFoundError` if one does not exist."""
     sessions = await store.list_sessions()
     known = {session.id for session in sessions}
@@ -106,7 +106,7 @@ async def list_family(store: Store, ids: Sequence[SessionID]) -> list[Session]:
     return [session for session in sessions if session.id in wanted]
 
 
-def to_misfiled(sessions: Sequence[Session], place: Place) -> list[MisfiledSession]:
+def make_misfiled(sessions: Sequence[SessionInfo], place: Place) -> list[MisfiledSession]:
     """Return what moves these sessions to a place. A session whose directory is gone gets the place's directory."""
     misfiled: list[MisfiledSession] = []
     for session in sessions:
@@ -117,16 +117,16 @@ def to_misfiled(sessions: Sequence[Session], place: Place) -> list[MisfiledSessi
     return misfiled
 
 
-async def move_sessions(store: Store, misfiled: Sequence[MisfiledSession]) -> list[Session]:
+async def move_sessions(store: Store, misfiled: Sequence[MisfiledSession]) -> list[SessionInfo]:
     """Move sessions to the projects they belong to."""
     return [await store.edit(each.session.id, partial(_correct, each)) for each in misfiled]
 
 
-def _correct(misfiled: MisfiledSession, session: Session) -> Session:
+def _correct(misfiled: MisfiledSession, session: SessionInfo) -> SessionInfo:
     return replace(session, project_id=misfiled.project, directory=misfiled.directory or session.directory)
 
 
-async def merge_project(store: Store, source: ProjectID, target: ProjectID) -> list[Session]:
+async def merge_project(store: Store, source: ProjectID, target: ProjectID) -> list[SessionInfo]:
     """Move every session of one project to another. The record of the empty project stays."""
     if await store.find_project(target) is None:
         raise NotFoundError("project", target, hint="see them all: weft project list")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from weft.model.ids import ProjectID, SessionID
-from weft.model.session import Session, get_weft_data
+from weft.model.session import SessionInfo, get_weft_data
 from weft.store.contract import Store
 
 # Somebody may still be working with a session that was used this recently.
@@ -27,8 +27,8 @@ class PrunePolicy(Struct, frozen=True, kw_only=True):
 class SessionFamily(Struct, frozen=True, kw_only=True):
     """A session and its descendants. They are pruned together or not at all."""
 
-    root: Session
-    members: tuple[Session, ...]
+    root: SessionInfo
+    members: tuple[SessionInfo, ...]
     bytes: int
 
     @property
@@ -51,7 +51,7 @@ class PruneChoice(Struct, frozen=True, kw_only=True):
 
 
 def choose_families(
-    sessions: Sequence[Session], weights: Mapping[str, int], policy: PrunePolicy, *, now: int
+    sessions: Sequence[SessionInfo], weights: Mapping[str, int], policy: PrunePolicy, *, now: int
 ) -> PruneChoice:
     """Apply a policy. `weights` are the sizes of the sessions in bytes."""
     families = sorted(to_families(sessions, weights), key=lambda family: (family.used, family.root.id))
@@ -74,10 +74,10 @@ def choose_families(
     return PruneChoice(chosen=tuple(chosen), spared=tuple(spared))
 
 
-def to_families(sessions: Iterable[Session], weights: Mapping[str, int]) -> list[SessionFamily]:
+def to_families(sessions: Iterable[SessionInfo], weights: Mapping[str, int]) -> list[SessionFamily]:
     """Group sessions into families. A child whose parent is gone heads its own family, as does one of a cycle."""
     by_id = {session.id: session for session in sessions}
-    children: defaultdict[SessionID, list[Session]] = defaultdict(list)
+    children: defaultdict[SessionID, list[SessionInfo]] = defaultdict(list)
     for session in by_id.values():
         if session.parent_id is not None:
             children[session.parent_id].append(session)
@@ -93,9 +93,9 @@ def to_families(sessions: Iterable[Session], weights: Mapping[str, int]) -> list
 
 
 def _list_descendants(
-    head: Session, children: Mapping[SessionID, list[Session]], seen: set[SessionID]
-) -> list[Session]:
-    found: list[Session] = []
+    head: SessionInfo, children: Mapping[SessionID, list[SessionInfo]], seen: set[SessionID]
+) -> list[SessionInfo]:
+    found: list[SessionInfo] = []
     waiting = [head]
     while waiting:
         session = waiting.pop()

@@ -15,9 +15,7 @@ from weft.maintenance.findings import DoctorFinding, FindingItem
 from weft.maintenance.project_repair import find_misfiled, read_overview_now
 from weft.model.display import format_count
 from weft.model.ids import ProjectID, SessionID
-from weft.search.database import discard_index
 from weft.store.findings import SetAside
-from weft.store.maintenance import open_maintenance
 
 LABEL = "doctor"
 
@@ -34,7 +32,7 @@ class FindingRepairer:
     """Repairs findings item by item. A failure does not stop the others."""
 
     def __init__(self, target: DoctorInput) -> None:
-        self._store = open_maintenance(target.url)
+        self._store = target.open_store()
         self._repairer = self._store.make_repairer(LABEL, now=target.now)
 
     @property
@@ -75,7 +73,7 @@ class FindingRepairer:
             case "recover":
                 return "finished or removed" if self._repairer.finish_write(item.where) else ""
             case "lay-aside":
-                return _describe(self._repairer.set_aside(item.where))
+                return self._set_aside(item.where)
             case "rebuild":
                 return _describe_rebuilt(self._repairer.rebuild_session(session))
             case "uproot":
@@ -83,12 +81,16 @@ class FindingRepairer:
             case "unite":
                 return self._remove_duplicates(session)
             case "unindex":
-                discard_index(item.where)
+                self._repairer.drop_index()
                 return "removed; the next search rebuilds it"
             case "drop-lease":
                 return "removed" if self._repairer.drop_lease(session) else ""
             case "adopt":
                 return self._move_to_project(session)
+
+    def _set_aside(self, where: str) -> str:
+        aside = self._repairer.set_aside(where)
+        return "" if aside is None else f"moved to {self.backup}{_describe(aside)}"
 
     def _clear_parent(self, id: SessionID) -> str:
         if self._repairer.edit_session(id, lambda session: replace(session, parent_id=None)) is None:
@@ -112,16 +114,15 @@ def _restrict_permissions(path: str) -> str:
     return "other users can no longer read it"
 
 
-def _describe(aside: SetAside | None) -> str:
-    if aside is None:
-        return ""
+def _describe(aside: SetAside) -> str:
+    """Return what else is to say of a document that was moved to the backup."""
     if aside.with_parts:
-        return "moved to the backup with its parts"
+        return " with its parts"
     if aside.is_intact:
-        return "moved to the backup; another document of it is intact"
+        return "; another document of it is intact"
     if aside.rebuilt_from is not None:
-        return f"moved to the backup; {_describe_rebuilt(aside.rebuilt_from)}"
-    return "moved to the backup"
+        return f"; {_describe_rebuilt(aside.rebuilt_from)}"
+    return ""
 
 
 def _describe_rebuilt(messages: int | None) -> str:

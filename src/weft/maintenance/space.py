@@ -12,9 +12,8 @@ from weft.config.store_address import find_own_setting
 from weft.errors import StoreError
 from weft.host.paths import Paths
 from weft.model.ids import SessionID
-from weft.search.database import index_path
 from weft.snapshot.gc import GcOptions, GcResult, collect_all
-from weft.snapshot.location import LIMITS_KEY, find_base, to_limits
+from weft.snapshot.location import LIMITS_KEY, choose_base, to_limits
 from weft.store.findings import Leftover, LeftoverFailure, RemovedLeftovers
 from weft.store.maintenance import StoreMaintenance, StoreRepairer
 from weft.store.sizes import ProgressCallback, SizeCounter, StoreSizes, walk_files
@@ -25,13 +24,10 @@ OUTPUT_NAME = r"tool_[0-9A-Za-z]{20,40}"
 def measure_space(
     store: StoreMaintenance, paths: Paths, *, on_progress: ProgressCallback = lambda _: None
 ) -> StoreSizes:
-    """Measure a store, its index and its snapshots; and tool outputs, if it is the default store."""
+    """Measure a store, its snapshots, and tool outputs if it is the default store."""
     counter = SizeCounter(on_progress)
     store.measure(counter)
-    places = {
-        "index": index_path(paths.cache, store.reader.address),
-        "undo": find_base(paths, store.url),
-    }
+    places = {"undo": choose_base(paths, store.url)}
     if _is_default(store, paths):
         places |= {"tool-output": paths.tool_output, "snapshots": paths.snapshots}
     for kind, place in places.items():
@@ -108,7 +104,7 @@ def collect_snapshots(
     store: StoreMaintenance, paths: Paths, env: Mapping[str, str], *, now: int, dry_run: bool
 ) -> list[GcResult]:
     """Remove the snapshots that no session needs, in every directory that has any."""
-    base = find_base(paths, store.url)
+    base = choose_base(paths, store.url)
     if not os.path.isdir(base):
         return []
     trashed = {session.id for bundle in store.reader.list_trash() for session in bundle.sessions}

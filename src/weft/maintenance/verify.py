@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from weft.maintenance.migrate import CopyProgress, SessionDigest, digest_session
 from weft.model.message import AssistantMessage, MessageWithParts
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.transfer import SessionExport
 from weft.store.findings import Fault, FaultKind
 from weft.store.maintenance import StoreMaintenance
@@ -43,7 +43,7 @@ def verify_store(
     return VerifyResult(digests=tuple(digests), faults=faults)
 
 
-def _read_export(reader: StoreReader, session: Session) -> SessionExport:
+def _read_export(reader: StoreReader, session: SessionInfo) -> SessionExport:
     return SessionExport(
         info=session,
         messages=tuple(reader.list_messages(session.id)),
@@ -67,7 +67,7 @@ def find_faults(export: SessionExport, known: Collection[str], *, now: int) -> l
     return [Fault(kind=kind, session=session.id, where=where, reason=reason) for kind, where, reason in found]
 
 
-def _check_session(session: Session, known: Collection[str], now: int) -> Iterator[FoundFault]:
+def _check_session(session: SessionInfo, known: Collection[str], now: int) -> Iterator[FoundFault]:
     time = session.time
     if session.parent_id is not None and session.parent_id not in known:
         yield "parent", session.id, f"its parent {session.parent_id} is gone"

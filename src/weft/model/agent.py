@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from weft.model.part import ModelRef
-from weft.model.permission import Limits, Ruleset
+from weft.model.permission import Ruleset, Rulesets
 from weft.model.wire import Wire, always
 
 Mode = Literal["subagent", "primary", "all"]
 
 
-class Agent(Wire, frozen=True, kw_only=True):
+class AgentInfo(Wire, frozen=True, kw_only=True):
     """The definition of an agent.
 
     If `model` fails for good, the models in `fallback` are tried in turn. `limits` are additional rules that can only deny:
@@ -31,7 +31,7 @@ class Agent(Wire, frozen=True, kw_only=True):
     prompt: str | None = None
     options: dict[str, Any] = always({})
     steps: int | None = None
-    limits: Limits = ()
+    limits: Rulesets = ()
 
 
 class Instruction(Wire, frozen=True, kw_only=True):
@@ -83,6 +83,6 @@ class Command(Wire, frozen=True, kw_only=True):
     arguments: tuple[CommandArgument, ...] = ()
 
 
-def list_offered(agents: Mapping[str, Agent]) -> dict[str, Agent]:
+def list_offered(agents: Mapping[str, AgentInfo]) -> dict[str, AgentInfo]:
     """Return the agents that models are told about. Hidden ones can still be used by name, as in OpenCode."""
     return {name: agent for name, agent in agents.items() if agent.mode != "primary" and not agent.hidden}

@@ -35,10 +35,29 @@ class ClientToolRequest(Wire, frozen=True, kw_only=True):
     input: dict[str, Any]
 
 
+class ClientToolAsk(Wire, frozen=True, kw_only=True):
+    """A permission that a running tool asks for. The client chooses the `key`: asking twice with one key is one request."""
+
+    key: str
+    permission: str
+    patterns: tuple[str, ...]
+
+
+class ClientToolReport(Wire, frozen=True, kw_only=True):
+    """The progress of a call: a title for people, metadata for clients. None leaves what was reported before."""
+
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
 class ClientToolResult(Wire, frozen=True, kw_only=True):
-    """The result of a call: text for the model, a title for people, metadata for clients. An `error` fails the call."""
+    """The result of a call: text for the model, a title for people, metadata for clients.
+
+    An `error` fails the call. With `refused`, it says that a person refused a permission, which ends the run.
+    """
 
     output: str = ""
     title: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
+    refused: bool = False

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Final, Literal, NewType
 
+from msgspec import field
 from msgspec.structs import replace
 
 from weft.model.wire import Wire, always
@@ -37,12 +38,12 @@ class Uncovered(Wire, frozen=True, kw_only=True):
 class Patch(Wire, frozen=True, kw_only=True):
     """The change of an agent: two trees of the changed files, before and after.
 
-    Undo needs only the two trees. `files` are absolute paths for display; a byte of a name that is not UTF-8 is shown as
-    `\\xNN`. A file that is in one tree only was created or removed.
+    Undo needs only the two trees, which are stored as `hash` and `until`. `files` are absolute paths for display; a byte of a
+    name that is not UTF-8 is shown as `\\xNN`. A file that is in one tree only was created or removed.
     """
 
-    hash: Tree
-    until: Tree
+    before: Tree = field(name="hash")
+    after: Tree = field(name="until")
     files: tuple[str, ...]
     uncovered: tuple[Uncovered, ...] = ()
 

@@ -1,11 +1,17 @@
-"""Text for people: counts with their plural, titles of calls, and tool output without the tags that are meant for models."""
+"""Text for people: counts, costs, titles of calls, messages of failures, tool output without tags for models.
+
+Text of a model or a file is escaped before it is printed (`sanitize`).
+"""
 
 import json
 import re
 from collections.abc import Mapping
 from typing import Final
 
+from weft.model.failure import AnyFailure, AuthFailure, OtherFailure, OutputLengthFailure
 from weft.model.part import CompletedState, ErrorState, ToolPart
+from weft.model.spending import Spent
+from weft.model.wire import encode
 
 # The tool that stands for a call which cannot be run as the model wrote it.
 INVALID: Final = "invalid"
@@ -59,6 +65,8 @@ def format_count(number: int, singular: str, plural: str = "") -> str:
 
 
 TITLE_LENGTH: Final = 60
+MAX_INPUT_LENGTH: Final = 80
+MAX_OUTPUT_LINES: Final = 12
 
 
 def make_call_title(input: Mapping[str, object]) -> str:
@@ -68,3 +76,65 @@ def make_call_title(input: Mapping[str, object]) -> str:
         if isinstance(found, str) and found:
             return found.partition("\n")[0][:TITLE_LENGTH]
     return json.dumps(input, ensure_ascii=False, default=str)[:TITLE_LENGTH] if input else ""
+
+
+def sanitize(text: str) -> str:
+    """Escape characters that would control the terminal, in text from a model or a file. Tab and newline are kept."""
+    if text.isprintable():
+        return text
+    return "".join(char if char in "\t\n" or char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
+def format_tokens(spent: Spent) -> str:
+    """Format the tokens that were used. What is unknown is never shown as 0."""
+    read, written = spent.input + spent.cache_read + spent.cache_write, spent.output + spent.reasoning
+    cached = f" ({spent.cache_read:,} cached)" if spent.cache_read else ""
+    text = f"{read:,} tokens in{cached}, {written:,} out"
+    if spent.counted:
+        return text
+    return f"{text} and more: not every answer was counted" if read or written else "tokens unknown"
+
+
+def format_cost(spent: Spent) -> str:
+    """Format the cost in dollars. What is unknown is never shown as 0."""
+    if spent.priced:
+        return f"${spent.cost:.4f}"
+    return f"${spent.cost:.4f} and more: not all of the cost is known" if spent.cost else "cost unknown"
+
+
+def strip_diff_header(diff: str) -> str:
+    """Remove the lines of a unified diff that name the file, which is in the title already."""
+    lines = diff.splitlines()
+    start = next((number for number, line in enumerate(lines) if line.startswith("@@")), 0)
+    return "\n".join(lines[start:])
+
+
+def format_call(part: ToolPart) -> str:
+    """Return the title of a call. Tools of MCP servers have none, so show their input instead."""
+    state = part.state
+    title = state.title if isinstance(state, CompletedState) else ""
+    if title or not state.input:
+        return title
+    input = encode(state.input).decode()
+    return input if len(input) <= MAX_INPUT_LENGTH else input[: MAX_INPUT_LENGTH - 1] + "…"
+
+
+def shorten(text: str) -> str:
+    """Keep the first lines of an output."""
+    lines = text.strip("\n").splitlines()
+    if len(lines) <= MAX_OUTPUT_LINES:
+        return "\n".join(lines)
+    return "\n".join([*lines[:MAX_OUTPUT_LINES], f"… {len(lines) - MAX_OUTPUT_LINES} more lines"])
+
+
+def describe_failure(failure: AnyFailure) -> str:
+    """Return the message of a failure."""
+    match failure:
+        case OutputLengthFailure():
+            return "the answer was cut off at its limit"
+        case OtherFailure(data=data):
+            return str((data or {}).get("message", "something went wrong"))
+        case AuthFailure(data=data):
+            return f"{data.provider_id}: {data.message}"
+        case _:
+            return failure.data.message

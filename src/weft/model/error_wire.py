@@ -23,11 +23,18 @@ FACTS: Final[dict[type[WeftError], tuple[str, ...]]] = {
     errors.SnapshotMissingError: ("reason", "files"),
     errors.RestoreFailedError: ("reason", "files", "left"),
     errors.SessionBusyError: ("session", "owner"),
+    errors.LimitReachedError: ("limit", "reason"),
     errors.CursorLostError: ("after", "oldest"),
     errors.CompactionIneffectiveError: ("session",),
     errors.DeadlineError: ("limit", "seconds"),
     errors.NoModelError: (),
     errors.ModelNotFoundError: ("provider_id", "model_id", "near"),
+    errors.DeniedError: ("permission", "pattern", "rule"),
+    errors.BlockedError: ("message",),
+    errors.RejectedError: ("message",),
+    errors.UnansweredError: ("permission", "patterns", "request"),
+    errors.CorrectedError: ("feedback",),
+    errors.NobodyError: ("message", "request"),
 }
 # Names that OpenCode's clients look for, where they differ from ours.
 WIRE_NAMES: Final[dict[type[WeftError], str]] = {errors.ModelNotFoundError: "ProviderModelNotFoundError"}
@@ -41,7 +48,9 @@ def wire_error_name(error: WeftError) -> str:
 
 def to_facts(error: WeftError) -> dict[str, Any]:
     """Return the attributes to send with the message of an error."""
-    facts = {wire_name(name): getattr(error, name) for name in FACTS.get(type(error), ())}
+    # The message is sent with every error.
+    names = [name for name in FACTS.get(type(error), ()) if name != "message"]
+    facts = {wire_name(name): getattr(error, name) for name in names}
     if isinstance(error, errors.ModelNotFoundError):
         facts["suggestions"] = error.near
     return facts | ({"hint": error.hint} if error.hint else {})
@@ -52,8 +61,12 @@ def from_facts(name: str, facts: Mapping[str, Any]) -> WeftError | None:
     kind = ERRORS_BY_NAME.get(name)
     if kind is None or not all(_is_fact(facts.get(wire_name(each))) for each in FACTS[kind]):
         return None
-    error = kind(**{each: facts[wire_name(each)] for each in FACTS[kind]})
-    error.hint = str(facts.get("hint", ""))
+    hint = str(facts.get("hint", ""))
+    given = {each: facts[wire_name(each)] for each in FACTS[kind]}
+    if "message" in given and hint:
+        given["message"] = str(given["message"]).removesuffix(f" ({hint})")
+    error = kind(**given)
+    error.hint = hint
     return error
 
 

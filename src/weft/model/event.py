@@ -3,7 +3,8 @@
 On the wire an event is `{"type", "properties"}`. If its properties are one value, `whole` names the field with that value.
 """
 
-from typing import ClassVar, Literal
+from collections.abc import Awaitable, Callable
+from typing import ClassVar, Literal, final
 
 import msgspec
 
@@ -15,7 +16,7 @@ from weft.model.message import AnyMessage
 from weft.model.part import AnyPart
 from weft.model.permission import PermissionRequest, QuestionRequest, Reply
 from weft.model.project import Project
-from weft.model.session import AnyStatus, Session, Todo
+from weft.model.session import AnyStatus, SessionInfo, Todo
 from weft.model.wire import Wire
 
 
@@ -37,15 +38,19 @@ class ProjectUpdated(Event, frozen=True, kw_only=True):
 
 
 class SessionCreated(Event, frozen=True, kw_only=True):
+    """A session was created."""
+
     type: ClassVar[str] = "session.created"
 
-    info: Session
+    info: SessionInfo
 
 
 class SessionUpdated(Event, frozen=True, kw_only=True):
+    """Something about a session changed: its title, its totals, its revert mark …"""
+
     type: ClassVar[str] = "session.updated"
 
-    info: Session
+    info: SessionInfo
 
 
 class SessionDeleted(Event, frozen=True, kw_only=True):
@@ -53,7 +58,7 @@ class SessionDeleted(Event, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "session.deleted"
 
-    info: Session
+    info: SessionInfo
 
 
 class SessionDiffed(Event, frozen=True, kw_only=True):
@@ -66,12 +71,15 @@ class SessionDiffed(Event, frozen=True, kw_only=True):
 
 
 class TodoUpdated(Event, frozen=True, kw_only=True):
+    """The agent replaced its todo list."""
+
     type: ClassVar[str] = "todo.updated"
 
     session_id: SessionID
     todos: tuple[Todo, ...]
 
 
+@final
 class MessageUpdated(Event, frozen=True, kw_only=True):
     """A message was added or replaced."""
 
@@ -89,6 +97,7 @@ class MessageRemoved(Event, frozen=True, kw_only=True):
     message_id: MessageID
 
 
+@final
 class PartUpdated(Event, frozen=True, kw_only=True):
     """A part was added or replaced. `delta` is the text that was added, as OpenCode 1.1 sends it."""
 
@@ -112,6 +121,8 @@ class PartGrew(Event, frozen=True, kw_only=True):
 
 
 class PartRemoved(Event, frozen=True, kw_only=True):
+    """A part was removed."""
+
     type: ClassVar[str] = "message.part.removed"
 
     session_id: SessionID
@@ -138,6 +149,8 @@ Durable = (
 
 
 class SessionFailed(Event, frozen=True, kw_only=True):
+    """A run failed, or a plugin did; without a session, the failure is not about one."""
+
     type: ClassVar[str] = "session.error"
 
     session_id: SessionID | None = None
@@ -154,13 +167,15 @@ class SessionWarned(Event, frozen=True, kw_only=True):
 
 
 class StatusChanged(Event, frozen=True, kw_only=True):
+    """A session became busy, waits to retry, or became idle."""
+
     type: ClassVar[str] = "session.status"
 
     session_id: SessionID
     status: AnyStatus
 
 
-class SessionRested(Event, frozen=True, kw_only=True):
+class SessionIdled(Event, frozen=True, kw_only=True):
     """The session is idle. Older clients wait for this event."""
 
     type: ClassVar[str] = "session.idle"
@@ -169,12 +184,16 @@ class SessionRested(Event, frozen=True, kw_only=True):
 
 
 class SessionCompacted(Event, frozen=True, kw_only=True):
+    """The conversation was summarised."""
+
     type: ClassVar[str] = "session.compacted"
 
     session_id: SessionID
 
 
 class PermissionAsked(Event, frozen=True, kw_only=True):
+    """A call waits for permission."""
+
     type: ClassVar[str] = "permission.asked"
     whole: ClassVar[str] = "request"
 
@@ -182,6 +201,8 @@ class PermissionAsked(Event, frozen=True, kw_only=True):
 
 
 class PermissionReplied(Event, frozen=True, kw_only=True):
+    """A permission request was answered, or is no longer open."""
+
     type: ClassVar[str] = "permission.replied"
 
     session_id: SessionID
@@ -190,6 +211,8 @@ class PermissionReplied(Event, frozen=True, kw_only=True):
 
 
 class QuestionAsked(Event, frozen=True, kw_only=True):
+    """The agent asks the person a question."""
+
     type: ClassVar[str] = "question.asked"
     whole: ClassVar[str] = "request"
 
@@ -197,6 +220,8 @@ class QuestionAsked(Event, frozen=True, kw_only=True):
 
 
 class QuestionReplied(Event, frozen=True, kw_only=True):
+    """The person answered the questions."""
+
     type: ClassVar[str] = "question.replied"
 
     session_id: SessionID
@@ -205,6 +230,8 @@ class QuestionReplied(Event, frozen=True, kw_only=True):
 
 
 class QuestionRejected(Event, frozen=True, kw_only=True):
+    """The person dismissed the questions, or they are no longer open."""
+
     type: ClassVar[str] = "question.rejected"
 
     session_id: SessionID
@@ -221,6 +248,8 @@ class ToolRequested(Event, frozen=True, kw_only=True):
 
 
 class CommandExecuted(Event, frozen=True, kw_only=True):
+    """A slash command was run, and answered."""
+
     type: ClassVar[str] = "command.executed"
 
     name: str
@@ -230,12 +259,16 @@ class CommandExecuted(Event, frozen=True, kw_only=True):
 
 
 class FileEdited(Event, frozen=True, kw_only=True):
+    """A tool changed a file, and the formatter has run."""
+
     type: ClassVar[str] = "file.edited"
 
     file: str
 
 
 class FileWatched(Event, frozen=True, kw_only=True):
+    """The file watcher saw a change on disk."""
+
     type: ClassVar[str] = "file.watcher.updated"
 
     file: str
@@ -243,9 +276,15 @@ class FileWatched(Event, frozen=True, kw_only=True):
 
 
 class BranchChanged(Event, frozen=True, kw_only=True):
+    """Another branch was checked out."""
+
     type: ClassVar[str] = "vcs.branch.updated"
 
     branch: str | None = None
+
+
+Publish = Callable[[Event], Awaitable[None]]
+"""A function that publishes an event."""
 
 
 class PublishedEvent(msgspec.Struct, frozen=True, kw_only=True):

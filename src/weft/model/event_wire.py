@@ -5,8 +5,14 @@ from typing import Any, ClassVar, Final
 from weft.errors import DocumentError
 from weft.model import event as session_events
 from weft.model import workspace_event
-from weft.model.event import Event
-from weft.model.wire import from_plain, parse, to_plain
+from weft.model.event import Event, FileEdited, ProjectUpdated, session_of
+from weft.model.wire import encode, from_plain, parse, to_plain
+from weft.model.workspace_event import (
+    TuiCommandExecuted,
+    TuiPromptAppended,
+    TuiSessionSelected,
+    TuiToastShown,
+)
 
 # The type of the event that a client yields for missed events. Events for the differences follow it.
 RESYNC: Final = "server.resync"
@@ -47,3 +53,30 @@ def event_from_plain(plain: Any, *, where: str = "event") -> Event:
 
 def event_from_json(raw: bytes) -> Event:
     return event_from_plain(parse(raw, where="event"))
+
+
+def encode_event(event: Event) -> bytes:
+    """Encode an event as `{"type", "properties"}`."""
+    if isinstance(event, UnknownEvent):
+        return encode({"type": event.named, "properties": event.properties})
+    properties = encode(getattr(event, event.whole) if event.whole else event)
+    return b'{"type":"' + event.type.encode() + b'","properties":' + properties + b"}"
+
+
+# Events without a session that listeners on every node want.
+_SHARED_EVENTS: Final = (
+    ProjectUpdated,
+    FileEdited,
+    TuiPromptAppended,
+    TuiCommandExecuted,
+    TuiToastShown,
+    TuiSessionSelected,
+)
+
+
+def is_shared(event: Event) -> bool:
+    """Return True if listeners on every node want an event: it is about a session, a project or a front end.
+
+    Terminals, language servers, MCP servers and watched files are things of one machine, which each node reports itself.
+    """
+    return isinstance(event, _SHARED_EVENTS) or session_of(event) is not None

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from weft.model.wire import Wire
 
-BudgetScope = Literal["run", "session", "tree", "day"]
+BudgetScope = Literal["run", "session", "tree", "group", "day"]
 BudgetMeasure = Literal["cost", "tokens", "steps", "seconds"]
 
 

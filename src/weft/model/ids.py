@@ -41,7 +41,10 @@ HEX_LENGTH: Final = 12
 RANDOM_LENGTH: Final = 14
 PER_MS: Final = 4096
 WRAP: Final = 1 << 48
+HALF_WRAP: Final = WRAP // 2
+WHOLE_WRAPS: Final = -WRAP  # a mask: what is left of a number is a multiple of WRAP
 
+_LETTER_OF_BYTE = bytes(ord(ALPHABET[byte % len(ALPHABET)]) for byte in range(256))
 _BODY = re.compile(r"[0-9A-Za-z]{20,40}")
 _FILE_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,127}")
 
@@ -88,19 +91,19 @@ class Mint:
         with self._lock:
             self._last = number = max(self._now() * PER_MS + 1, self._last + 1)
         number = (~number if descending else number) % WRAP
-        tail = "".join(ALPHABET[byte % len(ALPHABET)] for byte in self._random(RANDOM_LENGTH))
+        tail = self._random(RANDOM_LENGTH).translate(_LETTER_OF_BYTE).decode()
         return f"{PREFIXES[kind]}_{number:0{HEX_LENGTH}x}{tail}"
 
 
 def unwrap(id: str, near: int) -> int:
     """Return the full number of an ascending id that was made within a year of `near` (ms)."""
-    head = id.partition("_")[2][:HEX_LENGTH]
+    full = near * PER_MS
     try:
-        low = int(head, 16)
+        low = int(id.partition("_")[2][:HEX_LENGTH], 16)
     except ValueError:
-        return near * PER_MS  # not made by `Mint`: order it by its time
-    expected = near * PER_MS
-    return low + round((expected - low) / WRAP) * WRAP
+        return full  # not made by `Mint`: order it by its time
+    # The whole number of times that the number has wrapped, rounded. Integers are exact, and faster than a float.
+    return low + ((full - low + HALF_WRAP) & WHOLE_WRAPS)
 
 
 def id_sort_key(id: str, near: int) -> tuple[int, str]:

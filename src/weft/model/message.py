@@ -1,8 +1,8 @@
 """Messages: the prompts of a person, and the answers of a model, one message per step."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from msgspec import UNSET
 
@@ -10,7 +10,7 @@ from weft.errors import NotFoundError
 from weft.model.diff import FileDiff
 from weft.model.failure import AnyFailure
 from weft.model.ids import MessageID, SessionID, id_sort_key
-from weft.model.part import AnyPart, ModelRef, Moment, Tokens
+from weft.model.part import AnyPart, CompactionPart, ModelRef, Moment, TextPart, Tokens
 from weft.model.spending import Budget
 from weft.model.wire import Wire, always
 
@@ -71,6 +71,7 @@ class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
     If the model fails for good, the models in `fallback` are tried. `format` is the requested form of the answer.
     """
 
+    role: ClassVar[Literal["user"]] = "user"
     time: Moment
     summary: UserSummary | None = None
     agent: str = ""
@@ -91,6 +92,7 @@ class AssistantMessage(Message, frozen=True, kw_only=True, tag="assistant"):
     value that a `format` requested; it may be null.
     """
 
+    role: ClassVar[Literal["assistant"]] = "assistant"
     time: AssistantTime
     error: AnyFailure | None = None
     parent_id: MessageID = MessageID("")
@@ -116,6 +118,24 @@ class MessageWithParts(Wire, frozen=True, kw_only=True):
 
     info: AnyMessage
     parts: tuple[AnyPart, ...]
+
+
+def is_human_prompt(message: MessageWithParts) -> bool:
+    """Return True for a prompt that weft did not write itself."""
+    return isinstance(message.info, UserMessage) and not is_synthetic(message)
+
+
+def is_synthetic(message: MessageWithParts) -> bool:
+    """Return True if weft wrote all of the message itself."""
+    return bool(message.parts) and all(
+        isinstance(part, CompactionPart) or (isinstance(part, TextPart) and part.synthetic)
+        for part in message.parts
+    )
+
+
+def find_newest_human_prompt_id(history: Sequence[MessageWithParts]) -> MessageID | None:
+    """Return the id of the newest prompt that weft did not write itself."""
+    return next((message.info.id for message in reversed(history) if is_human_prompt(message)), None)
 
 
 def message_sort_key(message: AnyMessage) -> tuple[int, int, str]:

@@ -1,7 +1,7 @@
 """The parts of a message, and the states of a tool call."""
 
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from weft.model.diff import Patch
 from weft.model.failure import AnyFailure
@@ -99,6 +99,7 @@ class Part(Wire, frozen=True, kw_only=True, tag_field="type"):
 class TextPart(Part, frozen=True, kw_only=True, tag="text"):
     """Text of a person or a model. `synthetic` text was added by weft; `ignored` text is not sent to the model."""
 
+    type: ClassVar[Literal["text"]] = "text"
     text: str
     synthetic: bool = False
     ignored: bool = False
@@ -109,6 +110,7 @@ class TextPart(Part, frozen=True, kw_only=True, tag="text"):
 class ReasoningPart(Part, frozen=True, kw_only=True, tag="reasoning"):
     """Reasoning of the model. `metadata` holds data that the provider expects back, such as signatures."""
 
+    type: ClassVar[Literal["reasoning"]] = "reasoning"
     text: str
     ignored: bool = False
     metadata: dict[str, Any] | None = None
@@ -118,6 +120,7 @@ class ReasoningPart(Part, frozen=True, kw_only=True, tag="reasoning"):
 class FilePart(Part, frozen=True, kw_only=True, tag="file"):
     """A file for the model, by URL (`data:`, `file:`, `http:`)."""
 
+    type: ClassVar[Literal["file"]] = "file"
     mime: str
     filename: str | None = None
     url: str
@@ -175,6 +178,7 @@ OpenState = PendingState | RunningState
 class ToolPart(Part, frozen=True, kw_only=True, tag="tool"):
     """One call of a tool."""
 
+    type: ClassVar[Literal["tool"]] = "tool"
     call_id: str
     tool: str
     state: AnyToolState
@@ -184,6 +188,7 @@ class ToolPart(Part, frozen=True, kw_only=True, tag="tool"):
 class StepStartPart(Part, frozen=True, kw_only=True, tag="step-start"):
     """The model began to answer. `snapshot` is the state of the files; weft records only files that the step changed."""
 
+    type: ClassVar[Literal["step-start"]] = "step-start"
     snapshot: str | None = None
 
 
@@ -199,6 +204,7 @@ class StepFinishPart(Part, frozen=True, kw_only=True, tag="step-finish"):
     If `priced` is False, `cost` is only the known part; if `counted` is False, so are `tokens`.
     """
 
+    type: ClassVar[Literal["step-finish"]] = "step-finish"
     reason: str
     snapshot: str | None = None
     cost: Decimal
@@ -222,6 +228,7 @@ class PatchPart(Part, frozen=True, kw_only=True, tag="patch"):
     snapshot it does not have, and it never has the snapshots of weft.
     """
 
+    type: ClassVar[Literal["patch"]] = "patch"
     hash: str
     files: tuple[str, ...]
     weft: WeftPatchData | None = None
@@ -230,6 +237,7 @@ class PatchPart(Part, frozen=True, kw_only=True, tag="patch"):
 class AgentPart(Part, frozen=True, kw_only=True, tag="agent"):
     """An agent that is mentioned in a prompt."""
 
+    type: ClassVar[Literal["agent"]] = "agent"
     name: str
     source: SourceText | None = None
 
@@ -237,6 +245,7 @@ class AgentPart(Part, frozen=True, kw_only=True, tag="agent"):
 class SubtaskPart(Part, frozen=True, kw_only=True, tag="subtask"):
     """Work for a child session."""
 
+    type: ClassVar[Literal["subtask"]] = "subtask"
     prompt: str
     description: str
     agent: str
@@ -247,6 +256,7 @@ class SubtaskPart(Part, frozen=True, kw_only=True, tag="subtask"):
 class CompactionPart(Part, frozen=True, kw_only=True, tag="compaction"):
     """A request to summarise the history up to here. `auto` if weft decided it; `undone` if the full history is used again."""
 
+    type: ClassVar[Literal["compaction"]] = "compaction"
     auto: bool
     undone: bool = False
 
@@ -254,6 +264,7 @@ class CompactionPart(Part, frozen=True, kw_only=True, tag="compaction"):
 class SnapshotPart(Part, frozen=True, kw_only=True, tag="snapshot"):
     """The hash of a tracked tree. Only old versions write it."""
 
+    type: ClassVar[Literal["snapshot"]] = "snapshot"
     snapshot: str
 
 
@@ -264,6 +275,7 @@ class Moment(Wire, frozen=True, kw_only=True):
 class RetryPart(Part, frozen=True, kw_only=True, tag="retry"):
     """A failed attempt that was retried."""
 
+    type: ClassVar[Literal["retry"]] = "retry"
     attempt: int
     error: AnyFailure
     time: Moment
@@ -271,6 +283,8 @@ class RetryPart(Part, frozen=True, kw_only=True, tag="retry"):
 
 class UnknownPart(Part, frozen=True, kw_only=True, tag="$unknown"):
     """A part of an unknown type, kept unchanged."""
+
+    type: ClassVar[Literal["$unknown"]] = "$unknown"
 
 
 AnyPart = (

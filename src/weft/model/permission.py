@@ -22,7 +22,7 @@ class Rule(Wire, frozen=True, kw_only=True):
 Ruleset = tuple[Rule, ...]
 
 # Rulesets that all apply. Within one ruleset the last match wins; between rulesets the strictest action wins.
-Limits = tuple[Ruleset, ...]
+Rulesets = tuple[Ruleset, ...]
 
 
 # These mark a part of a command that is known only when it runs. It may become any text, or nothing. A command that
@@ -84,6 +84,23 @@ class Grant(Wire, frozen=True, kw_only=True):
     by: str = ""
     created: int
     expires: int | None = None
+
+
+class PermissionDecision(Wire, frozen=True, kw_only=True):
+    """A recorded decision: what was decided about which request, for whom and by whom. `seq` is its number in the log."""
+
+    seq: int
+    time: int
+    what: str
+    session_id: str = ""
+    agent: str = ""
+    permission: str = ""
+    patterns: tuple[str, ...] = ()
+    rule: str = ""
+    reply: str = ""
+    scope: str = ""
+    message: str = ""
+    by: str = ""
 
 
 class Option(Wire, frozen=True, kw_only=True):

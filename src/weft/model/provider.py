@@ -62,7 +62,7 @@ class AuthMethod(Wire, frozen=True, kw_only=True):
     prompts: tuple[AuthPrompt, ...] = ()
 
 
-class Authorization(Wire, frozen=True, kw_only=True):
+class LoginInstructions(Wire, frozen=True, kw_only=True):
     """A login that was begun: the URL for the person, and whether they return with a code."""
 
     url: str

@@ -57,6 +57,17 @@ class Figures(Wire, frozen=True, kw_only=True):
     median_tokens: int
 
 
+class HistoryMatch(Wire, frozen=True, kw_only=True):
+    """A place in another session: who wrote it, when, and the text around it. A match in the title has no message."""
+
+    session_id: SessionID
+    title: str
+    message_id: MessageID | None
+    by: str
+    at: int
+    excerpt: str
+
+
 class RecallMatch(Wire, frozen=True, kw_only=True):
     """A match in the history: who wrote it or which tool returned it, and the text around it."""
 

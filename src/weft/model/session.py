@@ -1,4 +1,4 @@
-"""Sessions: their record, queries, changes, todos, slug and status."""
+"""Sessions: their record, changes, todos, slug and status."""
 
 import re
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from weft.model.diff import FileDiff, FileFate, Patch
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID
-from weft.model.permission import Limits, Ruleset
-from weft.model.spending import Ledger
+from weft.model.permission import Ruleset, Rulesets
+from weft.model.spending import Ledger, SharedBudget
 from weft.model.wire import Wire, always
 
 DEFAULT_TITLE = "New session - "
@@ -61,11 +61,50 @@ class ForkedFrom(Wire, frozen=True, kw_only=True):
     message_id: MessageID | None = None
 
 
+CheckOutcome = Literal["passed", "failed", "hung"]
+DEFAULT_CHECK_SECONDS = 600
+
+
+class CheckResult(Wire, frozen=True, kw_only=True):
+    """How a check command ended. `hung` means that it was ended because it took too long.
+
+    `code` is its exit code, `output` the end of what it printed. `dirtied` are the files that it changed; they were put
+    back. `tree` names the files that were checked.
+    """
+
+    command: str
+    outcome: CheckOutcome
+    code: int | None = None
+    ms: int = always(0)
+    output: str = always("")
+    dirtied: tuple[str, ...] = always(())
+    tree: str = ""
+
+
+class TrialData(Wire, frozen=True, kw_only=True):
+    """The place of a session among the trials of a prompt.
+
+    `base` is the commit with the files at its start, `fork` the message before which the original was forked. `check` is
+    the command that judges the result, `checked` its last result.
+    """
+
+    group: str
+    number: int
+    count: int
+    base: str
+    worktree: str
+    check: str = ""
+    check_seconds: int = DEFAULT_CHECK_SECONDS
+    checked: CheckResult | None = None
+
+
 class WeftSessionData(Wire, frozen=True, kw_only=True):
     """Data of a session that OpenCode does not have. `titled` means that a person chose the title, which is then final.
 
     `limits` are the rules of parent sessions, which also apply. `undo` are the patches that lead back from a revert, oldest
-    first. `restored` names the last restore of files that is to be kept.
+    first. `restored` names the last restore of files that is to be kept. `shared_budget` also limits its children, `trial` is its
+    place among the trials of one prompt. `owner` is the principal that the session belongs to; without one it is the
+    administrator's.
     """
 
     titled: bool = False
@@ -74,15 +113,18 @@ class WeftSessionData(Wire, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     forked_from: ForkedFrom | None = None
     spent: Ledger | None = None
-    limits: Limits = ()
+    limits: Rulesets = ()
     undo: tuple[Patch, ...] = ()
     restored: str = ""
+    shared_budget: SharedBudget | None = None
+    trial: TrialData | None = None
+    owner: str = ""
 
 
 NO_WEFT_DATA = WeftSessionData()
 
 
-class Session(Wire, frozen=True, kw_only=True):
+class SessionInfo(Wire, frozen=True, kw_only=True):
     """A session. Fields that early versions did not write are empty. `weft` holds data that OpenCode does not have."""
 
     id: SessionID
@@ -106,7 +148,7 @@ class RevertResult(Wire, frozen=True, kw_only=True):
     `caution` names changes that are not among the files.
     """
 
-    session: Session
+    session: SessionInfo
     files: tuple[FileFate, ...] = always(())
     caution: str = ""
 
@@ -114,32 +156,8 @@ class RevertResult(Wire, frozen=True, kw_only=True):
 class SessionTree(Wire, frozen=True, kw_only=True):
     """A session with its descendants, oldest first."""
 
-    session: Session
+    session: SessionInfo
     children: tuple["SessionTree", ...] = always(())
-
-
-Order = Literal["created", "updated"]
-
-
-class SessionQuery(Wire, frozen=True, kw_only=True):
-    """A filter for sessions. Fields that are not set match every session.
-
-    `start` is the earliest time of the last update (ms), `search` a part of the title. `archived` selects only archived
-    sessions or none of them. `everywhere` includes other projects. `order` is the time to sort by, newest first.
-    """
-
-    roots: bool = False
-    start: int | None = None
-    search: str | None = None
-    tag: str | None = None
-    directory: str | None = None
-    archived: bool | None = None
-    everywhere: bool = False
-    order: Order = "created"
-    limit: int | None = None
-
-
-ALL_SESSIONS = SessionQuery()
 
 
 class SessionChange(Wire, frozen=True, kw_only=True):
@@ -163,7 +181,7 @@ class TrashBundle(Wire, frozen=True, kw_only=True):
 
     id: str
     time: int
-    sessions: tuple[Session, ...]
+    sessions: tuple[SessionInfo, ...]
 
 
 def make_bundle_name(time: int, first: SessionID) -> str:
@@ -171,7 +189,7 @@ def make_bundle_name(time: int, first: SessionID) -> str:
     return f"{time}-{first}"
 
 
-def hide_share_secret(session: Session) -> Session:
+def hide_share_secret(session: SessionInfo) -> SessionInfo:
     """Return the session without the secret of its share, which OpenCode's auto-share stores in the session."""
     share = session.share
     if share is None or share.extra_ is UNSET or "secret" not in share.extra_:
@@ -180,21 +198,34 @@ def hide_share_secret(session: Session) -> Session:
     return replace(session, share=replace(share, extra_=rest or UNSET))
 
 
-def is_archived(session: Session) -> bool:
+def is_archived(session: SessionInfo) -> bool:
     """Return True if the session is archived. As in OpenCode's clients, the time 0 means that it is not."""
     return bool(session.time.archived)
 
 
-def get_weft_data(session: Session) -> WeftSessionData:
+def get_weft_data(session: SessionInfo) -> WeftSessionData:
     return session.weft or NO_WEFT_DATA
 
 
-def with_weft_data(session: Session, data: WeftSessionData) -> Session:
+def with_weft_data(session: SessionInfo, data: WeftSessionData) -> SessionInfo:
     """Replace the weft data of a session. Empty data is stored as None, so that it is not written."""
     return replace(session, weft=None if data == NO_WEFT_DATA else data)
 
 
-def may_be_titled(session: Session) -> bool:
+def get_owner(session: SessionInfo) -> str:
+    return session.weft.owner if session.weft is not None else ""
+
+
+def with_owner(session: SessionInfo, owner: str) -> SessionInfo:
+    """Return the session as one of this principal; with "" as one of the administrator's."""
+    return (
+        session
+        if get_owner(session) == owner
+        else with_weft_data(session, replace(get_weft_data(session), owner=owner))
+    )
+
+
+def may_be_titled(session: SessionInfo) -> bool:
     """Return True if a title may be generated, because no person has chosen one."""
     return is_default_title(session.title) and not get_weft_data(session).titled
 
@@ -209,7 +240,7 @@ def is_default_title(title: str) -> bool:
     return _DEFAULT_TITLE_PATTERN.fullmatch(title) is not None
 
 
-def newest_sort_key(session: Session) -> tuple[int, str]:
+def newest_sort_key(session: SessionInfo) -> tuple[int, str]:
     """Return the sort key for newest created first. The id makes the order of ties stable."""
     return -session.time.created, session.id
 

@@ -67,6 +67,14 @@ class Budgets(Wire, frozen=True, kw_only=True):
     day: Budget = UNLIMITED
 
 
+class SharedBudget(Wire, frozen=True, kw_only=True):
+    """A budget that several sessions share, under the id of their group. Its seconds count from `since`."""
+
+    group: str
+    budget: Budget
+    since: int
+
+
 def _strip_zeros(cost: Decimal) -> Decimal:
     """Remove trailing zeros, as OpenCode writes numbers."""
     short = cost.normalize()

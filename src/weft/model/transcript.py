@@ -115,7 +115,9 @@ class Transcript:
         if message is not None and id not in self._parts:
             self._parts[id] = {part.id: part for part in message.parts}
         if id in self._messages:
-            self._valid_count = min(self._valid_count, self._find_index(self._messages[id]))
+            is_last = self._order[-1] == id  # most changes are to the last message
+            index = len(self._order) - 1 if is_last else self._find_index(self._messages[id])
+            self._valid_count = min(self._valid_count, index)
 
     def _find_index(self, info: AnyMessage) -> int:
         return bisect_left(self._order, _sort_key(info), key=self._get_sort_key)
@@ -156,7 +158,7 @@ class SessionDescendants:
         self._session = session
         self._below: set[SessionID] = set()
 
-    def place(self, event: Event) -> Literal["own", "below"] | None:
+    def classify(self, event: Event) -> Literal["own", "below"] | None:
         """Return whether an event is about the session itself (`own`), a descendant (`below`), or neither (None)."""
         match event:
             # A child session is created or updated before it runs, and both events name its parent.

@@ -5,7 +5,7 @@ from typing import Literal
 from weft.model.diff import FileDiff
 from weft.model.ids import SessionID
 from weft.model.message import MessageWithParts
-from weft.model.session import Session, Todo
+from weft.model.session import SessionInfo, Todo
 from weft.model.wire import Wire, always
 
 ImportVerdict = Literal["new", "same", "updated", "older", "forked"]
@@ -14,7 +14,7 @@ ImportVerdict = Literal["new", "same", "updated", "older", "forked"]
 class SessionExport(Wire, frozen=True, kw_only=True):
     """A session with all its data. Without todos and diff it is exactly what OpenCode exports."""
 
-    info: Session
+    info: SessionInfo
     messages: tuple[MessageWithParts, ...]
     todos: tuple[Todo, ...] = ()
     diff: tuple[FileDiff, ...] = ()

@@ -2,11 +2,10 @@
 
 import asyncio
 import hashlib
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -14,17 +13,19 @@ from msgspec.structs import replace
 
 from weft.errors import DocumentError, StoreError
 from weft.host.clock import Clock
-from weft.host.files import Disk, hold_lock, make_directory, read_bytes, write_atomic
-from weft.model.permission import Grant, PermissionRequest, Rule
-from weft.model.wire import Wire, decode, encode
+from weft.host.tasks import run_to_completion
+from weft.model.ids import ProjectID
+from weft.model.permission import Grant, PermissionDecision, PermissionRequest, Rule
+from weft.model.wire import Wire, encode, from_plain, to_plain
 from weft.permission.requests import OpenRequest, RequestAnswer
+from weft.permission.storage import RecordStore, end_key, log_key
 
 # * allowed, denied: by a rule, a grant or a setting
 # * asked, answered: a person was asked, and answered
 # * unanswered: nobody answered in time
 # * withdrawn: the run was aborted
 # * granted, revoked: a permission for more than one call
-# * dropped: entries were removed with an old file
+# * dropped: so many of the oldest entries were removed
 # * lost: entries were not written
 Decision = Literal[
     "allowed",
@@ -38,6 +39,8 @@ Decision = Literal[
     "dropped",
     "lost",
 ]
+# What front ends see of an entry.
+_SHOWN = frozenset(PermissionDecision.__struct_fields__) - {"seq", "extra_"}
 ZERO_HASH = "0" * 64
 MAX_TEXT_CHARS = 2000
 
@@ -123,10 +126,11 @@ class AuditRecord(Wire, frozen=True, kw_only=True):
 
 
 class ChainEnd(Wire, frozen=True, kw_only=True):
-    """The end of a chain: the last number, and the hash of that line."""
+    """The end of a chain: the last number, and the hash of that line. `dropped` is how many of its records were removed."""
 
     seq: int
     hash: str
+    dropped: int = 0
 
 
 CHAIN_START = ChainEnd(seq=0, hash=ZERO_HASH)
@@ -136,7 +140,8 @@ _decoder = msgspec.json.Decoder(AuditRecord)
 def encode_entry(end: ChainEnd, entry: AuditEntry) -> tuple[bytes, ChainEnd]:
     """Return the line of an entry without its newline, and the new end of the chain."""
     line = encode(AuditRecord(seq=end.seq + 1, prev=end.hash, entry=entry))
-    return line, ChainEnd(seq=end.seq + 1, hash=hash_line(line))
+    dropped = entry.count if entry.what == "dropped" else end.dropped
+    return line, ChainEnd(seq=end.seq + 1, hash=hash_line(line), dropped=dropped)
 
 
 def read_line(line: bytes) -> AuditRecord | None:
@@ -151,10 +156,9 @@ def hash_line(line: bytes) -> str:
     return hashlib.sha256(line).hexdigest()
 
 
-MAX_FILE_BYTES = 8 << 20
-MAX_FILES = 8
-TAIL_BYTES = 1 << 20
-MAX_END_BYTES = 4096
+# About 60 MB.
+MAX_RECORDS = 150_000
+KEPT_RECORDS = 100_000
 
 Redact = Callable[[str], str]
 
@@ -164,102 +168,63 @@ def keep_text(text: str) -> str:
     return text
 
 
-class AuditFiles:
-    """The files of a project's chain. `redact` removes what must not be written down, such as keys."""
+def read_end(stored: Any) -> ChainEnd | None:
+    """Return the recorded end of a chain from its value in the store, None if it is unknown."""
+    try:
+        return from_plain(stored, ChainEnd, where="the end of an audit log")
+    except DocumentError:
+        return None
+
+
+class AuditChain:
+    """The chain of a project in a store. `redact` removes what must not be written down, such as keys.
+
+    When the chain has `max_records`, the oldest are removed, so that a little more than `kept_records` are left.
+    """
 
     def __init__(
         self,
-        directory: str,
-        name: str,
+        store: RecordStore,
+        project: ProjectID,
         *,
         redact: Redact = keep_text,
-        file_bytes: int = MAX_FILE_BYTES,
-        files: int = MAX_FILES,
+        max_records: int = MAX_RECORDS,
+        kept_records: int = KEPT_RECORDS,
     ) -> None:
-        self.path = os.path.join(directory, f"{name}.jsonl")
-        self.end_path = os.path.join(directory, f"{name}.end")
-        self._directory = directory
-        self._name = name
+        self._store = store
+        self._log = log_key(project)
+        self._end = end_key(project)
         self._redact = redact
-        self._file_bytes = file_bytes
-        self._files = files
+        self._max_records = max_records
+        self._kept_records = kept_records
 
-    def append(self, entries: Sequence[AuditEntry], *, flush: bool = False) -> None:
+    async def append(self, entries: Sequence[AuditEntry]) -> None:
         """Add entries to the chain, also while other processes do. Raise `StoreError` if none were added."""
-        make_directory(self._directory)
-        try:
-            with hold_lock(f"{self.path}.lock"):
-                end = self._get_end()
-                dropped = self._rotate(end, entries[0].time) if self._is_full() else []
-                self._write(end, [*dropped, *map(self._redact_entry, entries)], flush=flush)
-        except OSError as error:
-            raise StoreError(f"{self.path} cannot be written: {error.strerror}") from error
+        recorded = read_end(await self._store.find_value(self._end)) or CHAIN_START
+        redacted = [self._redact_entry(entry) for entry in entries]
+        end = recorded
 
-    def list_files(self) -> list[str]:
-        """Return the files of the chain, oldest first."""
-        older = sorted(self._list_older().items())
-        return [path for _, path in older] + ([self.path] if os.path.exists(self.path) else [])
+        def extend(last: bytes | None) -> list[bytes]:
+            nonlocal end
+            end = _continue_after(recorded, last)
+            lines: list[bytes] = []
+            for entry in (*self._note_dropped(end, redacted[0].time), *redacted):
+                line, end = encode_entry(end, entry)
+                lines.append(line)
+            return lines
 
-    def find_end(self) -> ChainEnd | None:
-        """Return the recorded end of the chain, None if it is unknown."""
-        try:
-            return decode(read_bytes(self.end_path, limit=MAX_END_BYTES), ChainEnd, where=self.end_path)
-        except (OSError, DocumentError):
-            return None
+        await self._store.append_log(self._log, extend)
+        await self._store.update_value(self._end, lambda known: to_plain(_choose_later(read_end(known), end)))
+        if end.dropped > recorded.dropped:
+            # Others may have appended meanwhile. Some more are kept, so that no record is removed that was not noted.
+            kept = end.seq - end.dropped + self._kept_records // 10
+            await self._store.trim_log(self._log, keep=kept)
 
-    def _write(self, end: ChainEnd, entries: Iterable[AuditEntry], *, flush: bool) -> None:
-        lines: list[bytes] = []
-        for entry in entries:
-            line, end = encode_entry(end, entry)
-            lines.append(line)
-        try:
-            size = os.path.getsize(self.path)
-        except FileNotFoundError:
-            size = 0
-        disk = Disk()
-        disk.extend(self.path, size, b"".join(line + b"\n" for line in lines))
-        if flush:
-            disk.flush(self.path)
-        write_atomic(self.end_path, encode(end), temp=f"{self.end_path}~")
-
-    def _get_end(self) -> ChainEnd:
-        """Return where the chain continues: after the last line, or at the recorded end.
-
-        The record wins if the last line was changed or removed: continuing from the line would hide that.
-        """
-        recorded, last = self.find_end() or CHAIN_START, CHAIN_START
-        for path in reversed(self.list_files()):
-            line = _read_last_line(path)
-            record = read_line(line) if line else None
-            if record is not None:
-                last = ChainEnd(seq=record.seq, hash=hash_line(line))
-            if line:
-                break
-        # Beyond the record: a process wrote the line and died before recording it.
-        return last if last.seq > recorded.seq else recorded
-
-    def _is_full(self) -> bool:
-        with suppress(OSError):
-            return os.path.getsize(self.path) >= self._file_bytes
-        return False
-
-    def _rotate(self, end: ChainEnd, now: int) -> list[AuditEntry]:
-        """Start a new file and remove the oldest. Return an entry with the number of removed records."""
-        os.replace(self.path, os.path.join(self._directory, f"{self._name}.{end.seq}.jsonl"))
-        older = sorted(self._list_older().items())
-        removed = older[: max(0, len(older) - (self._files - 1))]
-        for _, path in removed:
-            os.unlink(path)
-        return [AuditEntry(time=now, what="dropped", count=removed[-1][0])] if removed else []
-
-    def _list_older(self) -> dict[int, str]:
-        found: dict[int, str] = {}
-        with suppress(FileNotFoundError):
-            for name in os.listdir(self._directory):
-                number = name.removeprefix(f"{self._name}.").removesuffix(".jsonl")
-                if name == f"{self._name}.{number}.jsonl" and number.isdigit():
-                    found[int(number)] = os.path.join(self._directory, name)
-        return found
+    def _note_dropped(self, end: ChainEnd, now: int) -> list[AuditEntry]:
+        """Return an entry with the number of records that are about to be removed, if the chain is full."""
+        if end.seq - end.dropped < self._max_records:
+            return []
+        return [AuditEntry(time=now, what="dropped", count=end.seq - self._kept_records)]
 
     def _redact_entry(self, entry: AuditEntry) -> AuditEntry:
         return replace(
@@ -269,19 +234,20 @@ class AuditFiles:
         )
 
 
-def _read_last_line(path: str) -> bytes:
-    """Return the last complete line of a file, empty if there is none. An incomplete line is truncated."""
-    fd = os.open(path, os.O_RDWR)
-    try:
-        size = os.fstat(fd).st_size
-        start = max(0, size - TAIL_BYTES)
-        raw = os.pread(fd, size - start, start)
-        end = raw.rfind(b"\n") + 1
-        if end < len(raw):
-            os.ftruncate(fd, start + end)
-        return raw[:end].rstrip(b"\n").rpartition(b"\n")[2]
-    finally:
-        os.close(fd)
+def _continue_after(recorded: ChainEnd, last: bytes | None) -> ChainEnd:
+    """Return where the chain continues: after the last line, or at the recorded end.
+
+    The record wins if the last line was changed or removed: continuing from the line would hide that.
+    """
+    record = None if last is None else read_line(last)
+    # Beyond the record: a process wrote the line and died before recording it.
+    if last is None or record is None or record.seq <= recorded.seq:
+        return recorded
+    return ChainEnd(seq=record.seq, hash=hash_line(last), dropped=recorded.dropped)
+
+
+def _choose_later(known: ChainEnd | None, end: ChainEnd) -> ChainEnd:
+    return known if known is not None and known.seq > end.seq else end
 
 
 FLUSH_SECONDS = 1.0
@@ -289,13 +255,13 @@ MAX_WAITING = 10_000
 
 
 class AuditLog:
-    """Collects entries and writes them in the background. Without `files` nothing is written.
+    """Collects entries and writes them in the background. Without a chain nothing is written.
 
     A log that cannot be written blocks nobody: writing is tried again.
     """
 
-    def __init__(self, files: AuditFiles | None) -> None:
-        self._files = files
+    def __init__(self, chain: AuditChain | None) -> None:
+        self._chain = chain
         self._waiting: deque[AuditEntry] = deque()
         self._lost = 0
         self._entry_waits = asyncio.Event()
@@ -303,7 +269,7 @@ class AuditLog:
 
     def note(self, entry: AuditEntry) -> None:
         """Queue an entry to be written. If too many wait, drop the oldest and count it as lost."""
-        if self._files is None:
+        if self._chain is None:
             return
         if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
@@ -311,23 +277,27 @@ class AuditLog:
         self._waiting.append(entry)
         self._entry_waits.set()
 
-    async def flush(self, *, to_disk: bool = False) -> None:
+    async def flush(self) -> None:
         """Write the waiting entries. Raise `StoreError` if that fails; then they wait for the next attempt."""
         async with self._write_lock:
             self._entry_waits.clear()
             entries, lost = list(self._waiting), self._lost
-            if self._files is None or not entries:
+            if self._chain is None or not entries:
                 return
             lost_entry = [AuditEntry(time=entries[0].time, what="lost", count=lost)] if lost else []
-            await asyncio.to_thread(self._files.append, [*lost_entry, *entries], flush=to_disk)
-            for _ in entries:
-                self._waiting.popleft()
+            # A write that was begun is completed, or else its entries would be written twice.
+            await run_to_completion(self._append(self._chain, [*lost_entry, *entries], waiting=len(entries)))
             self._lost -= lost
 
+    async def _append(self, chain: AuditChain, entries: list[AuditEntry], *, waiting: int) -> None:
+        await chain.append(entries)
+        for _ in range(waiting):
+            self._waiting.popleft()
+
     async def settle(self) -> None:
-        """Try to write what a person decided to the disk itself. On failure it is tried again later."""
+        """Try to write what waits at once. On failure it is tried again later."""
         with suppress(StoreError):
-            await self.flush(to_disk=True)
+            await self.flush()
 
     async def keep_flushing(self, clock: Clock) -> None:
         """Write waiting entries every `FLUSH_SECONDS` until cancelled."""
@@ -339,66 +309,66 @@ class AuditLog:
 
 
 class ChainBreak(Struct, frozen=True, kw_only=True):
-    """The first record that does not follow from the previous one: where it is, and what is wrong."""
+    """The first record that does not follow from the previous one: its line in the log, and what is wrong."""
 
     seq: int
-    file: str
     line: int
     reason: str
 
 
-def read_entries(files: AuditFiles) -> Iterator[tuple[int, AuditEntry]]:
-    """Yield every readable entry with its number, oldest first."""
-    for path, _, line in _iterate_lines(files):
+def read_entries(lines: Iterable[bytes]) -> Iterator[tuple[int, AuditEntry]]:
+    """Yield every readable entry of a log with its number, oldest first."""
+    for line in lines:
         record = read_line(line)
-        if path and record is not None:
+        if record is not None:
             yield record.seq, record.entry
 
 
-def find_break(files: AuditFiles) -> tuple[int, ChainBreak | None]:
-    """Return how many records are intact, and the first that is not."""
+async def read_decisions(store: RecordStore, project: ProjectID, *, limit: int) -> list[PermissionDecision]:
+    """Return the last decisions about a project, newest first."""
+    entries = list(read_entries(await store.read_log(log_key(project))))
+    shown = entries[max(0, len(entries) - limit) :]
+    return [
+        PermissionDecision(
+            seq=number,
+            **{name: getattr(entry, name) for name in _SHOWN},
+        )
+        for number, entry in reversed(shown)
+    ]
+
+
+def find_break(lines: Iterable[bytes], recorded: ChainEnd | None) -> tuple[int, ChainBreak | None]:
+    """Return how many records of a log are intact, and the first that is not. `recorded` is the end that was recorded."""
     end: ChainEnd | None = None
-    intact, dropped, first = 0, 0, 0
-    path, number = files.path, 0
-    for path, number, line in _iterate_lines(files):
+    intact, dropped, first, number = 0, 0, 0, 0
+    for number, line in enumerate(lines, start=1):
         record = read_line(line)
         if record is None:
-            return intact, ChainBreak(seq=intact + first, file=path, line=number, reason="is not a record")
+            return intact, ChainBreak(seq=intact + first, line=number, reason="is not a record")
         if end is None:
             first = record.seq
             end = CHAIN_START if record.seq == 1 else ChainEnd(seq=record.seq - 1, hash=record.prev)
         if record.prev != end.hash or record.seq != end.seq + 1:
             reason = "does not follow the one before it, which was changed, added or taken out"
-            return intact, ChainBreak(seq=record.seq, file=path, line=number, reason=reason)
+            return intact, ChainBreak(seq=record.seq, line=number, reason=reason)
         if record.entry.what == "dropped":
             dropped = record.entry.count
         end, intact = ChainEnd(seq=record.seq, hash=hash_line(line)), intact + 1
-    if first > 1 and dropped != first - 1:
+    if first - 1 > dropped:
         reason = f"is the first there is, and only {dropped} before it are known to have been dropped"
-        return intact, ChainBreak(seq=first, file=files.list_files()[0], line=1, reason=reason)
-    return intact, _find_missing_end(files, end or CHAIN_START, path, number)
+        return intact, ChainBreak(seq=first, line=1, reason=reason)
+    return intact, _find_missing_end(recorded, end or CHAIN_START, number)
 
 
-def _find_missing_end(files: AuditFiles, end: ChainEnd, path: str, number: int) -> ChainBreak | None:
+def _find_missing_end(recorded: ChainEnd | None, end: ChainEnd, number: int) -> ChainBreak | None:
     """Return the break if the log ends before its recorded end. One that continues after it was not recorded in time."""
-    recorded = files.find_end()
     if recorded is None and end == CHAIN_START:
         return None
     if recorded is None:
-        return ChainBreak(
-            seq=end.seq, file=path, line=number, reason="is the last, but the note of the end is gone"
-        )
+        return ChainBreak(seq=end.seq, line=number, reason="is the last, but the note of the end is gone")
     if recorded.seq > end.seq:
         reason = f"is missing, with all up to {recorded.seq}"
-        return ChainBreak(seq=end.seq + 1, file=path, line=number + 1, reason=reason)
+        return ChainBreak(seq=end.seq + 1, line=number + 1, reason=reason)
     if recorded.seq == end.seq and recorded.hash != end.hash:
-        return ChainBreak(seq=end.seq, file=path, line=number, reason="is not the one that was written")
+        return ChainBreak(seq=end.seq, line=number, reason="is not the one that was written")
     return None
-
-
-def _iterate_lines(files: AuditFiles) -> Iterator[tuple[str, int, bytes]]:
-    for path in files.list_files():
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.endswith(b"\n"):  # otherwise it is still being written
-                    yield path, number, line[:-1]

@@ -19,7 +19,15 @@ from weft.errors import (
 )
 from weft.model.event import Event, PermissionAsked, PermissionReplied
 from weft.model.ids import GrantID, MessageID, PermissionID, SessionID
-from weft.model.permission import DEFAULT_GRANT_TERMS, Grant, GrantTerms, Limits, PermissionRequest, Reply
+from weft.model.permission import (
+    DEFAULT_GRANT_TERMS,
+    Grant,
+    GrantTerms,
+    PermissionRequest,
+    Reply,
+    Rule,
+    Rulesets,
+)
 from weft.permission.audit import AuditLog, entry_for_answer, entry_for_request
 from weft.permission.grants import GrantStore
 from weft.permission.policy import AskPolicy, GateContext
@@ -27,7 +35,10 @@ from weft.permission.requests import AnsweredRequest, OpenRequest, RequestAnswer
 from weft.permission.rules import choose_strictest, judge
 from weft.permission.storage import ItemStore
 
+# What the log has instead of a rule, if something else decided.
 PLUGIN_DECISION: Final = "a plugin's permission.ask"
+EARLIER_ANSWER: Final = "answer to "
+UNANSWERED: Final = "unanswered "
 
 
 class CallOrigin(Struct, frozen=True, kw_only=True):
@@ -40,7 +51,7 @@ class CallOrigin(Struct, frozen=True, kw_only=True):
 class PermissionCaller(Struct, frozen=True, kw_only=True):
     """Who asks for permission, and the rules that apply. `find` returns the origin; it is called only if a person must be asked."""
 
-    limits: Limits
+    rulesets: Rulesets
     agent: str = ""
     find: Callable[[], Awaitable[CallOrigin]] | None = None
 
@@ -63,7 +74,7 @@ class Gate:
         self._grants = GrantStore(storage.grants, storage.audit, context, policy)
         kind = RequestKind(
             name="permission request",
-            to_asked=self._to_event,
+            to_asked=_to_asked,
             to_settled=_to_replied,
             is_ours=self._is_ours,
             publish=context.publish,
@@ -73,7 +84,10 @@ class Gate:
 
     async def let_pass(self, request: PermissionRequest, caller: PermissionCaller) -> None:
         """Return when the request is allowed. Raise `NotPermittedError` if it is not."""
-        judged = {pattern: judge(request.permission, pattern, caller.limits) for pattern in request.patterns}
+        judged = {
+            pattern: judge(request.permission, pattern, (*caller.rulesets, *self._policy.limits))
+            for pattern in request.patterns
+        }
         if not judged:
             return  # nothing is requested
         rule, now = choose_strictest(judged.values()), self._context.clock.now()
@@ -87,7 +101,12 @@ class Gate:
                 )
             case "ask":
                 undecided = [pattern for pattern, each in judged.items() if each.action == "ask"]
-                await self._ask(request, caller, undecided)
+                await self._ask(request, caller, undecided, rule)
+
+    @property
+    def limits(self) -> Rulesets:
+        """The rules that nobody can answer away."""
+        return self._policy.limits
 
     def is_waiting(self, session: SessionID) -> bool:
         """Return True if a run of that session waits here for an answer."""
@@ -140,12 +159,19 @@ class Gate:
         with suppress(StoreError):
             await self._grants.remove_sessions(frozenset(sessions))
 
+    def abandon(self, session: SessionID) -> None:
+        """Leave the requests of a session to the process that has taken it over."""
+        self._requests.abandon(session)
+
     def close(self) -> None:
         """Prepare for the end of the process. Open requests stay open for the next one."""
         self._requests.close()
 
-    async def _ask(self, request: PermissionRequest, caller: PermissionCaller, undecided: list[str]) -> None:
-        open_request = await self._to_open_request(request, caller)
+    async def _ask(
+        self, request: PermissionRequest, caller: PermissionCaller, undecided: list[str], rule: Rule
+    ) -> None:
+        """Ask a person about the patterns that are `undecided`, because of this rule, unless a grant or a plugin decides."""
+        open_request = await self._make_open_request(request, caller)
         if open_request.turn_id is not None:
             self._turns.setdefault(open_request.session_id, set()).add(open_request.turn_id)
         grants = await self._grants.find_covering(open_request, undecided)
@@ -157,7 +183,7 @@ class Gate:
         if await self._is_decided_by_plugin(request, open_request.agent):
             return
         try:
-            answered = await self._requests.ask(open_request)
+            answered = await self._requests.ask(open_request, lambda asked: self._note_asked(asked, rule))
         except NobodyError as nobody:
             self._handle_unanswered(request, open_request.agent, nobody.request)
             return
@@ -185,7 +211,7 @@ class Gate:
         answer, agent = answered.answer, answered.request.agent
         rejected = answer.reply == "reject"
         if answered.earlier:
-            why, now = f"answer to {answered.request.id}", self._context.clock.now()
+            why, now = f"{EARLIER_ANSWER}{answered.request.id}", self._context.clock.now()
             self._audit.note(
                 entry_for_request("denied" if rejected else "allowed", request, agent, now, why=why)
             )
@@ -195,7 +221,7 @@ class Gate:
     def _handle_unanswered(self, request: PermissionRequest, agent: str, request_id: str) -> None:
         policy, now = self._policy.unanswered, self._context.clock.now()
         recorded = replace(request, id=PermissionID(request_id))
-        self._audit.note(entry_for_request("unanswered", recorded, agent, now, why=f"unanswered {policy}"))
+        self._audit.note(entry_for_request("unanswered", recorded, agent, now, why=f"{UNANSWERED}{policy}"))
         error = UnansweredError(request.permission, request.patterns, request_id)
         match policy:
             case "allow":
@@ -216,7 +242,7 @@ class Gate:
         if open_request.permission is not None:
             self._audit.note(entry_for_answer(open_request, open_request.permission, answer, scope))
 
-    async def _to_open_request(self, request: PermissionRequest, caller: PermissionCaller) -> OpenRequest:
+    async def _make_open_request(self, request: PermissionRequest, caller: PermissionCaller) -> OpenRequest:
         origin = await caller.find() if caller.find else CallOrigin(root_id=request.session_id)
         return OpenRequest(
             permission=request,
@@ -228,15 +254,20 @@ class Gate:
             time=self._context.clock.now(),
         )
 
-    def _to_event(self, open_request: OpenRequest) -> Event:
+    def _note_asked(self, open_request: OpenRequest, rule: Rule) -> None:
         assert open_request.permission is not None, "the gate asks for permissions only"
+        now = self._context.clock.now()
         self._audit.note(
-            entry_for_request("asked", open_request.permission, open_request.agent, self._context.clock.now())
+            entry_for_request("asked", open_request.permission, open_request.agent, now, why=rule)
         )
-        return PermissionAsked(request=open_request.permission)
 
     def _is_ours(self, open_request: OpenRequest) -> bool:
         return open_request.permission is not None and open_request.project_id == self._context.project
+
+
+def _to_asked(open_request: OpenRequest) -> Event:
+    assert open_request.permission is not None, "the gate asks for permissions only"
+    return PermissionAsked(request=open_request.permission)
 
 
 def _to_replied(open_request: OpenRequest, answer: RequestAnswer) -> Event:

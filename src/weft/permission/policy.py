@@ -6,9 +6,9 @@ from typing import Literal
 from msgspec import Struct
 
 from weft.host.clock import Clock
-from weft.model.event import Event
+from weft.model.event import Publish
 from weft.model.ids import Mint, ProjectID
-from weft.model.permission import PermissionRequest, Scope
+from weft.model.permission import PermissionRequest, Rulesets, Scope
 
 Unanswered = Literal["deny", "skip", "allow"]
 
@@ -17,7 +17,8 @@ class AskPolicy(Struct, frozen=True, kw_only=True):
     """Whether somebody answers, how long to wait, what to do without an answer, and how far an `always` reaches.
 
     Without an answer `deny` refuses the call and ends the run; `skip` refuses it and lets the agent find another way.
-    `person` is who answers here, `owner` is this process.
+    `person` is who answers here, `owner` is this process. `limits` apply besides the rules of a call, and nobody can answer them
+    away.
     """
 
     answered: bool = False
@@ -26,6 +27,7 @@ class AskPolicy(Struct, frozen=True, kw_only=True):
     always: Scope = "session"
     person: str = ""
     owner: str = ""
+    limits: Rulesets = ()
 
 
 class Ruling(Struct, frozen=True, kw_only=True):
@@ -49,5 +51,5 @@ class GateContext(Struct, frozen=True, kw_only=True):
     clock: Clock
     mint: Mint
     project: ProjectID
-    publish: Callable[[Event], Awaitable[None]]
+    publish: Publish
     consult: Consult = consult_nobody

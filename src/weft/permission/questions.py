@@ -90,6 +90,10 @@ class QuestionGate:
         with suppress(StoreError):
             await self._requests.leave(session)
 
+    def abandon(self, session: SessionID) -> None:
+        """Leave the requests of a session to the process that has taken it over."""
+        self._requests.abandon(session)
+
     def close(self) -> None:
         """Prepare for the end of the process. Open questions stay open for the next one."""
         self._requests.close()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from weft.errors import ConflictError, NobodyError, NotFoundError, StoreError
 from weft.host.clock import Clock
 from weft.host.tasks import open_tasks, pause_deadlines, run_to_completion
-from weft.model.event import Event
+from weft.model.event import Event, Publish
 from weft.model.ids import MessageID, PermissionID, ProjectID, QuestionID, SessionID
 from weft.model.permission import PermissionRequest, QuestionRequest, Reply
 from weft.model.wire import Wire
@@ -83,6 +83,7 @@ POLL_SECONDS = 1.0
 MAX_ANSWERED = 1000
 
 RequestID = PermissionID | QuestionID
+OnAsked = Callable[[OpenRequest], None]
 
 
 class WaitingRequest(Struct, frozen=True):
@@ -107,7 +108,7 @@ class RequestKind(Struct, frozen=True, kw_only=True):
     to_asked: Callable[[OpenRequest], Event]
     to_settled: Callable[[OpenRequest, RequestAnswer], Event]
     is_ours: Callable[[OpenRequest], bool]
-    publish: Callable[[Event], Awaitable[None]]
+    publish: Publish
 
 
 class RequestQueue:
@@ -126,12 +127,17 @@ class RequestQueue:
         self._claimed: set[RequestID] = set()
         self._answered: deque[RequestID] = deque(maxlen=MAX_ANSWERED)
         self._closing = False
+        self._abandoned: set[SessionID] = set()
 
-    async def ask(self, request: OpenRequest) -> AnsweredRequest:
-        """Return the answer, given now or before. Raise `NobodyError` if nobody answers."""
+    async def ask(self, request: OpenRequest, on_asked: OnAsked | None = None) -> AnsweredRequest:
+        """Return the answer, given now or before. Raise `NobodyError` if nobody answers.
+
+        `on_asked` is called with the request before it is published; not if an earlier answer is used.
+        """
         earlier = await self._find(request)
         if earlier is not None:
             request = with_earlier_id(request, earlier)
+        self._abandoned.discard(request.session_id)
         # No await since reading the store, so that two equal requests do not use one id.
         self._active.add(request.id)
         self._asked_by_run.setdefault(request.session_id, set()).add(request.id)
@@ -140,7 +146,7 @@ class RequestQueue:
                 await self.forget(request.id)
                 await self._kind.publish(self._kind.to_settled(request, earlier.answer))
                 return AnsweredRequest(request=request, answer=earlier.answer, earlier=True)
-            return AnsweredRequest(request=request, answer=await self._wait_for(request))
+            return AnsweredRequest(request=request, answer=await self._wait_for(request, on_asked))
         finally:
             self._active.discard(request.id)
 
@@ -247,6 +253,10 @@ class RequestQueue:
     def _is_stale(self, request: OpenRequest, session: SessionID, asked: set[RequestID]) -> bool:
         return request.session_id == session and request.id not in asked and self._kind.is_ours(request)
 
+    def abandon(self, session: SessionID) -> None:
+        """Let the requests of a session stay open when they are cancelled: another process has taken it over."""
+        self._abandoned.add(session)
+
     def close(self) -> None:
         """Prepare for the end of the process: from now on a cancelled request stays open."""
         self._closing = True
@@ -257,8 +267,10 @@ class RequestQueue:
             (each for each in stored if each.id not in self._active and is_same_request(each, request)), None
         )
 
-    async def _wait_for(self, request: OpenRequest) -> RequestAnswer:
+    async def _wait_for(self, request: OpenRequest, on_asked: OnAsked | None) -> RequestAnswer:
         await self._store_request(request)
+        if on_asked is not None:
+            on_asked(request)
         if not self._policy.answered:
             await self._kind.publish(self._kind.to_asked(request))
             await self._kind.publish(self._kind.to_settled(request, self._no_answer()))
@@ -272,7 +284,8 @@ class RequestQueue:
         except asyncio.CancelledError:
             # OpenCode keeps the request of an aborted run open for ever.
             self._waiting.pop(request.id, None)
-            if not self._closing and request.id not in self._claimed:
+            is_left = self._closing or request.session_id in self._abandoned
+            if not is_left and request.id not in self._claimed:
                 await run_to_completion(self._withdraw(request))
             raise
         finally:

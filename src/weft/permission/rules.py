@@ -8,15 +8,19 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from weft.model.agent import Agent
-from weft.model.permission import UNKNOWN_END, UNKNOWN_START, Action, Limits, Rule, Ruleset
-from weft.model.session import Session, get_weft_data
+from weft.model.agent import AgentInfo
+from weft.model.permission import UNKNOWN_END, UNKNOWN_START, Action, Rule, Ruleset, Rulesets
+from weft.model.session import SessionInfo, get_weft_data
 
 _WILDCARDS = {"*": ".*", "?": "."}
 
 
 def matches(text: str, pattern: str) -> bool:
     """Return True if the whole text matches. A star also matches slashes and newlines; `ls *` also matches a bare `ls`."""
+    if pattern == "*":
+        return True
+    if "*" not in pattern and "?" not in pattern:
+        return pattern == text
     return _compile(pattern).fullmatch(text) is not None
 
 
@@ -139,10 +143,11 @@ def evaluate(permission: str, pattern: str, *rulesets: Iterable[Rule]) -> Rule:
     A text with holes is matched against everything that it may stand for.
     """
     unknown: list[Rule] = []
+    holed = has_hole(pattern)
     for rule in reversed(merge(*rulesets)):
         if not matches(permission, rule.permission):
             continue
-        if has_hole(pattern):
+        if holed:
             if not surely_matches(pattern, rule.pattern):
                 unknown += [rule] if may_match(pattern, rule.pattern) else []
                 continue
@@ -188,8 +193,19 @@ def list_disabled(tools: Iterable[str], ruleset: Iterable[Rule]) -> set[str]:
     available again with the prompt after the one that switched it off.
     """
     rules = tuple(ruleset)
+    denying = {rule.permission for rule in rules if rule.pattern == "*" and rule.action == "deny"}
+    # This is worked out for every request, and most rules name one permission.
+    wildcards = [each for each in denying if "*" in each or "?" in each]
     return {
-        tool for tool in tools if _is_disabled(permission_of(tool), rules) or _is_denied_by_name(tool, rules)
+        tool
+        for tool in tools
+        if denying
+        and (
+            tool in denying
+            or permission_of(tool) in denying
+            or any(matches(permission_of(tool), each) for each in wildcards)
+        )
+        and (_is_disabled(permission_of(tool), rules) or _is_denied_by_name(tool, rules))
     }
 
 
@@ -221,7 +237,7 @@ def switch_tools(ruleset: Iterable[Rule], tools: Mapping[str, bool]) -> Ruleset:
     return (*kept, *switched)
 
 
-def to_limits(agent: Agent, session: Session) -> Limits:
+def to_rulesets(agent: AgentInfo, session: SessionInfo) -> Rulesets:
     """Return all rulesets that limit what an agent may do in a session."""
     own = session.permission or ()
     person = agent.permission + own
@@ -231,18 +247,18 @@ def to_limits(agent: Agent, session: Session) -> Limits:
     return narrow((person, *project), inherited)
 
 
-def narrow(own: Iterable[Ruleset], inherited: Iterable[Ruleset]) -> Limits:
+def narrow(own: Iterable[Ruleset], inherited: Iterable[Ruleset]) -> Rulesets:
     """Return all rulesets, each once. All of them apply, so the result never allows more than one of them."""
-    limits: list[Ruleset] = []
+    rulesets: list[Ruleset] = []
     for ruleset in (*own, *inherited):
-        if ruleset not in limits:
-            limits.append(ruleset)
-    return tuple(limits)
+        if ruleset not in rulesets:
+            rulesets.append(ruleset)
+    return tuple(rulesets)
 
 
-def judge(permission: str, pattern: str, limits: Sequence[Ruleset]) -> Rule:
+def judge(permission: str, pattern: str, rulesets: Sequence[Ruleset]) -> Rule:
     """Return the strictest result of all rulesets; ask if there are none."""
-    results = [evaluate(permission, pattern, ruleset) for ruleset in limits or ((),)]
+    results = [evaluate(permission, pattern, ruleset) for ruleset in rulesets or ((),)]
     return choose_strictest(results)
 
 
@@ -250,18 +266,18 @@ def choose_strictest(rules: Iterable[Rule]) -> Rule:
     return min(rules, key=lambda rule: STRICTEST_FIRST.index(rule.action))
 
 
-def list_hidden(tools: Iterable[str], limits: Iterable[Ruleset]) -> set[str]:
+def list_hidden(tools: Iterable[str], rulesets: Iterable[Ruleset]) -> set[str]:
     """Return the tools that a ruleset denies completely."""
     names = tuple(tools)
-    return {name for ruleset in limits for name in list_disabled(names, ruleset)}
+    return {name for ruleset in rulesets for name in list_disabled(names, ruleset)}
 
 
-def hides_all(prefix: str, limits: Iterable[Ruleset]) -> bool:
+def hides_all(prefix: str, rulesets: Iterable[Ruleset]) -> bool:
     """Return True if a ruleset denies every tool whose name starts with the prefix."""
     return any(
         list_disabled((f"{prefix}*",), ruleset)
         and not any(rule.permission.startswith(prefix) and rule.action != "deny" for rule in ruleset)
-        for ruleset in limits
+        for ruleset in rulesets
     )
 
 
@@ -269,18 +285,21 @@ _EVERYTHING = "*"
 _ALLOW = Rule(permission=_EVERYTHING, pattern=_EVERYTHING, action="allow")
 
 
-def ask_before_writers(limits: Limits, permission: str, patterns: Iterable[str]) -> Limits:
-    """Return the limits with a question before each of these commands, if `edit` is denied altogether.
+def ask_before_writers(rulesets: Rulesets, permission: str, patterns: Iterable[str]) -> Rulesets:
+    """Return the rulesets with a question before each of these commands, if `edit` is denied altogether.
 
     OpenCode's plan agent may edit nothing, yet runs any program that does. A rule that allows a command by more than
     a bare star was written by somebody who knows the command: that one runs without a question.
     """
     watched = tuple(
-        pattern for pattern in patterns if any(_is_watched(permission, pattern, each) for each in limits)
+        pattern for pattern in patterns if any(_is_watched(permission, pattern, each) for each in rulesets)
     )
     if not watched:
-        return limits
-    return (*limits, (_ALLOW, *(Rule(permission=permission, pattern=each, action="ask") for each in watched)))
+        return rulesets
+    return (
+        *rulesets,
+        (_ALLOW, *(Rule(permission=permission, pattern=each, action="ask") for each in watched)),
+    )
 
 
 def _is_watched(permission: str, pattern: str, ruleset: Ruleset) -> bool:
@@ -289,14 +308,14 @@ def _is_watched(permission: str, pattern: str, ruleset: Ruleset) -> bool:
     return evaluate(permission, pattern, ruleset).pattern == _EVERYTHING
 
 
-def ask_before_named(limits: Limits, permission: str, patterns: Iterable[str]) -> Limits:
-    """Return the limits with a question before everything, if a rule that names one of the patterns withholds it.
+def ask_before_named(rulesets: Rulesets, permission: str, patterns: Iterable[str]) -> Rulesets:
+    """Return the rulesets with a question before everything, if a rule that names one of the patterns withholds it.
 
     The patterns are what may be run: a rule that withholds everything except a list says nothing about them.
     """
-    if not any(_is_named(permission, pattern, each) for pattern in patterns for each in limits):
-        return limits
-    return (*limits, (_ALLOW, Rule(permission=permission, pattern=_EVERYTHING, action="ask")))
+    if not any(_is_named(permission, pattern, each) for pattern in patterns for each in rulesets):
+        return rulesets
+    return (*rulesets, (_ALLOW, Rule(permission=permission, pattern=_EVERYTHING, action="ask")))
 
 
 def _is_named(permission: str, pattern: str, ruleset: Ruleset) -> bool:

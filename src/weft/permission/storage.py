@@ -1,118 +1,91 @@
-"""Storage for open requests and grants: in memory, or in files that processes share."""
+"""Records of permissions in a store: lists of open requests and grants, and where each record is."""
 
-import asyncio
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from weft.errors import DocumentError, StoreError
-from weft.host.files import Stamp, hold_lock, is_settled, read_file, stamp_of, write_atomic
-from weft.model.wire import Wire, encode_pretty, from_plain, parse
+from weft.errors import DocumentError
+from weft.model.ids import ProjectID
+from weft.model.wire import Wire, from_plain, to_plain
 
 T = TypeVar("T", bound=Wire)
-MAX_FILE_BYTES = 16 << 20
+RecordKey = tuple[str, ...]
+
+RECORDS: Final = "permissions"
+REQUESTS_KEY: Final[RecordKey] = (RECORDS, "requests")
+GRANTS_KEY: Final[RecordKey] = (RECORDS, "grants")
 
 
-class ItemFile(Generic[T]):
-    """A list of items in a JSON file that only its owner may read. An unreadable file is moved aside, not overwritten."""
-
-    def __init__(self, path: str, kind: type[T]) -> None:
-        self._path = path
-        self._kind = kind
-        self._cached: tuple[Stamp, tuple[T, ...]] | None = None
-
-    def read(self) -> tuple[T, ...]:
-        """Return all items. An unchanged file is not read again."""
-        with suppress(OSError):
-            cached, stamp = self._cached, stamp_of(os.stat(self._path))
-            if cached is not None and cached[0] == stamp:
-                return cached[1]
-        return self._load()[0]
-
-    def change(self, editor: Callable[[tuple[T, ...]], tuple[T, ...]]) -> tuple[T, ...]:
-        """Replace the items with those that `editor` returns, all or nothing, one change at a time over all processes.
-
-        Raise `StoreError` if the file cannot be written.
-        """
-        try:
-            with hold_lock(f"{self._path}.lock"):
-                items, complete = self._load()
-                changed = editor(items)
-                if changed != items:
-                    self._write(changed, complete=complete)
-                return changed
-        except OSError as error:
-            raise StoreError(f"{self._path} cannot be written: {error.strerror}") from error
-
-    def _write(self, items: tuple[T, ...], *, complete: bool) -> None:
-        if not complete:
-            os.replace(self._path, f"{self._path}.damaged")
-        write_atomic(self._path, encode_pretty(list(items)), temp=f"{self._path}~", flush=True)
-
-    def _load(self) -> tuple[tuple[T, ...], bool]:
-        """Return the readable items of the file, and whether those are all of them."""
-        try:
-            raw, status = read_file(self._path, limit=MAX_FILE_BYTES)
-        except FileNotFoundError:
-            return (), True
-        except OSError:
-            return (), False
-        items, complete = self._decode(raw)
-        self._cached = (stamp_of(status), items) if is_settled(status) else None
-        return items, complete
-
-    def _decode(self, raw: bytes) -> tuple[tuple[T, ...], bool]:
-        try:
-            entries = parse(raw, where=self._path)
-        except DocumentError:
-            return (), False
-        if not isinstance(entries, list):
-            return (), False
-        items: list[T] = []
-        for entry in entries:
-            with suppress(DocumentError):
-                items.append(from_plain(entry, self._kind, where=self._path))
-        return tuple(items), len(items) == len(entries)
+def log_key(project: ProjectID) -> RecordKey:
+    """Return the key of a project's audit log."""
+    return (RECORDS, project)
 
 
-class ItemStore(Protocol[T]):
-    """Stores a list of items. Changes are all or nothing, one at a time over all who share the store.
+def end_key(project: ProjectID) -> RecordKey:
+    """Return the key of the value that records where a project's audit log ends."""
+    return (RECORDS, "end", project)
 
-    `shared` says that other processes may change it, too.
+
+class RecordStore(Protocol):
+    """The part of a store that holds records of permissions."""
+
+    async def find_value(self, key: RecordKey) -> Any: ...
+
+    async def update_value(self, key: RecordKey, change: Callable[[Any], Any]) -> Any: ...
+
+    async def append_log(self, log: RecordKey, extend: Callable[[bytes | None], Sequence[bytes]]) -> None: ...
+
+    async def read_log(self, log: RecordKey) -> list[bytes]: ...
+
+    async def trim_log(self, log: RecordKey, *, keep: int) -> int: ...
+
+
+def read_items(stored: Any, kind: type[T]) -> tuple[T, ...]:
+    """Return the items of a stored list. Leave out what cannot be read."""
+    return tuple(item for item, _ in _decode(stored, kind) if item is not None)
+
+
+def _decode(stored: Any, kind: type[T]) -> list[tuple[T | None, Any]]:
+    """Return each entry of a stored list with the item that it is, None if it cannot be read."""
+    entries = stored if isinstance(stored, list) else [] if stored is None else [stored]
+    decoded: list[tuple[T | None, Any]] = []
+    for entry in entries:
+        item: T | None = None
+        with suppress(DocumentError):
+            item = from_plain(entry, kind, where=RECORDS)
+        decoded.append((item, entry))
+    return decoded
+
+
+class ItemStore(Generic[T]):
+    """A list of items in a store. Changes are all or nothing, one at a time over all who share the store.
+
+    An entry that cannot be read, such as one of a later version, is skipped, and survives changes of the others. `shared` says
+    that other processes may change the list, too.
     """
 
-    shared: bool
-
-    async def read(self) -> tuple[T, ...]: ...
-
-    async def change(self, editor: Callable[[tuple[T, ...]], tuple[T, ...]]) -> tuple[T, ...]: ...
-
-
-class MemoryItemStore(Generic[T]):
-    """Items of this process only."""
-
-    def __init__(self) -> None:
-        self.shared = False
-        self._items: tuple[T, ...] = ()
+    def __init__(self, store: RecordStore, key: RecordKey, kind: type[T], *, shared: bool) -> None:
+        self._store = store
+        self._key = key
+        self._kind = kind
+        self.shared = shared
 
     async def read(self) -> tuple[T, ...]:
-        return self._items
+        return read_items(await self._store.find_value(self._key), self._kind)
 
     async def change(self, editor: Callable[[tuple[T, ...]], tuple[T, ...]]) -> tuple[T, ...]:
-        self._items = editor(self._items)
-        return self._items
+        """Replace the items with those that `editor` returns. Raise `StoreError` if they cannot be stored."""
+        changed: tuple[T, ...] = ()
 
+        def change(stored: Any) -> Any:
+            nonlocal changed
+            decoded = _decode(stored, self._kind)
+            items = tuple(item for item, _ in decoded if item is not None)
+            changed = editor(items)
+            if changed == items:
+                return stored
+            unreadable = [entry for item, entry in decoded if item is None]
+            return [*unreadable, *(to_plain(item) for item in changed)]
 
-class FileItemStore(Generic[T]):
-    """Items in a file, read and written in a thread."""
-
-    def __init__(self, file: ItemFile[T]) -> None:
-        self.shared = True
-        self._file = file
-
-    async def read(self) -> tuple[T, ...]:
-        return await asyncio.to_thread(self._file.read)
-
-    async def change(self, editor: Callable[[tuple[T, ...]], tuple[T, ...]]) -> tuple[T, ...]:
-        return await asyncio.to_thread(self._file.change, editor)
+        await self._store.update_value(self._key, change)
+        return changed

@@ -80,7 +80,7 @@ Auth = PluginAuth
 CallPlugin = Callable[[Callable[[], Any], float], Awaitable[Any]]
 
 
-class PluginLogin(Struct, frozen=True, kw_only=True):
+class ProviderLogin(Struct, frozen=True, kw_only=True):
     """A declared login and how to call its functions. Their errors become `ProviderAuthError`."""
 
     auth: PluginAuth
@@ -143,7 +143,7 @@ class PluginLogin(Struct, frozen=True, kw_only=True):
         return ProviderAuthError(self.auth.provider, f"the login with {self.auth.provider} was {how}")
 
 
-def to_login(worker: PluginWorker, auth: PluginAuth, clock: Clock) -> PluginLogin:
+def to_plugin_login(worker: PluginWorker, auth: PluginAuth, clock: Clock) -> ProviderLogin:
     """Return a login whose functions run in the plugin's worker."""
 
     async def ask(work: Callable[[], Any], seconds: float) -> Any:
@@ -155,7 +155,7 @@ def to_login(worker: PluginWorker, auth: PluginAuth, clock: Clock) -> PluginLogi
             case Failed(reason=reason):
                 raise ProviderAuthError(auth.provider, reason)
 
-    return PluginLogin(auth=auth, ask=ask)
+    return ProviderLogin(auth=auth, ask=ask)
 
 
 def list_auths(namespace: Mapping[str, Any]) -> list[PluginAuth]:

@@ -10,6 +10,7 @@ The model sees the docstring and the hints, and its arguments are checked agains
 function runs in a thread of its own; only an `async` one can ask and report.
 """
 
+import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +19,7 @@ from typing import Annotated, Any, Final, Protocol, TypeVar, get_args, get_origi
 import msgspec
 from msgspec import Meta, Struct
 
-from weft.errors import InvalidInputError
+from weft.errors import InvalidInputError, ToolError
 from weft.model.ids import MessageID, SessionID
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -43,7 +44,7 @@ class AskFor(Protocol):
     async def __call__(self, permission: str, *patterns: str) -> None: ...
 
 
-class Tell(Protocol):
+class ReportCallProgress(Protocol):
     """Show the progress of a call."""
 
     async def __call__(
@@ -51,11 +52,19 @@ class Tell(Protocol):
     ) -> None: ...
 
 
+def check_is_async(what: str) -> None:
+    """Raise `ToolError` if the caller cannot await: its tool would go on as if permission had been given."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError as error:
+        raise ToolError(f"{what} needs an async tool: write async def, and await it") from error
+
+
 class ToolCallContext(Struct, frozen=True, kw_only=True):
     """What a call of a custom tool may use.
 
-    `ask` returns when the rules or the person allow it, and raises `NotPermittedError` otherwise; `report` shows the
-    progress of the call.
+    `ask` returns when the rules or the person allow it, and raises `NotPermittedError` otherwise; without patterns, it asks
+    for `*`. `report` shows the progress of the call. Only an `async` tool can await them.
     """
 
     session_id: SessionID
@@ -65,7 +74,7 @@ class ToolCallContext(Struct, frozen=True, kw_only=True):
     directory: str
     worktree: str
     ask: AskFor
-    report: Tell
+    report: ReportCallProgress
 
 
 class ToolAnswer(Struct, frozen=True, kw_only=True):
@@ -123,7 +132,9 @@ def to_custom_tool(function: Callable[..., Any]) -> CustomTool:
     try:
         hints = get_type_hints(function, include_extras=True)
     except (NameError, TypeError, SyntaxError, AttributeError) as error:
-        raise _to_error(name, f"has an invalid hint: {error}") from error
+        raise _to_error(
+            name, f"has an invalid hint: {error}", "write the type itself, or define it before the function"
+        ) from error
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     context: str | None = None
     for parameter in inspect.signature(function).parameters.values():

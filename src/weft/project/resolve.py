@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from weft.errors import GitError
 from weft.model.ids import GLOBAL_PROJECT, ProjectID
 from weft.model.project import Place, Project, ProjectTime
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.project.checkout import inspect_checkout, inspect_last_location, is_still_checkout
 from weft.project.facts import (
     Adoption,
@@ -163,10 +163,10 @@ def _is_plain(checkout: Checkout) -> bool:
     return checkout.is_valid and not checkout.git_file and checkout.directory == checkout.top == checkout.main
 
 
-def adopt_sessions(adoption: Adoption, sessions: Iterable[Session]) -> list[Session]:
+def adopt_sessions(adoption: Adoption, sessions: Iterable[SessionInfo]) -> list[SessionInfo]:
     """Return the sessions that belong to the adopting project, with the new project id."""
     belongs_by_directory: dict[str, bool] = {}
-    adopted: list[Session] = []
+    adopted: list[SessionInfo] = []
     for session in sessions:
         directory = session.directory
         if directory not in belongs_by_directory:

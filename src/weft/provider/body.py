@@ -1,4 +1,4 @@
-"""Encode request bodies as JSON, cache encoded turns, and choose which blocks get a cache mark."""
+"""Encode request bodies as JSON, cache encoded messages, and choose which blocks get a cache mark."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -9,8 +9,8 @@ import msgspec
 from weft.model.catalog import Model
 from weft.provider.contract import ModelMessage
 
-EncodeTurn = Callable[[ModelMessage], list[dict[str, Any]]]
-CacheTurns = Callable[[Model, EncodeTurn], EncodeTurn]
+EncodeMessage = Callable[[ModelMessage], list[dict[str, Any]]]
+CacheMessages = Callable[[Model, EncodeMessage], EncodeMessage]
 
 
 def to_bytes(body: Any) -> bytes:
@@ -29,43 +29,43 @@ def _replace_surrogates(value: Any) -> Any:
     return [_replace_surrogates(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def encode_uncached(_: Model, encode: EncodeTurn) -> EncodeTurn:
+def encode_uncached(_: Model, encode: EncodeMessage) -> EncodeMessage:
     """Cache nothing: return `encode` as it is."""
     return encode
 
 
-class TurnCache:
-    """Caches how each turn is encoded for a model, for as long as the turn exists.
+class ModelMessageCache:
+    """Caches how each message is encoded for a model, for as long as the message exists.
 
-    Every request sends the whole conversation, and its turns are the same objects as before (decision 35), so
+    Every request sends the whole conversation, and its messages are the same objects as before (decision 35), so
     each is encoded once. The encoded values are shared: nobody may change them.
     """
 
     def __init__(self) -> None:
         self._models: dict[str, tuple[Model, dict[int, tuple[object, list[Any]]]]] = {}
 
-    def cache_values(self, model: Model, encode: EncodeTurn) -> EncodeTurn:
-        """Return `encode` with a cache: each turn is encoded once."""
+    def cache_values(self, model: Model, encode: EncodeMessage) -> EncodeMessage:
+        """Return `encode` with a cache: each message is encoded once."""
         cached_model, entries = self._models.get(model.id, (None, {}))
         if cached_model is not model and cached_model != model:
             entries = {}
             self._models[model.id] = model, entries
 
-        def encode_once(turn: ModelMessage) -> list[Any]:
-            key = id(turn)
+        def encode_once(message: ModelMessage) -> list[Any]:
+            key = id(message)
             entry = entries.get(key)
             if entry is None:
-                # The entry is removed with the turn, before another object can get the same address.
-                entry = entries[key] = ref(turn, lambda _: entries.pop(key, None)), encode(turn)
+                # The entry is removed with the message, before another object can get the same address.
+                entry = entries[key] = ref(message, lambda _: entries.pop(key, None)), encode(message)
             return entry[1]
 
         return encode_once
 
-    def cache_json(self, model: Model, encode: EncodeTurn) -> EncodeTurn:
+    def cache_json(self, model: Model, encode: EncodeMessage) -> EncodeMessage:
         """Do the same as `cache_values`, but encode each item as JSON, for callers that do not inspect it."""
 
-        def encode_json(turn: ModelMessage) -> list[Any]:
-            return [msgspec.Raw(to_bytes(piece)) for piece in encode(turn)]
+        def encode_json(message: ModelMessage) -> list[Any]:
+            return [msgspec.Raw(to_bytes(piece)) for piece in encode(message)]
 
         return self.cache_values(model, encode_json)
 

@@ -55,25 +55,27 @@ UserContent = TextContent | MediaContent
 AssistantContent = TextContent | ReasoningContent | CallContent
 
 
-class UserTurn(Struct, frozen=True, kw_only=True, tag="user", tag_field="role", weakref=True):
+class UserModelMessage(Struct, frozen=True, kw_only=True, tag="user", tag_field="role", weakref=True):
     """What the user said, including attachments."""
 
     content: tuple[UserContent, ...]
 
 
-class AssistantTurn(Struct, frozen=True, kw_only=True, tag="assistant", tag_field="role", weakref=True):
+class AssistantModelMessage(
+    Struct, frozen=True, kw_only=True, tag="assistant", tag_field="role", weakref=True
+):
     """What the model answered: text, reasoning and tool calls, in order."""
 
     content: tuple[AssistantContent, ...]
 
 
-class ToolTurn(Struct, frozen=True, kw_only=True, tag="tool", tag_field="role", weakref=True):
-    """The results of the tool calls in the assistant turn before it: one for each call, in the same order."""
+class ToolModelMessage(Struct, frozen=True, kw_only=True, tag="tool", tag_field="role", weakref=True):
+    """The results of the tool calls in the answer before it: one for each call, in the same order."""
 
     content: tuple[ResultContent, ...]
 
 
-ModelMessage = UserTurn | AssistantTurn | ToolTurn
+ModelMessage = UserModelMessage | AssistantModelMessage | ToolModelMessage
 
 
 class ToolSpec(Struct, frozen=True, kw_only=True):

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from weft.errors import ProviderError
 from weft.provider.chunk import AnyChunk
-from weft.provider.contract import ModelRequest, UserTurn
+from weft.provider.contract import ModelRequest, UserModelMessage
 from weft.provider.endpoint import ModelEndpoint
-from weft.provider.media import get_modality, list_files
+from weft.provider.media import find_modality, list_files
 from weft.provider.openai_chat.adapter import OpenAIChat
 from weft.provider.openai_responses.adapter import OpenAIResponses
 
@@ -59,15 +59,15 @@ def build_headers(request: ModelRequest) -> dict[str, str]:
     last = request.messages[-1] if request.messages else None
     vision = {"copilot-vision-request": "true"} if _has_image(request) else {}
     return {
-        "x-initiator": "user" if isinstance(last, UserTurn) else "agent",
+        "x-initiator": "user" if isinstance(last, UserModelMessage) else "agent",
         "openai-intent": "conversation-edits",
         **vision,
     }
 
 
 def _has_image(request: ModelRequest) -> bool:
-    files = [file for turn in request.messages for file in list_files(turn)]
-    return any(get_modality(file.mime) == "image" for file in files)
+    files = [file for message in request.messages for file in list_files(message)]
+    return any(find_modality(file.mime) == "image" for file in files)
 
 
 def explain_error(error: ProviderError) -> ProviderError:

@@ -9,7 +9,7 @@ from typing import Final
 from weft.host.clock import Clock
 from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.chunk import AnyChunk
-from weft.provider.contract import AssistantTurn, ModelRequest, UserTurn
+from weft.provider.contract import AssistantModelMessage, ModelRequest, UserModelMessage
 from weft.provider.registry import ServedModel
 from weft.provider.scripted import Say, Script, ScriptedProvider, read_script
 
@@ -27,8 +27,10 @@ class DemoProvider:
         self._clock = clock
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        turns = takewhile(lambda turn: not isinstance(turn, UserTurn), reversed(request.messages))
-        step = sum(isinstance(turn, AssistantTurn) for turn in turns)
+        messages = takewhile(
+            lambda message: not isinstance(message, UserModelMessage), reversed(request.messages)
+        )
+        step = sum(isinstance(message, AssistantModelMessage) for message in messages)
         moves = self._script[step] if step < len(self._script) else END_OF_DEMO
         async with aclosing(
             ScriptedProvider([moves], self._clock, pace=WORD_PAUSE_SECONDS).stream(request)
@@ -44,7 +46,7 @@ def serve_script(id: str, raw: bytes, clock: Clock, *, where: str, pace: float =
     )
 
 
-def open_demo(clock: Clock) -> DemoProvider:
+def make_demo_provider(clock: Clock) -> DemoProvider:
     """Return what plays the demo."""
     raw = files("weft.provider").joinpath("scripts/demo.json").read_bytes()
     return DemoProvider(read_script(raw, where="the demo script"), clock)

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 
 from weft.model.catalog import Modalities, Model
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     MediaContent,
     ModelMessage,
     ResultContent,
     TextContent,
-    ToolTurn,
-    UserTurn,
+    ToolModelMessage,
+    UserModelMessage,
 )
 
 MIME_BY_SIGNATURE: Final = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
@@ -58,7 +58,7 @@ def parse_data_url(url: str) -> DataUrl | None:
     return DataUrl(mime=_sniff_mime(body) or mime or "text/plain", base64=body)
 
 
-def get_modality(mime: str) -> str | None:
+def find_modality(mime: str) -> str | None:
     """Return `image`, `audio`, `video` or `pdf`, or None for any other type."""
     if mime == "application/pdf":
         return "pdf"
@@ -167,7 +167,7 @@ MEASURE_BY_MIME: Final[dict[str, Callable[[bytes], ImageSize]]] = {
 }
 
 
-IMAGES_EXTRA: Final = "weft[images]"
+IMAGES_EXTRA: Final = "weft's extra images"
 # A larger image is not decoded: a small file may decompress to gigabytes.
 MAX_PIXELS: Final = 80_000_000
 MAX_CACHED_CHARS: Final = 64 * 1024 * 1024
@@ -318,21 +318,21 @@ class MediaLimits(Struct, frozen=True, kw_only=True):
 
 def limit_files(messages: Sequence[ModelMessage], limits: MediaLimits) -> list[ModelMessage]:
     """Keep the newest files that fit the limits. Replace each other file by a text that says why it is missing."""
-    files = [file for turn in messages for file in list_files(turn)]
+    files = [file for message in messages for file in list_files(message)]
     if not files:
         return list(messages)
     fitted = _fit_files(files, limits)
     if all(new is old for new, old in zip(fitted, files, strict=True)):
         return list(messages)
     replacements = iter(fitted)
-    return [_replace_files(turn, replacements) for turn in messages]
+    return [_replace_files(message, replacements) for message in messages]
 
 
-def list_files(turn: ModelMessage) -> list[MediaContent]:
-    if isinstance(turn, UserTurn):
-        return [item for item in turn.content if isinstance(item, MediaContent)]
-    if isinstance(turn, ToolTurn):
-        return [file for result in turn.content for file in result.files]
+def list_files(message: ModelMessage) -> list[MediaContent]:
+    if isinstance(message, UserModelMessage):
+        return [item for item in message.content if isinstance(item, MediaContent)]
+    if isinstance(message, ToolModelMessage):
+        return [file for result in message.content for file in result.files]
     return []
 
 
@@ -342,7 +342,7 @@ def _fit_files(files: Sequence[MediaContent], limits: MediaLimits) -> list[Media
     fitted: list[MediaContent | TextContent] = []
     count, total, documents = 0, 0, 0
     for file in reversed(shrunk):
-        size, is_document = len(file.url), get_modality(file.mime) == "pdf"
+        size, is_document = len(file.url), find_modality(file.mime) == "pdf"
         reason = _explain_too_large(file, max_side, limits.max_file_chars)
         is_full = count == limits.max_files or total + size > limits.max_total_chars
         if not reason and (is_full or (is_document and documents == limits.max_documents)):
@@ -358,10 +358,10 @@ def _fit_files(files: Sequence[MediaContent], limits: MediaLimits) -> list[Media
 def _shrink_file(file: MediaContent, limit: ImageLimit) -> MediaContent:
     data = (
         parse_data_url(file.url)
-        if get_modality(file.mime) == "image" or file.url.startswith("data:image/")
+        if find_modality(file.mime) == "image" or file.url.startswith("data:image/")
         else None
     )
-    if data is None or get_modality(data.mime) != "image":
+    if data is None or find_modality(data.mime) != "image":
         return file
     fits_side = limit.max_side is None or max(measure_image(data)) <= limit.max_side
     if len(file.url) <= limit.max_chars and fits_side:
@@ -379,7 +379,7 @@ def _explain_too_large(file: MediaContent, max_side: int | None, max_chars: int)
             f"it has {width} × {height} pixels, the model accepts {max_side} per side{_format_install_hint()}"
         )
     if len(file.url) > max_chars:
-        is_image = get_modality(file.mime) == "image"
+        is_image = find_modality(file.mime) == "image"
         return f"it is larger than the model accepts{_format_install_hint() if is_image else ''}"
     return ""
 
@@ -391,20 +391,20 @@ def _format_install_hint() -> str:
 # --- replacing files ---
 
 
-def _replace_files(turn: ModelMessage, replacements: Iterator[MediaContent | TextContent]) -> ModelMessage:
-    if isinstance(turn, UserTurn):
+def _replace_files(message: ModelMessage, replacements: Iterator[MediaContent | TextContent]) -> ModelMessage:
+    if isinstance(message, UserModelMessage):
         content = tuple(
-            next(replacements) if isinstance(item, MediaContent) else item for item in turn.content
+            next(replacements) if isinstance(item, MediaContent) else item for item in message.content
         )
-        return UserTurn(content=content)
-    if isinstance(turn, ToolTurn):
-        return ToolTurn(
+        return UserModelMessage(content=content)
+    if isinstance(message, ToolModelMessage):
+        return ToolModelMessage(
             content=tuple(
                 replace_result_files(result, [next(replacements) for _ in result.files])
-                for result in turn.content
+                for result in message.content
             )
         )
-    return turn
+    return message
 
 
 def replace_result_files(result: ResultContent, files: Iterable[MediaContent | TextContent]) -> ResultContent:
@@ -429,11 +429,11 @@ def adapt_files(
     """Keep the files that the model and its API (`accepts`) support and `limits` allow. Replace the others by texts."""
     if not has_files(messages):
         return list(messages)
-    return limit_files([_adapt_turn(turn, model, accepts) for turn in messages], limits)
+    return limit_files([_adapt_message(message, model, accepts) for message in messages], limits)
 
 
 def has_files(messages: Iterable[ModelMessage]) -> bool:
-    return any(list_files(turn) for turn in messages if not isinstance(turn, AssistantTurn))
+    return any(list_files(message) for message in messages if not isinstance(message, AssistantModelMessage))
 
 
 def accepts_modality(model: Model, modality: str) -> bool:
@@ -444,30 +444,30 @@ def accepts_modality(model: Model, modality: str) -> bool:
     ]
 
 
-def _adapt_turn(turn: ModelMessage, model: Model, accepts: AcceptsFile) -> ModelMessage:
-    if isinstance(turn, UserTurn):
-        if not any(isinstance(item, MediaContent) for item in turn.content):
-            return turn
+def _adapt_message(message: ModelMessage, model: Model, accepts: AcceptsFile) -> ModelMessage:
+    if isinstance(message, UserModelMessage):
+        if not any(isinstance(item, MediaContent) for item in message.content):
+            return message
         content = tuple(
             _adapt_file(item, model, accepts) if isinstance(item, MediaContent) else item
-            for item in turn.content
+            for item in message.content
         )
-        return UserTurn(content=content)
-    if isinstance(turn, ToolTurn) and any(result.files for result in turn.content):
-        return ToolTurn(
+        return UserModelMessage(content=content)
+    if isinstance(message, ToolModelMessage) and any(result.files for result in message.content):
+        return ToolModelMessage(
             content=tuple(
                 replace_result_files(result, [_adapt_file(file, model, accepts) for file in result.files])
-                for result in turn.content
+                for result in message.content
             )
         )
-    return turn
+    return message
 
 
 def _adapt_file(file: MediaContent, model: Model, accepts: AcceptsFile) -> MediaContent | TextContent:
     data = parse_data_url(file.url)
     mime = data.mime if data is not None else file.mime
-    modality, is_broken = get_modality(mime), data is not None and not is_base64(data.base64)
-    if is_broken and "image" in {modality, get_modality(file.mime)}:
+    modality, is_broken = find_modality(mime), data is not None and not is_base64(data.base64)
+    if is_broken and "image" in {modality, find_modality(file.mime)}:
         return TextContent(text=EMPTY_IMAGE)
     if data is not None and mime.startswith(TEXT_TYPES):
         text = "" if is_broken else base64.b64decode(data.base64).decode(errors="replace")

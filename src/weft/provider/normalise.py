@@ -12,20 +12,20 @@ from weft.model.catalog import Model
 from weft.provider.chunk import Metadata
 from weft.provider.contract import (
     AssistantContent,
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     ModelMessage,
     ReasoningContent,
     ResultContent,
     TextContent,
+    ToolModelMessage,
     ToolSpec,
-    ToolTurn,
-    UserTurn,
+    UserModelMessage,
 )
 
 INTERRUPTED: Final = "[Tool execution was interrupted]"
 CONTINUE_TEXT: Final = "Continue if you have next steps"
-CONTINUE_TURN: Final = UserTurn(content=(TextContent(text=CONTINUE_TEXT),))
+CONTINUE_TURN: Final = UserModelMessage(content=(TextContent(text=CONTINUE_TEXT),))
 NO_OUTPUT: Final = "(no output)"
 NOOP_TOOL: Final = ToolSpec(
     name="_noop",
@@ -124,40 +124,42 @@ class _UniqueIds:
         return candidate
 
 
-def pair_calls(messages: Iterable[ModelMessage], shape: ShapeId = to_plain_id) -> list[ModelMessage]:
-    """Return the history with exactly one result right after each call. Drop results without a call, and empty turns.
+def pair_calls(history: Iterable[ModelMessage], shape: ShapeId = to_plain_id) -> list[ModelMessage]:
+    """Return the history with exactly one result right after each call. Drop results without a call, and empty messages.
 
-    A turn that needs no change stays the same object, so that its cached encoding can be reused.
+    A message that needs no change stays the same object, so that its cached encoding can be reused.
     """
-    ids, turns = _UniqueIds(shape), list(messages)
+    ids, messages = _UniqueIds(shape), list(history)
     paired: list[ModelMessage] = []
-    for index, turn in enumerate(turns):
-        if isinstance(turn, AssistantTurn) and _has_calls(turn):
-            paired.extend(_pair_results(turn, _list_tool_turns_after(turns, index), ids))
-        elif turn.content and not isinstance(turn, ToolTurn):
-            paired.append(turn)
+    for index, message in enumerate(messages):
+        if isinstance(message, AssistantModelMessage) and _has_calls(message):
+            paired.extend(_pair_results(message, _list_tool_messages_after(messages, index), ids))
+        elif message.content and not isinstance(message, ToolModelMessage):
+            paired.append(message)
     return paired
 
 
-def _has_calls(turn: AssistantTurn) -> bool:
-    return any(isinstance(item, CallContent) for item in turn.content)
+def _has_calls(message: AssistantModelMessage) -> bool:
+    return any(isinstance(item, CallContent) for item in message.content)
 
 
-def _list_tool_turns_after(turns: Sequence[ModelMessage], index: int) -> list[ToolTurn]:
-    tool_turns: list[ToolTurn] = []
-    for later in range(index + 1, len(turns)):
-        turn = turns[later]
-        if not isinstance(turn, ToolTurn):
+def _list_tool_messages_after(messages: Sequence[ModelMessage], index: int) -> list[ToolModelMessage]:
+    tool_messages: list[ToolModelMessage] = []
+    for later in range(index + 1, len(messages)):
+        message = messages[later]
+        if not isinstance(message, ToolModelMessage):
             break
-        tool_turns.append(turn)
-    return tool_turns
+        tool_messages.append(message)
+    return tool_messages
 
 
-def _pair_results(turn: AssistantTurn, tool_turns: list[ToolTurn], ids: _UniqueIds) -> Iterable[ModelMessage]:
-    results = [each for tool_turn in tool_turns for each in tool_turn.content]
+def _pair_results(
+    message: AssistantModelMessage, tool_messages: list[ToolModelMessage], ids: _UniqueIds
+) -> Iterable[ModelMessage]:
+    results = [each for tool_message in tool_messages for each in tool_message.content]
     content: list[AssistantContent] = []
     answers: list[ResultContent] = []
-    for item in turn.content:
+    for item in message.content:
         if not isinstance(item, CallContent):
             content.append(item)
             continue
@@ -168,11 +170,11 @@ def _pair_results(turn: AssistantTurn, tool_turns: list[ToolTurn], ids: _UniqueI
             results.remove(result)
         content.append(call)
         answers.append(_to_result(call, result))
-    yield turn if _are_same(turn.content, content) else AssistantTurn(content=tuple(content))
+    yield message if _are_same(message.content, content) else AssistantModelMessage(content=tuple(content))
     yield (
-        tool_turns[0]
-        if tool_turns and _are_same(tool_turns[0].content, answers)
-        else ToolTurn(content=tuple(answers))
+        tool_messages[0]
+        if tool_messages and _are_same(tool_messages[0].content, answers)
+        else ToolModelMessage(content=tuple(answers))
     )
 
 
@@ -188,21 +190,21 @@ def _are_same(old: Sequence[object], new: Sequence[object]) -> bool:
     return len(old) == len(new) and all(map(is_, old, new))
 
 
-def ensure_user_turns(messages: list[ModelMessage]) -> list[ModelMessage]:
-    """Add user turns, so that the conversation begins with one and does not end with an answer, as most APIs require."""
-    starts_with_user = bool(messages) and isinstance(messages[0], UserTurn)
-    ends_with_answer = bool(messages) and isinstance(messages[-1], AssistantTurn)
+def ensure_user_messages(messages: list[ModelMessage]) -> list[ModelMessage]:
+    """Add user messages, so that the conversation begins with one and does not end with an answer, as most APIs require."""
+    starts_with_user = bool(messages) and isinstance(messages[0], UserModelMessage)
+    ends_with_answer = bool(messages) and isinstance(messages[-1], AssistantModelMessage)
     before = [] if starts_with_user else [CONTINUE_TURN]
     return [*before, *messages, *([CONTINUE_TURN] if ends_with_answer else [])]
 
 
 def has_calls(messages: Iterable[ModelMessage]) -> bool:
-    return any(isinstance(turn, AssistantTurn) and _has_calls(turn) for turn in messages)
+    return any(isinstance(message, AssistantModelMessage) and _has_calls(message) for message in messages)
 
 
-def has_content(turn: ModelMessage) -> bool:
-    """Return True if a turn has content other than thoughts and blank text."""
+def has_content(message: ModelMessage) -> bool:
+    """Return True if a message has content other than thoughts and blank text."""
     return any(
         item.text.strip() if isinstance(item, TextContent) else not isinstance(item, ReasoningContent)
-        for item in turn.content
+        for item in message.content
     )

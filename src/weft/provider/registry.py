@@ -1,6 +1,6 @@
 """The registry: find a model, and the provider that serves it, by name."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from msgspec import Struct
@@ -71,8 +71,8 @@ class Registry:
         name = (ref.provider_id, ref.model_id)
         found = self._served.get(name) or self._connected.get(name) or self._find_offered(ref)
         if found is None:
-            hint = self._offers.explain_disabled(ref.provider_id) if self._offers is not None else ""
-            raise ModelNotFoundError(*name, near=self._find_similar(ref), hint=hint)
+            near = self._find_similar(ref)
+            raise ModelNotFoundError(*name, near=near, hint=self._explain_missing(ref, near))
         if name not in self._served:
             self._connected[name] = found
         return found
@@ -129,6 +129,15 @@ class Registry:
         offers = self._offers.list_available() if self._offers is not None else []
         offered = [model for offer in offers for model in offer.list_models()]
         return [*(each.model for each in self._served.values()), *offered]
+
+    def _explain_missing(self, ref: ModelRef, near: Sequence[str]) -> str:
+        """Return why a model cannot be used, or where to look for its name; "" if similar names say enough."""
+        disabled = self._offers.explain_disabled(ref.provider_id) if self._offers is not None else ""
+        if disabled or near:
+            return disabled
+        if self._offers is not None and self._offers.find(ref.provider_id) is None:
+            return f"there is no provider {ref.provider_id!r} either; weft models --all lists all models"
+        return f"weft models {ref.provider_id} --all lists the models of {ref.provider_id}"
 
     def _find_similar(self, ref: ModelRef) -> list[str]:
         name = f"{ref.provider_id}/{ref.model_id}"

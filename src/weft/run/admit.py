@@ -7,13 +7,13 @@ from difflib import get_close_matches
 from msgspec.structs import replace
 
 from weft.errors import InvalidInputError, NotFoundError
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.event import Event, MessageUpdated, PartUpdated
 from weft.model.ids import MessageID, PartID, SessionID, check_new_id
 from weft.model.input import AgentInput, AnyPartInput, FileInput, PromptInput, SubtaskInput, TextInput
 from weft.model.message import AnyFormat, JsonFormat, MessageWithParts, OtherFormat, TextFormat, UserMessage
 from weft.model.part import AgentPart, AnyPart, FilePart, ModelRef, Moment, SubtaskPart, TextPart
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.transcript import Transcript
 from weft.permission.rules import switch_tools
 from weft.plugin.hooks import CHAT_MESSAGE, ChatMessage
@@ -58,7 +58,7 @@ async def admit(
         fallback=tuple(fallback),
     )
     inputs = [attached for part in input.parts for attached in await attach(runtime, message, part)]
-    parts = tuple(_to_part(runtime, message, each) for each in inputs)
+    parts = tuple(_make_part(runtime, message, each) for each in inputs)
     message, parts = await _apply_hooks(runtime, input, message, parts)
     if input.tools:
         await _switch_tools(runtime, session, input.tools)
@@ -76,7 +76,7 @@ async def _switch_tools(runtime: Runtime, session: SessionID, tools: Mapping[str
         with suppress(NotFoundError):
             parent = await runtime.store.get_session(stored.parent_id)
 
-    def apply(current: Session) -> Session:
+    def apply(current: SessionInfo) -> SessionInfo:
         rules = switch_tools(current.permission or (), tools)
         return replace(current, permission=rules if parent is None else make_child_rules(rules, parent))
 
@@ -140,7 +140,7 @@ def _check_mentions(runtime: Runtime, parts: Sequence[AnyPartInput | AnyPart]) -
                 pass
 
 
-def get_agent(runtime: Runtime, name: str) -> Agent:
+def get_agent(runtime: Runtime, name: str) -> AgentInfo:
     """Return an agent by its name, or raise `NotFoundError` with similar names."""
     agent = runtime.agents.get(name)
     if agent is None:
@@ -163,7 +163,7 @@ def check_format(format: AnyFormat | None) -> None:
             pass
 
 
-def _to_part(runtime: Runtime, message: UserMessage, input: AnyPartInput) -> AnyPart:
+def _make_part(runtime: Runtime, message: UserMessage, input: AnyPartInput) -> AnyPart:
     """Return the part to store for a part of the input. Both types name their fields alike."""
     part = PartID(check_new_id("part", input.id)) if input.id else runtime.mint.part()
     fields = {name: getattr(input, name) for name in input.__struct_fields__ if name != "id"}

@@ -12,7 +12,7 @@ from weft.model.event import Event, MessageUpdated, PartGrew, SessionFailed
 from weft.model.failure import AnyFailure
 from weft.model.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage
 from weft.model.part import ModelRef
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.transcript import Transcript
 from weft.provider.contract import ModelRequest, Provider
 from weft.run.changes import AnswerChanges
@@ -46,7 +46,9 @@ def find_next_model(runtime: Runtime, prompt: UserMessage, *, summary: bool = Fa
 class PendingAnswer:
     """The answer of one step while it is being made. All its events are stored through `commit`."""
 
-    def __init__(self, runtime: Runtime, session: Session, transcript: Transcript, step: ModelStep) -> None:
+    def __init__(
+        self, runtime: Runtime, session: SessionInfo, transcript: Transcript, step: ModelStep
+    ) -> None:
         self.runtime = runtime
         self.session = session
         self.transcript = transcript

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from weft.errors import WeftError
 from weft.host.files import read_file
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.input import AgentInput, AnyPartInput, FileInput, TextInput
 from weft.model.message import UserMessage
 from weft.model.part import ResourceSource
-from weft.model.permission import CallRef, Limits
+from weft.model.permission import CallRef, Rulesets
 from weft.model.project import Place
 from weft.permission.rules import evaluate, judge
 from weft.run.calls import allow_all, ignore_report, make_tool_context
@@ -32,6 +32,7 @@ TEXT_MIME = "text/plain"
 DIRECTORY_MIME = "application/x-directory"
 MAX_FILE_BYTES = 20 * 1024 * 1024
 MAX_RESOURCE_CHARS = 500_000
+OUTSIDE = "it is outside of the directories that you may use"
 CUT_NOTICE = "\n[the rest is left out: it is too long]"
 
 
@@ -79,6 +80,8 @@ def _to_call_text(tool: str, arguments: dict[str, Any]) -> TextInput:
 async def _attach_local(runtime: Runtime, message: UserMessage, file: FileInput) -> list[AnyPartInput]:
     url = urlsplit(file.url)
     path = unquote(url.path)
+    if await asyncio.to_thread(_is_out_of_reach, path, runtime):
+        return [to_synthetic(f"Read tool failed to read {path} with the following error: {OUTSIDE}")]
     try:
         if await asyncio.to_thread(os.path.isdir, path):
             return await _attach_directory(runtime, message, file, path)
@@ -87,6 +90,15 @@ async def _attach_local(runtime: Runtime, message: UserMessage, file: FileInput)
         return await _attach_binary(file, path)
     except (WeftError, OSError) as error:
         return [to_synthetic(f"Read tool failed to read {path} with the following error: {error}")]
+
+
+def _is_out_of_reach(path: str, runtime: Runtime) -> bool:
+    """Return True if a file is outside of the project, and whoever names it may not leave the project."""
+    try:
+        place, inside = locate_path(path, runtime.place.directory, runtime.place.worktree)
+    except ValueError:  # it contains a NUL or half a character
+        return bool(runtime.gate.limits)
+    return not inside and judge("external_directory", place.real, runtime.gate.limits).action == "deny"
 
 
 def _to_read_arguments(path: str, query: dict[str, list[str]]) -> dict[str, Any]:
@@ -194,8 +206,8 @@ class MentionScope(Struct, frozen=True, kw_only=True):
     """What a text may mention: files of a place, within these rules, and these agents."""
 
     place: Place
-    limits: Limits
-    agents: dict[str, Agent]
+    rulesets: Rulesets
+    agents: dict[str, AgentInfo]
 
 
 def list_mentions(text: str) -> list[str]:
@@ -240,4 +252,4 @@ def _find_by_name(name: str, scope: MentionScope) -> AnyPartInput | None:
 
 
 def _allows(scope: MentionScope, permission: str, pattern: str) -> bool:
-    return judge(permission, pattern, scope.limits).action == "allow"
+    return judge(permission, pattern, scope.rulesets).action == "allow"

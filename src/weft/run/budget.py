@@ -29,6 +29,7 @@ SCOPE_NAMES: dict[BudgetScope, str] = {
     "run": "this run",
     "session": "this session",
     "tree": "this session and all below it",
+    "group": "all trials together",
     "day": "today",
 }
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from weft.context.reminders import VALUE_TOOL, get_json_format
+from weft.context.reminders import VALUE_TOOL, find_json_format
 from weft.errors import (
     BlockedError,
     CorrectedError,
@@ -21,15 +21,15 @@ from weft.errors import (
     WeftError,
 )
 from weft.host.tasks import Deadline
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.ids import SessionID
 from weft.model.input import FileInput
 from weft.model.message import AssistantMessage
 from weft.model.part import AgentPart
 from weft.model.permission import CallRef, PermissionRequest
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.permission.gate import PermissionCaller
-from weft.permission.rules import ask_before_named, ask_before_writers, judge, to_limits
+from weft.permission.rules import ask_before_named, ask_before_writers, judge, to_rulesets
 from weft.plugin.hooks import Hooks
 from weft.provider.chunk import ToolCall
 from weft.run.answer import AnswerQueue, PendingAnswer
@@ -47,7 +47,7 @@ from weft.run.doom import (
 from weft.run.hooks import apply_after_hooks, apply_before_hooks, to_hook_input
 from weft.run.json_schema import check_handed_value
 from weft.run.processor import CallDone, CallFailed, CallReported, CallStarted
-from weft.run.questions import find_root_and_turn
+from weft.run.questions import get_call_origin
 from weft.run.runtime import Runtime
 from weft.store.contract import Store
 from weft.tool.contract import (
@@ -160,9 +160,9 @@ async def execute_call(
 
 
 async def _run_tool(tool: AnyTool, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-    """Run a tool, and watch for the files that it changes unless it announces its changes itself."""
+    """Run a tool, and watch all files meanwhile unless the tool needs no watching."""
     input = to_input(tool, arguments)
-    if tool.declares_changes:
+    if not tool.watch_all:
         return await tool.run(input, context)
     async with watch_tool(context) as watched_context:
         return await tool.run(input, watched_context)
@@ -206,13 +206,13 @@ def make_tool_context(
     return replace(context, spawn=partial(runtime.spawn, context))
 
 
-def make_permits(session: Session, agent: Agent) -> Permits:
+def make_permits(session: SessionInfo, agent: AgentInfo) -> Permits:
     """Return a function that says whether the rules allow something without asking."""
-    limits = to_limits(agent, session)
-    return lambda permission, pattern: judge(permission, pattern, limits).action == "allow"
+    rulesets = to_rulesets(agent, session)
+    return lambda permission, pattern: judge(permission, pattern, rulesets).action == "allow"
 
 
-def make_ask(runtime: Runtime, session: Session, agent: Agent, call: CallRef) -> AskPermission:
+def make_ask(runtime: Runtime, session: SessionInfo, agent: AgentInfo, call: CallRef) -> AskPermission:
     """Return the function with which one tool call asks for permission."""
 
     async def ask(
@@ -231,16 +231,16 @@ def make_ask(runtime: Runtime, session: Session, agent: Agent, call: CallRef) ->
             tool=call,
         )
         details = metadata or {}
-        limits = ask_before_writers(caller.limits, permission, details.get("mayWrite", ()))
-        limits = ask_before_named(limits, permission, details.get("perhaps", ()))
+        rulesets = ask_before_writers(caller.rulesets, permission, details.get("mayWrite", ()))
+        rulesets = ask_before_named(rulesets, permission, details.get("perhaps", ()))
         await runtime.gate.let_pass(
-            request, caller if limits is caller.limits else replace(caller, limits=limits)
+            request, caller if rulesets is caller.rulesets else replace(caller, rulesets=rulesets)
         )
 
     caller = PermissionCaller(
-        limits=to_limits(agent, session),
+        rulesets=to_rulesets(agent, session),
         agent=agent.name,
-        find=partial(find_root_and_turn, runtime, session, call),
+        find=partial(get_call_origin, runtime, session, call),
     )
     return ask
 
@@ -270,12 +270,12 @@ class ToolCalls:
     far, and `refused` says that a person refused one.
     """
 
-    def __init__(self, answer: PendingAnswer, agent: Agent, queue: AnswerQueue) -> None:
+    def __init__(self, answer: PendingAnswer, agent: AgentInfo, queue: AnswerQueue) -> None:
         self._answer = answer
         self._runtime = answer.runtime
         self._agent = agent
         self._queue = queue
-        self._format = get_json_format(answer.step.prompt)
+        self._format = find_json_format(answer.step.prompt)
         self._call_ids: set[str] = set()
         self._running: set[str] = set()
         self._nested_results: dict[str, asyncio.Future[bool]] = {}

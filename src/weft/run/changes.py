@@ -31,7 +31,7 @@ class AnswerChanges:
 
     def __init__(self, runtime: Runtime, processor: Processor, transcript: Transcript) -> None:
         self._runtime = runtime
-        self._snapshots = runtime.undoer.snapshots
+        self._snapshots = runtime.undo_context.snapshots
         self._processor = processor
         self._transcript = transcript
         self._patches: list[Patch] = []
@@ -94,7 +94,7 @@ class AnswerChanges:
             patch = await self._snapshots.fold(self._patches)
         except (OSError, GitError, SnapshotMissingError):
             return None
-        await self._snapshots.pin(self._session, (patch.hash, patch.until))
+        await self._snapshots.pin(self._session, (patch.before, patch.after))
         return patch
 
     async def store_totals(self, prompt: MessageID) -> None:
@@ -102,8 +102,10 @@ class AnswerChanges:
         if not self._patches:
             return
         history = self._transcript.messages()
-        await self._runtime.undoer.update_session(self._session, list_patches(history))
-        total = await self._runtime.undoer.totals.add_up(prompt, list_patches(_list_answers(history, prompt)))
+        await self._runtime.undo_context.update_session(self._session, list_patches(history))
+        total = await self._runtime.undo_context.totals.add_up(
+            prompt, list_patches(_list_answers(history, prompt))
+        )
         if total is not None:
             await self._runtime.journal.edit_message(
                 self._session,

@@ -6,14 +6,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from weft.errors import DeadlineError, ToolError
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.event import Event, PartRemoved, PartUpdated
 from weft.model.failure import AnyFailure
 from weft.model.ids import PartID, SessionID
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import CompletedState, ErrorState, ModelRef, TextPart, ToolPart
-from weft.model.permission import Limits, Rule, Ruleset
-from weft.model.session import Session, get_weft_data, with_weft_data
+from weft.model.permission import Rule, Ruleset, Rulesets
+from weft.model.session import SessionInfo, get_weft_data, with_weft_data
 from weft.session.tree import make_child_rules
 
 NO_ANSWER = "The subagent ended without an answer."
@@ -122,7 +122,7 @@ def to_call_entry(part: ToolPart) -> dict[str, Any]:
 PARENT_ONLY_TOOLS = ("todowrite", "todoread", "task")
 
 
-def list_denied(agent: Agent, primary_tools: tuple[str, ...], *, deepest: bool) -> Ruleset:
+def list_denied(agent: AgentInfo, primary_tools: tuple[str, ...], *, deepest: bool) -> Ruleset:
     """Return the rules that deny an agent tools when it runs in a child session.
 
     If the agent's own rules mention a tool, they decide. But at the `deepest` level no child may start another. OpenCode
@@ -134,19 +134,21 @@ def list_denied(agent: Agent, primary_tools: tuple[str, ...], *, deepest: bool) 
     return tuple(Rule(permission=tool, pattern="*", action="deny") for tool in (*denied, *primary_tools))
 
 
-def narrow_child(child: Session, parent: Session, denied: Ruleset, starter: Agent | None) -> Session:
+def narrow_child(
+    child: SessionInfo, parent: SessionInfo, denied: Ruleset, starter: AgentInfo | None
+) -> SessionInfo:
     """Return the child with the rules that deny it tools, and with the limits of its ancestors. This is idempotent.
 
     Denied tools stay denied for good. The limits on files are those of the `starter`, the agent that starts the child this time.
     """
     data = get_weft_data(child)
-    limits = (*get_weft_data(parent).limits, *find_file_limits(starter))
+    limits = (*get_weft_data(parent).limits, *to_file_rulesets(starter))
     rules = tuple(dict.fromkeys((*(child.permission or ()), *denied)))
     narrowed = replace(child, permission=make_child_rules(rules, parent))
     return with_weft_data(narrowed, replace(data, limits=tuple(dict.fromkeys(limits))))
 
 
-def find_file_limits(agent: Agent | None) -> Limits:
+def to_file_rulesets(agent: AgentInfo | None) -> Rulesets:
     """Return an agent's rules on changing files, if they deny any: a planning agent must not write through its child.
 
     Its other rules do not hold for the child, as in OpenCode: agents that may do little themselves and delegate everything are

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from weft.bus import BusListener
 from weft.errors import CursorLostError, DeadlineError, NotFoundError, ToolError
 from weft.host.tasks import Deadline, open_tasks, run_to_completion
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.event import Event, MessageUpdated, PartUpdated, SessionFailed
 from weft.model.failure import AnyFailure, aborted_failure
 from weft.model.ids import SessionID, check_id
@@ -16,9 +16,9 @@ from weft.model.input import PromptInput, SessionInput
 from weft.model.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage
 from weft.model.part import ModelRef, Moment, SubtaskPart, TextPart
 from weft.model.permission import CallRef
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.transcript import Transcript
-from weft.permission.rules import to_limits
+from weft.permission.rules import to_rulesets
 from weft.run.attachments import MentionScope, resolve_mentions
 from weft.run.calls import allow_all, execute_call, make_tool_context
 from weft.run.changes import AnswerChanges
@@ -57,11 +57,13 @@ class ChildSpawner:
         agent = runtime.agents.get(child_task.agent)
         if agent is None:
             raise make_unknown_agent_error(child_task.agent, runtime.agents)
-        child = await self._open_child(context, child_task, agent)
+        child = await self._get_or_create_child(context, child_task, agent)
         model = agent.model or await self._find_model(context)
         progress = ChildProgress(child.id, model, await runtime.store.list_messages(child.id))
         await context.report(title=child_task.description, metadata=progress.metadata())
-        scope = MentionScope(place=runtime.place, limits=to_limits(agent, child), agents=dict(runtime.agents))
+        scope = MentionScope(
+            place=runtime.place, rulesets=to_rulesets(agent, child), agents=dict(runtime.agents)
+        )
         # An agent's own model is chosen when the prompt is admitted, together with its fallbacks.
         input = PromptInput(
             agent=child_task.agent,
@@ -79,7 +81,9 @@ class ChildSpawner:
 
     # --- the session ---
 
-    async def _open_child(self, context: ToolContext, child_task: ChildTask, agent: Agent) -> Session:
+    async def _get_or_create_child(
+        self, context: ToolContext, child_task: ChildTask, agent: AgentInfo
+    ) -> SessionInfo:
         """Return a new child session, or the one to continue. Neither may do more than its parent."""
         runtime = self._runtime
         parent = await runtime.store.get_session(context.session_id)
@@ -102,7 +106,7 @@ class ChildSpawner:
             child.id, lambda session: narrow_child(session, parent, denied, starter)
         )
 
-    async def _get_earlier_child(self, parent: Session, session_id: str) -> Session:
+    async def _get_earlier_child(self, parent: SessionInfo, session_id: str) -> SessionInfo:
         """Return an earlier child to continue. Raise `ToolError` if the id is not that of a session below the parent.
 
         OpenCode accepts any session, even the caller's parent, and then waits for ever.
@@ -117,7 +121,7 @@ class ChildSpawner:
             )
         return session
 
-    async def _list_ancestors(self, session: Session) -> list[SessionID]:
+    async def _list_ancestors(self, session: SessionInfo) -> list[SessionID]:
         """Return the ancestors of a session, the nearest first. A cycle ends the list."""
         ancestors: list[SessionID] = []
         while session.parent_id is not None and session.parent_id not in ancestors:
@@ -186,7 +190,7 @@ class ChildSpawner:
                 await runtime.clock.sleep(REPORT_INTERVAL_SECONDS)
 
 
-def _find_agent(name: str, runtime: Runtime) -> Agent | None:
+def _find_agent(name: str, runtime: Runtime) -> AgentInfo | None:
     """Return an agent by the key in the configuration, else by its own name, else None."""
     configured = runtime.agents.get(name)
     return configured or next((agent for agent in runtime.agents.values() if agent.name == name), None)
@@ -231,7 +235,7 @@ class _SubtaskAnswer:
                 outcome, error=f"{FAILED_PREFIX}: {outcome.error}" if outcome.error else FAILED_PREFIX
             )
         await self._commit(
-            [*self._processor.feed(outcome), self._to_finished_event(), *self._to_summary_prompt()]
+            [*self._processor.feed(outcome), self._make_finished_event(), *self._make_summary_prompt()]
         )
         await self._store_changes()
 
@@ -246,12 +250,12 @@ class _SubtaskAnswer:
             self._runtime, message.session_id, agent=self._part.agent, call=call, ask=allow_all, report=report
         )
 
-    def _to_finished_event(self) -> Event:
+    def _make_finished_event(self) -> Event:
         message = self._processor.message
         time = replace(message.time, completed=self._runtime.clock.now())
         return MessageUpdated(info=replace(message, finish=FINISH_REASON, time=time))
 
-    def _to_summary_prompt(self) -> list[Event]:
+    def _make_summary_prompt(self) -> list[Event]:
         """Return the prompt for a summary if a command started the subtask. Otherwise the model just sees the result."""
         if not self._part.command:
             return []

@@ -18,7 +18,7 @@ from weft.config.commands import (
 )
 from weft.errors import DismissedError, InvalidInputError, NobodyError, NotFoundError, ToolError
 from weft.host.tasks import open_tasks
-from weft.model.agent import Agent, Command, CommandArgument
+from weft.model.agent import AgentInfo, Command, CommandArgument
 from weft.model.catalog import parse_ref
 from weft.model.event import CommandExecuted, ProjectUpdated
 from weft.model.ids import MessageID, SessionID
@@ -26,15 +26,15 @@ from weft.model.input import AnyPartInput, CommandInput, PromptInput, SubtaskInp
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import ModelRef
 from weft.model.permission import CallRef, PermissionRequest, Question, QuestionRequest
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.permission.gate import CallOrigin, PermissionCaller
-from weft.permission.rules import to_limits
+from weft.permission.rules import to_rulesets
 from weft.plugin.hooks import COMMAND_BEFORE, CallHookInput, CommandHookInput, CommandParts
 from weft.run.admit import choose_models, get_agent
 from weft.run.attachments import MentionScope, resolve_mentions
 from weft.run.calls import ignore_report, make_tool_context
 from weft.run.hooks import apply_after_hooks, apply_before_hooks
-from weft.run.questions import Prompter, find_root
+from weft.run.questions import Prompter, get_root_session
 from weft.run.runtime import Runtime
 from weft.tool.contract import AskPermission, to_input
 from weft.tool.truncate import truncate_result
@@ -48,7 +48,7 @@ ARGUMENTS_NOT_INSERTED = (
 
 
 async def run_insertions(
-    runtime: Runtime, session: Session, agent: Agent, commands: Sequence[str]
+    runtime: Runtime, session: SessionInfo, agent: AgentInfo, commands: Sequence[str]
 ) -> list[str]:
     """Run the shell commands that a template inserts, and return their outputs in order; that of a failed one is its error.
 
@@ -65,7 +65,7 @@ async def run_insertions(
     return [task.result() for task in running]
 
 
-async def _run_insertion(runtime: Runtime, session: Session, agent: Agent, command: str) -> str:
+async def _run_insertion(runtime: Runtime, session: SessionInfo, agent: AgentInfo, command: str) -> str:
     if "$ARGUMENTS" in command:
         return ARGUMENTS_NOT_INSERTED
     tool = runtime.tools.get(SHELL_TOOL)
@@ -94,10 +94,10 @@ async def _run_insertion(runtime: Runtime, session: Session, agent: Agent, comma
     return result.output.removesuffix("\n")
 
 
-def _make_ask(runtime: Runtime, session: Session, agent: Agent) -> AskPermission:
+def _make_ask(runtime: Runtime, session: SessionInfo, agent: AgentInfo) -> AskPermission:
     """Return the function that asks for permission before there is a prompt."""
     caller = PermissionCaller(
-        limits=to_limits(agent, session), agent=agent.name, find=partial(_find_origin, runtime, session)
+        rulesets=to_rulesets(agent, session), agent=agent.name, find=partial(_get_origin, runtime, session)
     )
 
     async def ask(
@@ -119,16 +119,16 @@ def _make_ask(runtime: Runtime, session: Session, agent: Agent) -> AskPermission
     return ask
 
 
-async def _find_origin(runtime: Runtime, session: Session) -> CallOrigin:
-    return CallOrigin(root_id=await find_root(runtime.store, session))
+async def _get_origin(runtime: Runtime, session: SessionInfo) -> CallOrigin:
+    return CallOrigin(root_id=await get_root_session(runtime.store, session))
 
 
 async def execute_command(
     runtime: Runtime, runs: Prompter, session: SessionID, input: CommandInput
 ) -> MessageWithParts:
     """Run a command and return the answer. Its agent and model are checked before any of its insertions run."""
-    command = await find_command(runtime, input.command)
-    answer = await runs.prompt(session, await _CommandExpansion(runtime, command, input).to_prompt(session))
+    command = await resolve_command(runtime, input.command)
+    answer = await runs.prompt(session, await _CommandExpansion(runtime, command, input).expand(session))
     executed = CommandExecuted(
         name=command.name, session_id=session, arguments=input.arguments, message_id=answer.info.id
     )
@@ -138,7 +138,7 @@ async def execute_command(
     return answer
 
 
-async def find_command(runtime: Runtime, name: str) -> Command:
+async def resolve_command(runtime: Runtime, name: str) -> Command:
     """Return a configured command, or a prompt of an MCP server. Raise `NotFoundError` if there is neither."""
     word = name.removeprefix("/")
     found = None if word in runtime.commands else await runtime.mcp().find_command(word)
@@ -162,7 +162,7 @@ class _CommandExpansion:
         self._agent_name = command.agent or input.agent or runtime.default_agent
         self._agent = get_agent(runtime, self._agent_name)
 
-    async def to_prompt(self, session: SessionID) -> PromptInput:
+    async def expand(self, session: SessionID) -> PromptInput:
         """Check the agent and the models, run the insertions and the hooks, and return the prompt to send."""
         stored, prompt = await self._runtime.store.get_session(session), self._to_prompt(())
         if prompt.message_id and await self._runtime.store.find_message(session, prompt.message_id):
@@ -171,7 +171,7 @@ class _CommandExpansion:
         return replace(prompt, parts=await self._apply_hooks(stored, await self._make_parts(stored)))
 
     async def _apply_hooks(
-        self, session: Session, parts: tuple[AnyPartInput, ...]
+        self, session: SessionInfo, parts: tuple[AnyPartInput, ...]
     ) -> tuple[AnyPartInput, ...]:
         """Let plugins change the parts. They are checked like any other prompt when they are admitted."""
         hooks, input = self._runtime.hooks, self._input
@@ -225,7 +225,7 @@ class _CommandExpansion:
         has_own_model = self._command.agent is not None and self._agent.model is not None
         return None if has_own_model else _to_ref("model", self._input.model)
 
-    async def _make_parts(self, session: Session) -> tuple[AnyPartInput, ...]:
+    async def _make_parts(self, session: SessionInfo) -> tuple[AnyPartInput, ...]:
         if self._command.mcp:
             text = await self._render_mcp(session)
             return (TextInput(text=text), *await self._list_mentioned((), session), *self._input.parts)
@@ -236,7 +236,7 @@ class _CommandExpansion:
             return (self._to_subtask(text), *self._input.parts)
         return (TextInput(text=text), *await self._list_mentioned(pieces, session), *self._input.parts)
 
-    async def _render_mcp(self, session: Session) -> str:
+    async def _render_mcp(self, session: SessionInfo) -> str:
         """Return the text of an MCP server's prompt. The server fills in the arguments; surplus ones are appended."""
         names = [argument.name for argument in self._command.arguments]
         arguments, rest = bind_arguments(self._input.arguments, names)
@@ -251,7 +251,7 @@ class _CommandExpansion:
         return "\n\n".join(piece for piece in (text.strip(), rest) if piece)
 
     async def _ask_for_arguments(
-        self, missing: Sequence[CommandArgument], session: Session
+        self, missing: Sequence[CommandArgument], session: SessionInfo
     ) -> dict[str, str]:
         """Ask the person for missing arguments. Raise `InvalidInputError` if nobody is there, or an answer is empty."""
         names = [argument.name for argument in missing]
@@ -275,12 +275,12 @@ class _CommandExpansion:
         return arguments
 
     async def _list_mentioned(
-        self, pieces: tuple[TemplatePiece, ...], session: Session
+        self, pieces: tuple[TemplatePiece, ...], session: SessionInfo
     ) -> tuple[AnyPartInput, ...]:
         """Return what the template and its arguments mention. Command output and the text of MCP servers mention nothing."""
         scope = MentionScope(
             place=self._runtime.place,
-            limits=to_limits(self._agent, session),
+            rulesets=to_rulesets(self._agent, session),
             agents=dict(self._runtime.agents),
         )
         arguments = self._input.arguments

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from weft.context.compaction import format_carryover, list_prunable_calls
-from weft.context.tokens import Threshold, get_request_limit, project_tokens
+from weft.context.tokens import Threshold, find_request_limit, project_tokens
 from weft.model.catalog import Model
 from weft.model.event import Event, MessageUpdated, PartUpdated, SessionCompacted
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import AnyPart, CompactionPart, CompletedState, ModelRef, Moment, TextPart
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.transcript import Transcript
 from weft.run.answer import find_next_model
-from weft.run.brief import get_briefing
+from weft.run.briefing import get_briefing
 from weft.run.request import estimate_overhead
 from weft.run.runtime import CompactionPolicy, Runtime
 
@@ -28,11 +28,11 @@ def exceeds_context(
     model = find_next_model(runtime, prompt)
     if not runtime.compaction.auto or model is None:
         return False
-    limit = get_request_limit(model, runtime.output_limit, get_threshold(runtime.compaction, model))
+    limit = find_request_limit(model, runtime.output_limit, find_threshold(runtime.compaction, model))
     return limit is not None and project_tokens(history, overhead=overhead) > limit
 
 
-async def find_overhead(runtime: Runtime, session: Session, prompt: UserMessage) -> int:
+async def compute_overhead(runtime: Runtime, session: SessionInfo, prompt: UserMessage) -> int:
     """Return an estimate of the tokens of a request besides the conversation."""
     model = find_next_model(runtime, prompt)
     if model is None or prompt.agent not in runtime.agents:
@@ -40,7 +40,7 @@ async def find_overhead(runtime: Runtime, session: Session, prompt: UserMessage)
     return estimate_overhead(runtime, prompt, model, await get_briefing(runtime, session))
 
 
-def get_threshold(compaction: CompactionPolicy, model: Model) -> Threshold | None:
+def find_threshold(compaction: CompactionPolicy, model: Model) -> Threshold | None:
     """Return the threshold for this model, else the one for all models."""
     return compaction.models.get(f"{model.provider_id}/{model.id}", compaction.threshold)
 

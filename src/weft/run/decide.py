@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct
 
 from weft.context.history import USER_RAN_TOOL
 from weft.model.ids import MessageID
-from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage
+from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage, is_human_prompt
 from weft.model.part import CompactionPart, SubtaskPart, TextPart, ToolPart
 
 
@@ -55,9 +55,9 @@ def decide(
     `step_limit` is the number of steps that the agent may take. `overflows` says that the next request would not fit the model's
     context.
     """
-    request = find_summary_request(history)
-    if request is not None:
-        return ModelStep(request, summary=True)
+    summary_request = find_summary_request(history)
+    if summary_request is not None:
+        return ModelStep(summary_request, summary=True)
     subtask = find_subtask(history)
     if subtask is not None:
         return subtask
@@ -78,13 +78,18 @@ def decide(
     return StopRun()
 
 
-def find_owed(history: Sequence[MessageWithParts], last_request: MessageID | None) -> ModelStep | None:
-    """Return the step that a run still owes if it ends now. Prompts after its `last_request` are left to the next run."""
-    indexes = [index for index, message in enumerate(history) if message.info.id == last_request]
-    later_requests = (
-        [message for message in history[indexes[-1] + 1 :] if is_request(message)] if indexes else []
+def find_unanswered_step(
+    history: Sequence[MessageWithParts], last_prompt: MessageID | None
+) -> ModelStep | None:
+    """Return the step that would come next if the run did not end now, or None if everything is answered.
+
+    Prompts that a person sent after `last_prompt` are left to the next run.
+    """
+    indexes = [index for index, message in enumerate(history) if message.info.id == last_prompt]
+    later_prompts = (
+        [message for message in history[indexes[-1] + 1 :] if is_human_prompt(message)] if indexes else []
     )
-    match decide([message for message in history if not any(message is each for each in later_requests)]):
+    match decide([message for message in history if not any(message is each for each in later_prompts)]):
         case ModelStep() as step:
             return step
         case Compact(prompt=prompt) | Subtask(prompt=prompt):
@@ -104,8 +109,8 @@ def find_summary_request(history: Sequence[MessageWithParts]) -> UserMessage | N
     for message in reversed(history):
         info = message.info
         if isinstance(info, UserMessage):
-            is_request = any(isinstance(part, CompactionPart) for part in message.parts)
-            found = info if is_request and info.id not in answered else found
+            wants_summary = any(isinstance(part, CompactionPart) for part in message.parts)
+            found = info if wants_summary and info.id not in answered else found
         elif info.finish is not None:
             break
         else:
@@ -155,25 +160,9 @@ def is_manual_command(history: Sequence[MessageWithParts], prompt: UserMessage) 
 
 
 def find_newest_prompt(history: Sequence[MessageWithParts]) -> UserMessage | None:
+    """Return the newest prompt, whoever wrote it."""
     return next(
         (message.info for message in reversed(history) if isinstance(message.info, UserMessage)), None
-    )
-
-
-def find_newest_request(history: Sequence[MessageWithParts]) -> MessageID | None:
-    """Return the id of the newest prompt that weft did not write itself."""
-    return next((message.info.id for message in reversed(history) if is_request(message)), None)
-
-
-def is_request(message: MessageWithParts) -> bool:
-    return isinstance(message.info, UserMessage) and not is_synthetic(message)
-
-
-def is_synthetic(message: MessageWithParts) -> bool:
-    """Return True if weft wrote all of the message itself."""
-    return bool(message.parts) and all(
-        isinstance(part, CompactionPart) or (isinstance(part, TextPart) and part.synthetic)
-        for part in message.parts
     )
 
 

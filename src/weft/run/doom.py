@@ -178,7 +178,20 @@ def _count_repeats(calls: Sequence[PastCall], tool: str, input: dict[str, Any]) 
 
 # Tools that have no effects, or can safely run twice.
 REPEATABLE_TOOLS = frozenset(
-    {"read", "glob", "grep", "list", "lsp", "todoread", "todowrite", "recall", "skill", "question", "invalid"}
+    {
+        "read",
+        "glob",
+        "grep",
+        "list",
+        "lsp",
+        "todoread",
+        "todowrite",
+        "recall",
+        "history",
+        "skill",
+        "question",
+        "invalid",
+    }
     | {"webfetch", "websearch", "codesearch", "task", "batch", "plan_enter", "plan_exit", "jobs"}
 )
 NOT_REPEATED = (

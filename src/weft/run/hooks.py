@@ -109,8 +109,8 @@ async def apply_message_hooks(
     changed = await hooks.ask(MESSAGES_TRANSFORM, SessionHookInput(session_id=session), output)
     if changed.messages == output.messages:
         return shown
-    turns = to_model_messages(changed.messages, model)
-    return replace(shown, turns=turns) if turns else shown
+    messages = to_model_messages(changed.messages, model)
+    return replace(shown, messages=messages) if messages else shown
 
 
 async def get_summary_prompt(hooks: Hooks, session: SessionID) -> str:

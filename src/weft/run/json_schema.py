@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from weft.context.exclusions import is_refused
-from weft.context.reminders import VALUE_TOOL, ended_without_calls, get_json_format
+from weft.context.reminders import VALUE_TOOL, ended_without_calls, find_json_format
 from weft.context.system import read_text
 from weft.errors import DocumentError, InvalidInputError
 from weft.model.catalog import Model
@@ -254,7 +254,7 @@ def request_value(
     The API's own output format comes first. If the API refused that, or it did not give the value, the model has to call a tool:
     at once if it failed to give the value before, or if this is the last step.
     """
-    format = get_json_format(step.prompt)
+    format = find_json_format(step.prompt)
     if format is None or step.summary:
         return request
     answers = _list_answers(history, step)
@@ -277,7 +277,7 @@ def find_value(text: str, format: JsonFormat) -> Any:
 
 def find_value_failure(history: Sequence[MessageWithParts], step: ModelStep) -> StructureFailure | None:
     """Return the failure if the last answer to the prompt has no value, and no further attempt is allowed."""
-    format = get_json_format(step.prompt)
+    format = find_json_format(step.prompt)
     if format is None or step.summary:
         return None
     answers = _list_answers(history, step)

@@ -5,15 +5,15 @@ from weft.errors import CompactionIneffectiveError
 from weft.host.tasks import Deadline
 from weft.model.failure import DeadlineFailure
 from weft.model.ids import MessageID
-from weft.model.message import UserMessage
-from weft.model.session import Session
+from weft.model.message import UserMessage, find_newest_human_prompt_id
+from weft.model.session import SessionInfo
 from weft.model.transcript import Transcript
-from weft.permission.rules import to_limits
+from weft.permission.rules import to_rulesets
 from weft.run.answer import PendingAnswer
 from weft.run.compaction import (
+    compute_overhead,
     continue_after_summary,
     exceeds_context,
-    find_overhead,
     prune_old_outputs,
     request_summary,
 )
@@ -25,7 +25,6 @@ from weft.run.decide import (
     Subtask,
     decide,
     find_newest_prompt,
-    find_newest_request,
 )
 from weft.run.failure import to_failure
 from weft.run.runtime import Runtime, with_session_tools
@@ -37,19 +36,19 @@ MAX_REMAINING_SHARE = 0.8
 
 
 class RunLoop:
-    """One run of a session, from a stored prompt until nothing is left to do.
+    """One pass over a run: from the newest prompt until `decide` says stop. A run makes another if a prompt came too late for it.
 
     The history was read once, into `transcript`; from then on events are folded into it. A prompt that is admitted meanwhile
     goes into the same transcript. `newest_prompt` is that of the last decision: a later one came too late for this loop.
     """
 
-    def __init__(self, runtime: Runtime, session: Session, transcript: Transcript) -> None:
+    def __init__(self, runtime: Runtime, session: SessionInfo, transcript: Transcript) -> None:
         self._runtime = runtime
         self._session = session
         self._transcript = transcript
         self._spender = Spender(runtime, session, transcript)
         self._deadline = self._make_deadline()
-        self._newest_request: MessageID | None = None  # the newest prompt that a person wrote
+        self._newest_human_prompt: MessageID | None = None
         self._steps_taken = 0  # steps for that prompt
         self._compacted_at = -1  # steps taken before the last compaction
         self._refused_prompt: MessageID | None = None  # the prompt for which the person refused a call
@@ -59,6 +58,7 @@ class RunLoop:
             None  # an agent, and the tokens of its requests besides the conversation
         )
         self.newest_prompt: MessageID | None = None
+        self.handed_over = False
 
     async def run(self) -> None:
         """Run until `decide` says stop, a person refuses a call, or nothing more can be done."""
@@ -68,6 +68,9 @@ class RunLoop:
             while True:
                 match await self._decide():
                     case StopRun():
+                        return
+                    case _ if self._runtime.is_leaving() and self._session.parent_id is None:
+                        self.handed_over = True
                         return
                     case Compact(prompt=prompt):
                         tokens_before = 0 if self._shrunk else await self._project_tokens()
@@ -84,18 +87,18 @@ class RunLoop:
             await self._spender.close()
 
     async def _decide(self) -> NextAction:
-        overhead = await self._find_overhead()
+        overhead = await self._get_overhead()
         # Nothing is awaited from here on, so no prompt that comes in is overlooked.
         history = self._transcript.messages()
         prompt = find_newest_prompt(history)
         if prompt is None:
             return StopRun()
         self.newest_prompt = prompt.id
-        request = find_newest_request(history)
+        newest = find_newest_human_prompt_id(history)
         if (
-            request != self._newest_request
+            newest != self._newest_human_prompt
         ):  # a person wrote meanwhile: that is a new turn, with all its steps
-            self._newest_request, self._steps_taken, self._compacted_at = request, 0, -1
+            self._newest_human_prompt, self._steps_taken, self._compacted_at = newest, 0, -1
         agent = self._runtime.agents.get(prompt.agent)
         return decide(
             history,
@@ -109,8 +112,8 @@ class RunLoop:
             # A prompt or a person may have changed the rules of the session since the last step.
             self._session = await self._runtime.store.get_session(self._session.id)
             agent = self._runtime.agents.get(step.prompt.agent)
-            limits = to_limits(agent, self._session) if agent else ()
-            self._runtime = await with_session_tools(self._runtime, self._session.id, limits)
+            rulesets = to_rulesets(agent, self._session) if agent else ()
+            self._runtime = await with_session_tools(self._runtime, self._session.id, rulesets)
         if not await self._spender.reserve(step):
             return
         within = self._spender.limit_time(self._deadline)
@@ -156,15 +159,18 @@ class RunLoop:
         await PendingAnswer(self._runtime, self._session, self._transcript, ModelStep(prompt)).fail(failure)
 
     async def _project_tokens(self) -> int:
-        overhead = await self._find_overhead()
+        overhead = await self._get_overhead()
         return project_tokens(self._transcript.messages(), overhead=overhead)
 
-    async def _find_overhead(self) -> int:
+    async def _get_overhead(self) -> int:
         """Return the tokens of a request besides the conversation, or 0 once a provider's count includes them."""
         history = self._transcript.messages()
         prompt = find_newest_prompt(history)
         if prompt is None or is_counted(history):
             return 0
         if self._agent_overhead is None or self._agent_overhead[0] != prompt.agent:
-            self._agent_overhead = (prompt.agent, await find_overhead(self._runtime, self._session, prompt))
+            self._agent_overhead = (
+                prompt.agent,
+                await compute_overhead(self._runtime, self._session, prompt),
+            )
         return self._agent_overhead[1]

@@ -49,9 +49,9 @@ from weft.provider.chunk import (
     ToolInputDelta,
     ToolInputStart,
 )
-from weft.run.usage import Bill
+from weft.run.usage import AnswerUsage
+from weft.session.settle import ABORTED
 
-ABORTED = "Tool execution aborted"
 INCOMPLETE_CALL = "The call was not written to its end, and not carried out."
 
 
@@ -138,7 +138,7 @@ class Processor:
         self._texts: list[TextPart | ReasoningPart] = []
         self._step_start: StepStartPart | None = None
         self._has_calls = False
-        self.owed: Bill | None = None
+        self.partial_usage: AnswerUsage | None = None
 
     def feed(self, item: AnswerInput) -> list[Event]:
         """Return the events for one chunk of the stream, or for the progress of one call."""
@@ -182,7 +182,9 @@ class Processor:
         """The text of the answer so far, without reasoning."""
         return "".join(part.text for part in self._texts if isinstance(part, TextPart))
 
-    def finish(self, finished: Finished, bill: Bill, changed: Patch | None = None) -> list[Event]:
+    def finish(
+        self, finished: Finished, answer_usage: AnswerUsage, changed: Patch | None = None
+    ) -> list[Event]:
         """End the answer, and store its cost. A call whose arguments never became complete fails.
 
         The part that starts the step and the part that ends it get the snapshots before and after the `changed` files.
@@ -190,25 +192,27 @@ class Processor:
         closed = self._close_all()
         for call in list(self._calls):
             closed += self._fail_call(call, INCOMPLETE_CALL)
-        before, after = (_to_snapshot(changed.hash), _to_snapshot(changed.until)) if changed else (None, None)
+        before, after = (
+            (_to_snapshot(changed.before), _to_snapshot(changed.after)) if changed else (None, None)
+        )
         if before is not None and self._step_start is not None:
             closed.append(PartUpdated(part=replace(self._step_start, snapshot=before)))
-        charged = self._charge(bill, finished.reason, snapshot=after)
-        self.message = replace(self.message, finish=finished.reason, tokens=bill.tokens)
-        return [*closed, charged, *self._complete()]
+        step_finish = self._count_usage(answer_usage, finished.reason, snapshot=after)
+        self.message = replace(self.message, finish=finished.reason, tokens=answer_usage.tokens)
+        return [*closed, step_finish, *self._complete()]
 
-    def finish_piece(self, bill: Bill) -> tuple[str, list[Event]]:
+    def finish_piece(self, answer_usage: AnswerUsage) -> tuple[str, list[Event]]:
         """End one piece of a summary, and return its text. The text stays in the message, but marked as ignored; its usage counts."""
         closed = self._close_all()
         text = self.text
         marked = [PartUpdated(part=replace(part, ignored=True)) for part in self._texts]
-        used = self._charge(bill, "stop")
+        step_finish = self._count_usage(answer_usage, "stop")
         self._texts, self._step_start = [], None
-        return text, [*closed, *marked, used, MessageUpdated(info=self.message)]
+        return text, [*closed, *marked, step_finish, MessageUpdated(info=self.message)]
 
-    def owe(self, bill: Bill) -> None:
-        """Set what the answer costs so far. The provider charges it even if the answer fails."""
-        self.owed = bill
+    def set_partial_usage(self, answer_usage: AnswerUsage) -> None:
+        """Set what the answer used so far. The provider charges it even if the answer fails."""
+        self.partial_usage = answer_usage
 
     def settle(self, failure: AnyFailure) -> list[Event]:
         """End the answer with a failure, and close all its open parts."""
@@ -217,11 +221,11 @@ class Processor:
             closed += self._fail_call(call, ABORTED)
         # OpenCode shows an aborted answer to the model if it has anything but reasoning in it, and the end of a step would count.
         # But providers refuse an answer of reasoning alone. So there is no end of a step; the cost is on the message anyway.
-        paid = self._pay()
+        step_finish = self._count_partial_usage()
         if isinstance(failure, AbortedFailure) and not (self._has_calls or self.has_text):
-            paid = []
+            step_finish = []
         self.message = replace(self.message, error=failure)
-        return [*closed, *paid, *self._complete()]
+        return [*closed, *step_finish, *self._complete()]
 
     def discard(self, attempt: int, failure: AnyFailure) -> list[Event]:
         """Begin the answer anew after a failed attempt. Its text so far stays in the message, but marked as ignored.
@@ -234,9 +238,9 @@ class Processor:
         retry = RetryPart(
             **self._make_ids(), attempt=attempt, error=failure, time=Moment(created=self._now())
         )
-        paid = self._pay()
+        step_finish = self._count_partial_usage()
         self._texts, self._calls = [], {}
-        return [*closed, *marked, *removed, *paid, PartUpdated(part=retry)]
+        return [*closed, *marked, *removed, *step_finish, PartUpdated(part=retry)]
 
     def to_patch_events(self, patches: Iterable[Patch], call_id: str) -> list[Event]:
         """Return the events that store file changes, made by this call if it is known."""
@@ -244,7 +248,7 @@ class Processor:
             PartUpdated(
                 part=PatchPart(
                     **self._make_ids(),
-                    hash=patch.hash,
+                    hash=patch.before,
                     files=(),
                     weft=WeftPatchData(patch=patch, call_id=call_id),
                 )
@@ -288,33 +292,37 @@ class Processor:
 
     # --- cost ---
 
-    def _charge(self, bill: Bill, reason: FinishReason, snapshot: str | None = None) -> Event:
-        """Add the cost to the message, and return the end of the step. Nothing is owed any more."""
-        self.owed = None
+    def _count_usage(
+        self, answer_usage: AnswerUsage, reason: FinishReason, snapshot: str | None = None
+    ) -> Event:
+        """Add the usage to the message, and return the end of the step. No usage is left to count."""
+        self.partial_usage = None
         message = self.message
         self.message = replace(
             message,
-            cost=message.cost + bill.cost,
-            priced=message.priced and bill.priced,
-            counted=message.counted and bill.counted,
+            cost=message.cost + answer_usage.cost,
+            priced=message.priced and answer_usage.priced,
+            counted=message.counted and answer_usage.counted,
         )
         return PartUpdated(
-            part=StepFinishPart(**self._make_ids(), reason=reason, snapshot=snapshot, **bill.to_fields())
+            part=StepFinishPart(
+                **self._make_ids(), reason=reason, snapshot=snapshot, **answer_usage.to_fields()
+            )
         )
 
-    def _pay(self) -> list[Event]:
-        """Charge for an answer that broke off. OpenCode does not, but the provider does."""
-        owed, self.owed = self.owed, None
-        if owed is None:
+    def _count_partial_usage(self) -> list[Event]:
+        """Count the usage of an answer that broke off. OpenCode does not, but the provider charges it."""
+        partial, self.partial_usage = self.partial_usage, None
+        if partial is None:
             return []
-        if owed.tokens == Tokens():  # the usage is unknown, but not zero
+        if partial.tokens == Tokens():  # the usage is unknown, but not zero
             if self._texts:
                 self.message = replace(
-                    self.message, priced=self.message.priced and owed.priced, counted=False
+                    self.message, priced=self.message.priced and partial.priced, counted=False
                 )
             return []
-        self.message = replace(self.message, tokens=owed.tokens)
-        return [self._charge(owed, "error")]
+        self.message = replace(self.message, tokens=partial.tokens)
+        return [self._count_usage(partial, "error")]
 
     # --- text and reasoning ---
 

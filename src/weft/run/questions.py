@@ -10,7 +10,7 @@ from weft.model.ids import MessageID, SessionID
 from weft.model.input import PromptInput, TextInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.permission import CallRef, Question, QuestionRequest
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.permission.gate import CallOrigin
 from weft.run.runtime import Runtime
 from weft.session.lifecycle import get_plan_path
@@ -72,15 +72,15 @@ class SessionHandover:
 MAX_DEPTH = 100
 
 
-async def find_root_and_turn(runtime: Runtime, session: Session, call: CallRef) -> CallOrigin:
+async def get_call_origin(runtime: Runtime, session: SessionInfo, call: CallRef) -> CallOrigin:
     """Return the root session and the prompt that a tool call belongs to."""
     return CallOrigin(
-        root_id=await find_root(runtime.store, session),
+        root_id=await get_root_session(runtime.store, session),
         turn_id=await _find_turn(runtime.store, session.id, call),
     )
 
 
-async def find_root(store: Store, session: Session) -> SessionID:
+async def get_root_session(store: Store, session: SessionInfo) -> SessionID:
     """Return the root of a session's tree. The depth is limited because damaged documents may form a cycle."""
     for _ in range(MAX_DEPTH):
         if session.parent_id is None:

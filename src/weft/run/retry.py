@@ -1,7 +1,6 @@
 """Decide what to try next when a model did not answer: wait, shrink the request, ask another model, or give up (pure)."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Literal
 
 from msgspec import Struct
@@ -12,9 +11,8 @@ from weft.model.part import ModelRef
 INITIAL_BACKOFF_MS = 2_000
 MAX_BACKOFF_MS = 30_000
 MIN_WAIT_MS = 250
+# OpenCode 1.1.34 retries without end.
 MAX_RETRIES = 5
-# For all waits of one request together, except those that the provider asked for. OpenCode 1.1.34 retries without end.
-MAX_TOTAL_WAIT_MS = 15 * 60_000
 MAX_JITTER = 0.2
 
 # Faults after which no other model is asked. A bad request is our own mistake, an overflow is cured by compaction, and a
@@ -32,18 +30,16 @@ class EmptySummaryError(ProviderError):
 class RetryLimits(Struct, frozen=True, kw_only=True):
     """How often to retry one request, and how long to wait.
 
-    `total_ms` limits the sum of the waits whose length we choose. `provider_ms` limits each wait whose length the provider
-    chooses; None means that only a deadline limits it.
+    `provider_ms` limits each wait whose length the provider chooses; None means that only a deadline limits it.
     """
 
     retries: int = MAX_RETRIES
-    total_ms: int = MAX_TOTAL_WAIT_MS
     provider_ms: int | None = None
 
 
 WITHOUT_FALLBACK = RetryLimits()
 # When another model can answer, wait out a short disturbance, but not a rate limit or an outage.
-WITH_FALLBACK = RetryLimits(retries=2, total_ms=20_000, provider_ms=20_000)
+WITH_FALLBACK = RetryLimits(retries=2, provider_ms=20_000)
 
 # How the request of an attempt differs from the request before it: it is the first to a model, it is the same one again, it
 # is smaller, it is built anew without the content that the API refused, or it is for the next piece of a summary.
@@ -109,11 +105,6 @@ def _find_next_wait(tried: Sequence[TriedAttempt], limits: RetryLimits) -> int |
     return find_retry_wait(
         last.error,
         attempt=len(sent),
-        waited_ms=sum(
-            after.attempt.wait_ms
-            for before, after in pairwise(sent)
-            if before.error is not None and before.error.wait_ms is None
-        ),
         jitter=last.jitter,
         limits=limits,
         left_ms=last.left_ms,
@@ -124,26 +115,24 @@ def find_retry_wait(
     error: ProviderError,
     *,
     attempt: int,
-    waited_ms: int,
     jitter: float,
     limits: RetryLimits = WITHOUT_FALLBACK,
     left_ms: int | None = None,
 ) -> int | None:
     """Return how many milliseconds to wait before a retry, or None if there should be none.
 
-    `attempt` counts how often this request was sent so far, `waited_ms` is the sum of the waits whose length we chose, and
-    `left_ms` is the time to the deadline. A wait that would outlast the deadline is pointless and gives None.
+    `attempt` counts how often this request was sent so far, and `left_ms` is the time to the deadline. A wait that would
+    outlast the deadline is pointless and gives None.
     """
     if not error.retryable or attempt > limits.retries:
         return None
     if error.wait_ms is None:
         wait = compute_backoff(attempt, jitter)
-        max_wait = limits.total_ms - waited_ms
     else:
         wait = max(error.wait_ms, MIN_WAIT_MS)
-        max_wait = wait if limits.provider_ms is None else limits.provider_ms
-    fits = wait <= max_wait and (left_ms is None or wait < left_ms)
-    return wait if fits else None
+        if limits.provider_ms is not None and wait > limits.provider_ms:
+            return None
+    return wait if left_ms is None or wait < left_ms else None
 
 
 def is_worth_fallback(error: ProviderError) -> bool:

@@ -13,15 +13,29 @@ from msgspec.structs import replace
 
 from weft.context.history import find_last_cut
 from weft.context.view import Views
-from weft.errors import InvalidInputError, SessionBusyError, StoreError, WeftError
+from weft.errors import (
+    HandedOverError,
+    InvalidInputError,
+    LeaseLostError,
+    SessionBusyError,
+    StoreError,
+    WeftError,
+)
 from weft.host.tasks import run_to_completion
-from weft.model.event import MessageUpdated, PartUpdated, SessionFailed, SessionRested, StatusChanged
+from weft.model.event import MessageUpdated, PartUpdated, SessionFailed, SessionIdled, StatusChanged
 from weft.model.failure import AbortedFailure, AnyFailure, StorageFailure, aborted_failure
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import PromptInput, ShellInput
-from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
+from weft.model.message import (
+    AssistantMessage,
+    MessageWithParts,
+    UserMessage,
+    find_newest_human_prompt_id,
+    is_human_prompt,
+    is_synthetic,
+)
 from weft.model.part import ModelRef
-from weft.model.session import Busy, Idle, RevertResult, Session
+from weft.model.session import Busy, Idle, RevertResult, SessionInfo
 from weft.model.transcript import Transcript
 from weft.run.admit import admit, choose_models
 from weft.run.answer import PendingAnswer
@@ -32,11 +46,8 @@ from weft.run.decide import (
     decide,
     find_last_answer,
     find_newest_prompt,
-    find_newest_request,
-    find_owed,
+    find_unanswered_step,
     is_incomplete,
-    is_request,
-    is_synthetic,
 )
 from weft.run.failure import to_failure
 from weft.run.loop import RunLoop
@@ -53,20 +64,26 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
 
 
 async def record_failure(
-    runtime: Runtime, session: Session, transcript: Transcript, *, failure: AnyFailure, owed: ModelStep | None
+    runtime: Runtime,
+    session: SessionInfo,
+    transcript: Transcript,
+    *,
+    failure: AnyFailure,
+    unanswered_step: ModelStep | None,
 ) -> WeftError | None:
-    """Store why a run failed: on the answer that it left open, else as the answer to the prompt that is `owed` one.
+    """Store why a run failed: in the answer that it left open, else in a new answer to the prompt of `unanswered_step`.
 
-    Return the error if the failure could not be stored. OpenCode only sends an event, and returns whichever message is last.
+    If there is neither, only publish the failure. Return the error if the failure could not be stored. OpenCode only sends an
+    event, and returns whichever message is last.
     """
     storing_error: WeftError | None = None
     open_answer = find_open_answer(transcript.messages())
     try:
-        if open_answer is not None or owed is not None:
+        if open_answer is not None or unanswered_step is not None:
             if open_answer is not None:
                 await _end_answer(runtime, transcript, open_answer, failure)
-            elif owed is not None:
-                await PendingAnswer(runtime, session, transcript, owed).fail(failure)
+            elif unanswered_step is not None:
+                await PendingAnswer(runtime, session, transcript, unanswered_step).fail(failure)
             with suppress(StoreError):  # it is counted the next time
                 await update_ledger(
                     runtime.journal, session.id, [message.info for message in transcript.messages()]
@@ -98,30 +115,43 @@ def find_open_answer(history: Sequence[MessageWithParts]) -> AssistantMessage | 
     return last if last is not None and last.time.completed is None and last.error is None else None
 
 
-class SessionRun:
-    """A session whose lease this process holds, and its run. Prompts that come in are fed to its transcript."""
+class LeasedSession:
+    """A session whose lease this process holds, and its run if it has one.
 
-    def __init__(self, session: Session, transcript: Transcript, lease: AsyncExitStack) -> None:
+    Prompts that come in are fed to its transcript. `begun` is set when the session is busy. From `closing` on, no prompt can
+    join the run any more. `settled` is set when the run has ended and the lease is released. A run that has `lost` its lease
+    belongs to another process; one that was `handed_over` ended between two steps, and another process is to continue it.
+    """
+
+    def __init__(self, session: SessionInfo, transcript: Transcript, lease: AsyncExitStack) -> None:
         self.session = session
         self.transcript = transcript
         self.lease = lease
         self.aborted = False
-        self.ended = False
-        self.last_request: MessageID | None = None  # the newest request that this run answers
+        self.handed_over = False
+        self.closing = False
+        self.last_prompt: MessageID | None = None  # the newest prompt of a person that this run answers
         self.storing_error: Exception | None = None  # why its failure could not be stored
+        self.lost: LeaseLostError | None = None  # another process has taken over the session
         self.command: ManualCommand | None = None
         self.task: asyncio.Task[None] | None = None
         self.begun = asyncio.Event()
-        self.over = asyncio.Event()
+        self.settled = asyncio.Event()
 
 
 class Runner:
     """Runs sessions, in tasks of the given group. Each session has one run at a time, over all processes."""
 
     def __init__(self, runtime: Runtime, tasks: asyncio.TaskGroup) -> None:
-        self._runtime = replace(runtime, spawn=self._spawn, make_resources=with_questions(runtime, self))
+        self._leaving = False
+        self._runtime = replace(
+            runtime,
+            spawn=self._spawn,
+            make_resources=with_questions(runtime, self),
+            is_leaving=lambda: self._leaving,
+        )
         self._tasks = tasks
-        self._runs: dict[SessionID, SessionRun] = {}
+        self._runs: dict[SessionID, LeasedSession] = {}
         self._locks: WeakValueDictionary[SessionID, asyncio.Lock] = WeakValueDictionary()
         self._transcripts: WeakValueDictionary[SessionID, Transcript] = WeakValueDictionary()
         self._views = Views()
@@ -131,8 +161,10 @@ class Runner:
         run, prompt = await self._begin(session, input)
         if input.no_reply:
             return get_message(run.transcript, prompt)
-        await run.over.wait()
-        return await self._return_answer(run, find_answer(run.transcript, prompt), prompt)
+        await run.settled.wait()
+        if run.handed_over:
+            raise HandedOverError(session)
+        return await self._return_answer(run, get_answer(run.transcript, prompt), prompt)
 
     async def submit(self, session: SessionID, input: PromptInput) -> MessageWithParts:
         """Store a prompt and start its run. Return the prompt, once the session is busy."""
@@ -141,49 +173,58 @@ class Runner:
             await run.begun.wait()
         return get_message(run.transcript, prompt)
 
-    async def _begin(self, session: SessionID, input: PromptInput) -> tuple[SessionRun, MessageID]:
+    async def _begin(self, session: SessionID, input: PromptInput) -> tuple[LeasedSession, MessageID]:
         # One prompt at a time, so that each sees what the one before it stored.
-        async with self._locks.setdefault(session, asyncio.Lock()), AsyncExitStack() as unstarted:
-            run = await self._find_run(session) or await self._open_to_continue(session, unstarted, input)
+        async with (
+            self._locks.setdefault(session, asyncio.Lock()),
+            AsyncExitStack() as release_unless_started,
+        ):
+            run = await self._find_joinable_run(session) or await self._open_to_continue(
+                session, release_unless_started, input
+            )
             prompt = await self._admit(run, input)
             if input.no_reply:
                 return run, prompt
-            if run.ended:  # while the prompt was being stored
-                await run.over.wait()
-                run = await self._open(session, unstarted)
+            if run.closing:  # while the prompt was being stored
+                await run.settled.wait()
+                run = await self._open(session, release_unless_started)
             if session in self._runs:
-                run.last_request = find_newest_request(run.transcript.messages())
-            elif input.message_id is not None and is_settled(run):
-                mark_over(run)  # the client sent it before, and it is answered
+                run.last_prompt = find_newest_human_prompt_id(run.transcript.messages())
+            elif input.message_id is not None and is_answered(run):
+                mark_settled(run)  # the client sent it before, and it is answered
+                self._announce_idle(session)
             else:
                 self._start(run)
-                unstarted.pop_all()
+                release_unless_started.pop_all()
         return run, prompt
 
     async def compact(self, session: SessionID, *, model: ModelRef | None = None) -> MessageWithParts:
         """Summarise the history so far, and return the summary. Raise `SessionBusyError` if the session has a run."""
         if model is not None:
             self._runtime.models.get(model)  # raises before anything is stored
-        async with self._locks.setdefault(session, asyncio.Lock()), AsyncExitStack() as unstarted:
-            if await self._find_run(session) is not None:
+        async with (
+            self._locks.setdefault(session, asyncio.Lock()),
+            AsyncExitStack() as release_unless_started,
+        ):
+            if await self._find_joinable_run(session) is not None:
                 raise SessionBusyError(session, self._runtime.owner)
-            run = await self._open_to_continue(session, unstarted)
+            run = await self._open_to_continue(session, release_unless_started)
             if find_newest_prompt(run.transcript.messages()) is None:
                 raise InvalidInputError("session", "there is nothing to summarise")
             request = await request_summary(self._runtime, session, run.transcript, auto=False, model=model)
             self._start(run)
-            unstarted.pop_all()
-        await run.over.wait()
-        return await self._return_answer(run, find_answer(run.transcript, request), request)
+            release_unless_started.pop_all()
+        await run.settled.wait()
+        return await self._return_answer(run, get_answer(run.transcript, request), request)
 
     async def uncompact(self, session: SessionID) -> bool:
         """Undo the last compaction, so that the model sees the full history again. Return False if there was none."""
-        async with self._open_idle(session) as run:
-            mark = find_last_cut(run.transcript.messages())
+        async with self._open_idle(session) as idle:
+            mark = find_last_cut(idle.transcript.messages())
             if mark is None:
                 return False
             await self._runtime.journal.commit(
-                PartUpdated(part=replace(mark, undone=True)), into=run.transcript
+                PartUpdated(part=replace(mark, undone=True)), into=idle.transcript
             )
             return True
 
@@ -192,12 +233,15 @@ class Runner:
 
         Prompts that come in meanwhile are answered afterwards. OpenCode stores them and forgets them.
         """
-        async with self._locks.setdefault(session, asyncio.Lock()), AsyncExitStack() as unstarted:
-            if await self._find_run(session) is not None:
+        async with (
+            self._locks.setdefault(session, asyncio.Lock()),
+            AsyncExitStack() as release_unless_started,
+        ):
+            if await self._find_joinable_run(session) is not None:
                 raise SessionBusyError(session, self._runtime.owner)
             from weft.run.shell import ManualCommand  # noqa: PLC0415  few people run commands by hand
 
-            run = await self._open_to_continue(session, unstarted)
+            run = await self._open_to_continue(session, release_unless_started)
             run.command = command = ManualCommand(self._runtime, run.session, run.transcript, input)
             try:
                 await command.begin()
@@ -205,17 +249,17 @@ class Runner:
                 await command.cancel()
                 raise
             self._start(run)
-            unstarted.pop_all()
-        await run.over.wait()
+            release_unless_started.pop_all()
+        await run.settled.wait()
         return await self._return_answer(run, get_message(run.transcript, command.answer))
 
     async def _return_answer(
-        self, run: SessionRun, answer: MessageWithParts, prompt: MessageID | None = None
+        self, run: LeasedSession, answer: MessageWithParts, prompt: MessageID | None = None
     ) -> MessageWithParts:
         """Return the answer as it is stored. Raise the error if not even its failure could be stored."""
         history = run.transcript.messages()
         if run.storing_error is not None and (
-            find_open_answer([answer]) or prompt == find_newest_request(history)
+            find_open_answer([answer]) or prompt == find_newest_human_prompt_id(history)
         ):
             raise run.storing_error
         if isinstance(answer.info, AssistantMessage) and isinstance(answer.info.error, StorageFailure):
@@ -228,17 +272,19 @@ class Runner:
         """Undo a session and its files back to a message. Raise `SessionBusyError` if the session has a run."""
         from weft.undo.revert import revert  # noqa: PLC0415  few sessions are undone
 
-        async with self._open_idle(session) as run:
-            history = run.transcript.messages()
-            return await run_to_completion(revert(self._runtime.undoer, run.session, history, to, scope))
+        async with self._open_idle(session) as idle:
+            history = idle.transcript.messages()
+            return await run_to_completion(
+                revert(self._runtime.undo_context, idle.session, history, to, scope)
+            )
 
     async def unrevert(self, session: SessionID, scope: RevertScope = WHOLE_REVERT) -> RevertResult:
         """Redo what `revert` undid. Raise `SessionBusyError` if the session has a run."""
         from weft.undo.revert import unrevert  # noqa: PLC0415  few sessions are undone
 
-        async with self._open_idle(session) as run:
-            history = run.transcript.messages()
-            return await run_to_completion(unrevert(self._runtime.undoer, run.session, history, scope))
+        async with self._open_idle(session) as idle:
+            history = idle.transcript.messages()
+            return await run_to_completion(unrevert(self._runtime.undo_context, idle.session, history, scope))
 
     def find_transcript(self, session: SessionID) -> Transcript | None:
         """Return the transcript of a session that is in use, so that a change from outside can be fed to it; else None."""
@@ -259,12 +305,27 @@ class Runner:
         run = self._runs.get(session)
         if run is None:
             return False
-        if not run.ended:
+        if not run.closing:
             run.aborted = True
             if run.task is not None:  # else it has not begun, and will see that it is aborted
                 run.task.cancel()
-        await run.over.wait()
+        await run.settled.wait()
         return run.aborted
+
+    def hand_over(self) -> None:
+        """Start no more steps. Each run ends after its step, if it has one left, and another process is to continue it."""
+        self._leaving = True
+
+    async def settle(self, session: SessionID) -> None:
+        """Settle a session whose run died with its process. Raise `SessionBusyError` if another process has opened it."""
+        async with self._open_idle(session):
+            self._announce_idle(session)
+
+    def _announce_idle(self, session: SessionID) -> None:
+        """Tell other nodes that nothing runs. They may have heard of a run that died."""
+        if self._runtime.store.event_log is not None:
+            idle = StatusChanged(session_id=session, status=Idle())
+            self._runtime.journal.announce(idle, SessionIdled(session_id=session))
 
     async def recover(self) -> list[WeftError]:
         """Settle the sessions whose runs died with their process. Return the errors of those that could not be settled.
@@ -279,8 +340,7 @@ class Runner:
         unsettled: list[WeftError] = []
         for session in abandoned:
             try:
-                async with AsyncExitStack() as stack:
-                    await self._open(session, stack)
+                await self.settle(session)
             except SessionBusyError:
                 continue
             except Exception as error:  # noqa: BLE001  a broken session must not affect the others
@@ -302,19 +362,19 @@ class Runner:
 
         return await ChildSpawner(self._runtime, self).spawn(context, child_task)
 
-    async def _find_run(self, session: SessionID) -> SessionRun | None:
+    async def _find_joinable_run(self, session: SessionID) -> LeasedSession | None:
         """Return the run to join, or None. Wait for a run that is ending: nothing can join that one."""
         run = self._runs.get(session)
-        if run is None or not (run.aborted or run.ended):
+        if run is None or not (run.aborted or run.closing):
             return run
-        await run.over.wait()
+        await run.settled.wait()
         return None
 
-    async def _open(self, session: SessionID, stack: AsyncExitStack) -> SessionRun:
-        """Take the lease of a session, read it, and settle what a dead run left open."""
+    async def _open(self, session: SessionID, stack: AsyncExitStack) -> LeasedSession:
+        """Take the lease of a session, read it, and settle what a dead run left open. Closing `stack` releases the lease."""
         runtime, lease = self._runtime, AsyncExitStack()
         await runtime.store.get_session(session)
-        await lease.enter_async_context(runtime.store.lease(session, runtime.owner))
+        await lease.enter_async_context(runtime.journal.lease(session, runtime.owner, on_lost=self.lose))
         stack.push_async_callback(lease.aclose)
         # First, store what an earlier run of ours could not store: settling would replace it with less.
         await runtime.journal.flush_session(session)
@@ -324,19 +384,19 @@ class Runner:
         settling = to_settling_events(transcript.messages())
         if settling:
             await runtime.journal.commit(*settling, into=transcript)
-        return SessionRun(stored, transcript, lease)
+        return LeasedSession(stored, transcript, lease)
 
     @asynccontextmanager
-    async def _open_idle(self, session: SessionID) -> AsyncIterator[SessionRun]:
+    async def _open_idle(self, session: SessionID) -> AsyncIterator[LeasedSession]:
         """Open a session that has no run. Prompts that come in meanwhile wait."""
         async with self._locks.setdefault(session, asyncio.Lock()), AsyncExitStack() as stack:
-            if await self._find_run(session) is not None:
+            if await self._find_joinable_run(session) is not None:
                 raise SessionBusyError(session, self._runtime.owner)
             yield await self._open(session, stack)
 
     async def _open_to_continue(
         self, session: SessionID, stack: AsyncExitStack, input: PromptInput | None = None
-    ) -> SessionRun:
+    ) -> LeasedSession:
         """Open a session to continue it. If it was undone, remove what was undone, after checking that the prompt is valid."""
         run = await self._open(session, stack)
         if run.session.revert is not None:
@@ -345,21 +405,21 @@ class Runner:
             history = run.transcript.messages()
             if input is not None:
                 choose_models(self._runtime, input, cut_at_revert(run.session.revert, history).kept)
-            run.session, removed = await clean_up(self._runtime.undoer, run.session, history)
+            run.session, removed = await clean_up(self._runtime.undo_context, run.session, history)
             run.transcript.feed(*removed)
         return run
 
-    async def _admit(self, run: SessionRun, input: PromptInput) -> MessageID:
+    async def _admit(self, run: LeasedSession, input: PromptInput) -> MessageID:
         if input.message_id is not None and run.transcript.find(input.message_id) is not None:
             return input.message_id  # the client sent the same prompt again
         return await admit(self._runtime, run.session.id, run.transcript, input)
 
-    def _start(self, run: SessionRun) -> None:
+    def _start(self, run: LeasedSession) -> None:
         self._runs[run.session.id] = run
-        run.last_request = find_newest_request(run.transcript.messages())
+        run.last_prompt = find_newest_human_prompt_id(run.transcript.messages())
         self._tasks.create_task(self._run(run))
 
-    async def _run(self, run: SessionRun) -> None:
+    async def _run(self, run: LeasedSession) -> None:
         journal, session = self._runtime.journal, run.session.id
         run.task = asyncio.current_task()
         failure: AnyFailure | None = None
@@ -373,19 +433,34 @@ class Runner:
                     await run.command.run()
                 await self._answer(run)
         except asyncio.CancelledError:
-            if not run.aborted:
+            if run.lost is not None:
+                failure = to_failure(run.lost)
+            elif run.aborted:
+                failure = aborted_failure()
+            else:
                 raise
-            failure = aborted_failure()
         except Exception as error:  # noqa: BLE001  a run that breaks must not break the session: it stores why
             failure = to_failure(error)
         finally:
             # Before anything is awaited: a prompt that is admitted from here on starts its own run.
-            run.ended = True
+            run.closing = True
             run.begun.set()
-            owed = find_owed(run.transcript.messages(), run.last_request)
-            await run_to_completion(self._end(run, failure, owed))
+            unanswered_step = find_unanswered_step(run.transcript.messages(), run.last_prompt)
+            await run_to_completion(self._end(run, failure, unanswered_step))
 
-    async def _answer(self, run: SessionRun) -> None:
+    def lose(self, error: LeaseLostError) -> None:
+        """End a run whose session another process has taken over, with its tools, even if it awaits no write: what a model says
+        from now on is stored nowhere, and costs money."""
+        session = SessionID(error.session)
+        run = self._runs.get(session)
+        if run is not None and run.lost is None and not run.closing:
+            run.lost = error
+            self._runtime.gate.abandon(session)
+            self._runtime.questions.abandon(session)
+            if run.task is not None:  # else it has not begun, and its first write is refused
+                run.task.cancel()
+
+    async def _answer(self, run: LeasedSession) -> None:
         """Run loops until nothing is left to answer. The next loop answers a prompt that came too late for the last one.
 
         No prompt is lost: nothing is awaited between the last check for one and the end of the run.
@@ -396,11 +471,16 @@ class Runner:
                 loop = RunLoop(runtime, run.session, run.transcript)
                 async with open_titles(runtime, run.session, run.transcript):
                     await loop.run()
+                if loop.handed_over:
+                    run.handed_over = True
+                    return
                 newest = find_newest_prompt(run.transcript.messages())
                 if newest is None or newest.id == loop.newest_prompt:
                     return
 
-    async def _end(self, run: SessionRun, failure: AnyFailure | None, owed: ModelStep | None) -> None:
+    async def _end(
+        self, run: LeasedSession, failure: AnyFailure | None, unanswered_step: ModelStep | None
+    ) -> None:
         session = run.session.id
         try:
             try:
@@ -408,34 +488,44 @@ class Runner:
                     await run.command.cancel()
             except StoreError as error:
                 failure = failure or to_failure(error)
-            await self._runtime.gate.leave(session)
-            await self._runtime.questions.leave(session)
-            if run.session.parent_id is not None:  # the parent does not know of the jobs of its child
+            if run.lost is None:  # else the requests are those of the new holder
+                await self._runtime.gate.leave(session)
+                await self._runtime.questions.leave(session)
+            # The parent does not know of the jobs of its child, and whoever took over the session does not know of ours.
+            if run.session.parent_id is not None or run.lost is not None:
                 await self._runtime.end_jobs(session)
             if failure is not None:
                 run.storing_error = await record_failure(
-                    self._runtime, run.session, run.transcript, failure=failure, owed=owed
+                    self._runtime,
+                    run.session,
+                    run.transcript,
+                    failure=failure,
+                    unanswered_step=unanswered_step,
                 )
             with suppress(StoreError):  # the journal tries again later
                 await self._runtime.journal.flush_session(session)
             idle = StatusChanged(session_id=session, status=Idle())
-            await self._runtime.journal.commit(idle, SessionRested(session_id=session))
+            if run.handed_over:  # it goes on elsewhere
+                self._runtime.journal.publish_here(idle)
+            else:
+                await self._runtime.journal.commit(idle, SessionIdled(session_id=session))
         finally:
             self._runtime.briefings.pop(session, None)
+            self._runtime.new_briefings.discard(session)
             await run.lease.aclose()
             del self._runs[session]
-            run.over.set()
+            run.settled.set()
 
 
-def is_settled(run: SessionRun) -> bool:
+def is_answered(run: LeasedSession) -> bool:
     """Return True if nothing is left to answer."""
     return isinstance(decide(run.transcript.messages()), StopRun)
 
 
-def mark_over(run: SessionRun) -> None:
-    """Mark the run of a session that needs none as over, so that nobody waits for it."""
+def mark_settled(run: LeasedSession) -> None:
+    """Set both events of a session that needs no run, so that nobody waits for one."""
     run.begun.set()
-    run.over.set()
+    run.settled.set()
 
 
 def get_message(transcript: Transcript, id: MessageID) -> MessageWithParts:
@@ -444,14 +534,14 @@ def get_message(transcript: Transcript, id: MessageID) -> MessageWithParts:
     return found
 
 
-def find_answer(transcript: Transcript, prompt: MessageID) -> MessageWithParts:
+def get_answer(transcript: Transcript, prompt: MessageID) -> MessageWithParts:
     """Return the last answer to a prompt, also if a compaction came in between.
 
     A prompt that was answered together with a later prompt, or whose answer continued there, has the answer of that prompt.
     """
     history, found = transcript.messages(), get_message(transcript, prompt)
-    for request in [found, *list_later_requests(history, found)]:
-        prompts = list(list_continuations(history, request))
+    for first in [found, *list_later_prompts(history, found)]:
+        prompts = list(list_continuations(history, first))
         answers = [answer for each in prompts if (answer := find_last_answer(history, each)) is not None]
         found = answers[-1] if answers else found
         if answers and not is_incomplete(found, prompts[-1]):
@@ -459,11 +549,12 @@ def find_answer(transcript: Transcript, prompt: MessageID) -> MessageWithParts:
     return found if isinstance(found.info, AssistantMessage) else history[-1]
 
 
-def list_later_requests(
-    history: Sequence[MessageWithParts], request: MessageWithParts
+def list_later_prompts(
+    history: Sequence[MessageWithParts], prompt: MessageWithParts
 ) -> Iterator[MessageWithParts]:
-    after = dropwhile(lambda message: message.info.id != request.info.id, history)
-    return (message for message in after if message.info.id != request.info.id and is_request(message))
+    """Yield the prompts after this one that weft did not write itself."""
+    after = dropwhile(lambda message: message.info.id != prompt.info.id, history)
+    return (message for message in after if message.info.id != prompt.info.id and is_human_prompt(message))
 
 
 def list_continuations(

@@ -12,22 +12,22 @@ from weft.context.tokens import Threshold
 from weft.context.view import View
 from weft.host.clock import Clock
 from weft.journal import Journal
-from weft.model.agent import Agent, Command, ReadInstructions
+from weft.model.agent import AgentInfo, Command, ReadInstructions
 from weft.model.event import SessionWarned
 from weft.model.ids import Mint, SessionID
-from weft.model.permission import Limits
+from weft.model.permission import Rulesets
 from weft.model.project import Place
 from weft.permission.gate import Gate
 from weft.permission.questions import QuestionGate
 from weft.permission.rules import hides_all
 from weft.plugin.hooks import NO_HOOKS, Hooks
 from weft.provider.registry import Registry
-from weft.session.budget import BudgetLedger
+from weft.session.budget import DirectoryBudgets
 from weft.session.lifecycle import SessionMaker
 from weft.store.contract import Store
 from weft.tool.contract import AnyTool, ChildResult, ChildTask, ToolContext, ToolResources, refuse_spawn
 from weft.tool.mcp.contract import McpServers, NoMcpServers
-from weft.undo.recovery import Undoer
+from weft.undo.recovery import UndoContext
 
 
 class CompactionPolicy(Struct, frozen=True, kw_only=True):
@@ -85,9 +85,9 @@ class Runtime(Struct, frozen=True, kw_only=True):
     * `plan_files` says that plans are written to files; they are in `plans` if the directory is no checkout;
     * `listen` opens a listener to all events from then on;
     * `continue_on_deny` lets a run go on after a person refused a call;
-    * `spawn` runs a child session for a tool call (the runner provides it);
+    * `spawn` runs a child session for a tool call, `is_leaving` says that no more steps are to begin (the runner provides both);
     * `view` caches what the model was shown (each run has its own);
-    * `briefings` caches the briefings of the sessions that run;
+    * `briefings` caches the briefings of the sessions that run; `new_briefings` are those that were made just now;
     * `hooks` calls plugins, `mcp` returns the MCP servers there are by now;
     * `session_tools` are tools that only one session is offered.
     """
@@ -101,7 +101,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     owner: str
     platform: str
     models: Registry
-    agents: Mapping[str, Agent]
+    agents: Mapping[str, AgentInfo]
     default_agent: str
     tools: Mapping[str, AnyTool]
     commands: Mapping[str, Command] = {}
@@ -118,26 +118,28 @@ class Runtime(Struct, frozen=True, kw_only=True):
     subtasks: SubtaskLimits = SubtaskLimits()
     deadlines: RunDeadlines = RunDeadlines()
     continue_on_deny: bool = False
-    budget: BudgetLedger
-    undoer: Undoer
+    budgets: DirectoryBudgets
+    undo_context: UndoContext
     spawn: Callable[[ToolContext, ChildTask], Awaitable[ChildResult]] = spawn_nothing
+    is_leaving: Callable[[], bool] = lambda: False
     view: View = field(default_factory=View)
     briefings: dict[SessionID, Briefing] = field(default_factory=dict)
+    new_briefings: set[SessionID] = field(default_factory=set)
     end_jobs: EndJobs = end_no_jobs
     hooks: Hooks = NO_HOOKS
     mcp: Callable[[], McpServers] = NoMcpServers
     session_tools: dict[SessionID, Mapping[str, AnyTool]] = field(default_factory=dict)
 
 
-async def with_session_tools(runtime: Runtime, session: SessionID, limits: Limits) -> Runtime:
+async def with_session_tools(runtime: Runtime, session: SessionID, rulesets: Rulesets) -> Runtime:
     """Return the runtime with the session's own tools and those of the MCP servers that are connected by now.
 
     Warn of servers that are not connected.
 
-    Servers whose tools the `limits` all forbid are not waited for. Within a run tools are only ever added, at the end, so that
+    Servers whose tools the `rulesets` all forbid are not waited for. Within a run tools are only ever added, at the end, so that
     the provider's cache of the conversation stays valid. OpenCode asks every server anew with every step.
     """
-    async for warning in runtime.mcp().connect_all(lambda prefix: not hides_all(prefix, limits)):
+    async for warning in runtime.mcp().connect_all(lambda prefix: not hides_all(prefix, rulesets)):
         await runtime.journal.commit(SessionWarned(session_id=session, message=warning))
     own = runtime.session_tools.get(session, {})
     new = {name: tool for name, tool in runtime.mcp().tools().items() if name not in runtime.tools}

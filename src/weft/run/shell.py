@@ -14,7 +14,7 @@ from weft.model.input import ShellInput
 from weft.model.message import AssistantMessage, AssistantTime, MessagePath, UserMessage
 from weft.model.part import ModelRef, Moment, TextPart
 from weft.model.permission import CallRef
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.transcript import Transcript
 from weft.run.admit import get_agent
 from weft.run.calls import allow_all, make_tool_context
@@ -22,7 +22,7 @@ from weft.run.decide import find_newest_prompt
 from weft.run.processor import CallDone, CallFailed, CallReported, CallStarted, Processor
 from weft.run.runtime import Runtime
 from weft.tool.contract import ToolContext
-from weft.tool.shell.bash import find_shell, list_notes, run_reporting, to_metadata, truncate_output
+from weft.tool.shell.bash import choose_shell, list_notes, run_reporting, to_metadata, truncate_output
 from weft.tool.truncate import MAX_BYTES
 
 SHELL_TOOL: Final = "bash"
@@ -44,7 +44,9 @@ eval "$_weft_typed"
 class ManualCommand:
     """A shell command, stored as an answer of its own. `begin` stores the answer; `run` or `cancel` completes it."""
 
-    def __init__(self, runtime: Runtime, session: Session, transcript: Transcript, input: ShellInput) -> None:
+    def __init__(
+        self, runtime: Runtime, session: SessionInfo, transcript: Transcript, input: ShellInput
+    ) -> None:
         self._runtime = runtime
         self._session = session
         self._transcript = transcript
@@ -54,7 +56,7 @@ class ManualCommand:
         agent = input.agent or runtime.default_agent
         model = input.model or get_agent(runtime, agent).model or self._find_last_model()
         prompt = self._make_prompt(agent, model)
-        self._events = self._to_prompt_events(prompt)
+        self._events = self._make_prompt_events(prompt)
         self._processor = Processor(self._make_answer(prompt), runtime.mint, runtime.clock.now)
         self._call_id = runtime.mint.part()
         self._context = self._make_context()
@@ -76,24 +78,24 @@ class ManualCommand:
         except OSError as error:
             await self._end(CallFailed(call_id=self._call_id, error=f"The command could not be run: {error}"))
         else:
-            await self._end(await self._to_result(exit))
+            await self._end(await self._make_result(exit))
 
     async def cancel(self) -> None:
         """Complete the answer of a command that did not end, with its output so far."""
         if not self._ended:
-            await self._end(await self._to_result(None))
+            await self._end(await self._make_result(None))
 
     def _make_command(self) -> ProcessCommand:
         environment = {**self._context.resources.environment, "TERM": "dumb"}
         shell = environment.get("SHELL", "")
         usable = bool(shell) and os.access(shell, os.X_OK)
         return ProcessCommand(
-            argv=to_argv(shell if usable else find_shell(environment), self._command),
+            argv=to_argv(shell if usable else choose_shell(environment), self._command),
             directory=self._runtime.place.directory,
             environment=environment,
         )
 
-    async def _to_result(self, exit: ProcessExit | None) -> CallDone | CallFailed:
+    async def _make_result(self, exit: ProcessExit | None) -> CallDone | CallFailed:
         """Return the result of the call. Without an exit the command was aborted."""
         self._output.close()
         try:
@@ -150,7 +152,7 @@ class ManualCommand:
             model=model,
         )
 
-    def _to_prompt_events(self, prompt: UserMessage) -> list[Event]:
+    def _make_prompt_events(self, prompt: UserMessage) -> list[Event]:
         text = TextPart(
             id=self._runtime.mint.part(),
             session_id=prompt.session_id,

@@ -1,25 +1,25 @@
 """Spend within the budgets: reserve before every request to a model, and count after it.
 
-Up to four kinds of budget limit a run: its own (and those of the runs that started it), its session's, that of the tree its
-session is in, and the day's. `run/budget.py` decides; this module finds out what was spent, and acts on the decision.
+Up to five kinds of budget limit a run: its own (and those of the runs that started it), its session's, that of the tree its
+session is in, that of its group of trials, and the day's. `run/budget.py` decides; this module finds out what was spent, and acts on the decision.
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import takewhile
 
 from msgspec.structs import replace
 
 from weft.context.history import iterate_since_compaction
-from weft.context.tokens import get_counted_tokens, project_tokens
-from weft.errors import DeadlineError
+from weft.context.tokens import find_counted_tokens, project_tokens
+from weft.errors import DeadlineError, NotFoundError
 from weft.host.tasks import Deadline
 from weft.model.event import SessionWarned
 from weft.model.failure import BudgetFailure
 from weft.model.ids import SessionID
 from weft.model.message import AnyMessage, UserMessage
-from weft.model.session import Session
-from weft.model.spending import UNLIMITED, Budget, Spent, add_spent, total_spent
+from weft.model.session import SessionInfo, get_weft_data
+from weft.model.spending import UNLIMITED, Budget, SharedBudget, Spent, add_spent, total_spent
 from weft.model.transcript import Transcript
 from weft.run.answer import PendingAnswer, find_next_model
 from weft.run.budget import (
@@ -51,27 +51,28 @@ BUDGET_LIMIT = "budget"
 class Spender:
     """The spending of one run. For every step: `reserve`, run it within `limit_time`, `settle`. `close` ends it."""
 
-    def __init__(self, runtime: Runtime, session: Session, transcript: Transcript) -> None:
+    def __init__(self, runtime: Runtime, session: SessionInfo, transcript: Transcript) -> None:
         self._runtime = runtime
-        self._ledger = runtime.budget
+        self._budgets = runtime.budgets
         self._session = session
         self._transcript = transcript
         self._run_start = _find_start(transcript)
         self._last_counted = transcript.newest_answer()
         self._counted_until = get_ledger(session).until
+        self._shared = get_weft_data(session).shared_budget
         self._accounts: list[BudgetAccount] | None = None  # of the step under way; None if nothing is limited
 
     async def close(self) -> None:
         """Release all reservations, after counting a step that was cut short."""
         if self._transcript.newest_answer() != self._last_counted:
             await self._settle_all()
-        self._ledger.release(self._session.id)
-        self._ledger.allowances.pop(self._session.id, None)
+        self._budgets.release(self._session.id)
+        self._budgets.allowances.pop(self._session.id, None)
 
     async def reserve(self, step: ModelStep) -> bool:
         """Reserve what the step is expected to cost. If a budget does not allow it, store that as the answer and return False."""
         self._accounts = None
-        if not (self._ledger.is_limited or self._own_budget() != UNLIMITED):
+        if not (self._budgets.is_limited or self._shared or self._own_budget() != UNLIMITED):
             return True
         self._accounts, refusal = await self._reserve(step)
         if refusal is not None:
@@ -104,29 +105,34 @@ class Spender:
 
     async def _reserve(self, step: ModelStep) -> tuple[list[BudgetAccount], BudgetFailure | None]:
         """Reserve the expected cost of the step. Return the state of the budgets, and why the step is refused if it is."""
-        async with self._ledger.lock:
+        async with self._budgets.lock:
             expected = self._estimate(step)
             ancestry = await self._load_ancestry()
             accounts = self._list_accounts(ancestry)
             verdict = check_budgets(accounts, expected)
-            if self._ledger.has_day_limit and not isinstance(verdict, OverBudget):
+            if self._shared is not None and not isinstance(verdict, OverBudget):
+                accounts.append(await self._reserve_shared(self._shared, ancestry[0], expected))
+                verdict = check_budgets(accounts, expected)
+            if self._budgets.has_day_limit and not isinstance(verdict, OverBudget):
                 accounts.append(await self._reserve_day(expected))
                 verdict = check_budgets(accounts, expected)
+                if self._shared is not None and isinstance(verdict, OverBudget):
+                    await self._budgets.groups.settle(self._shared.group, ancestry[0])
             if not isinstance(verdict, OverBudget):
                 reservation = Reservation(
                     ancestry=tuple(session.id for session in ancestry),
                     spent=expected,
                     since=self._runtime.clock.now(),
                 )
-                self._ledger.hold(self._session.id, reservation)
+                self._budgets.hold(self._session.id, reservation)
         await self._warn(accounts, expected, verdict)
         return accounts, to_budget_failure(verdict.line) if isinstance(verdict, OverBudget) else None
 
     async def _reserve_day(self, expected: Spent) -> BudgetAccount:
         def account(spent: Spent) -> BudgetAccount:
-            return BudgetAccount(scope="day", budget=self._ledger.budgets.day, spent=spent)
+            return BudgetAccount(scope="day", budget=self._budgets.limits.day, spent=spent)
 
-        spent = await self._ledger.days.reserve(
+        spent = await self._budgets.days.reserve(
             self._session,
             self._messages(),
             expected,
@@ -135,7 +141,26 @@ class Spender:
         )
         return account(spent)
 
-    async def _load_ancestry(self) -> list[Session]:
+    async def _reserve_shared(
+        self, shared: SharedBudget, session: SessionInfo, expected: Spent
+    ) -> BudgetAccount:
+        now = self._runtime.clock.now()
+
+        def account(spent: Spent) -> BudgetAccount:
+            # The trials run at the same time, so their time is that since they were begun.
+            timed = replace(spent, ms=now - shared.since)
+            return BudgetAccount(scope="group", budget=shared.budget, spent=timed)
+
+        spent = await self._budgets.groups.reserve(
+            shared.group,
+            session,
+            expected,
+            now=now,
+            allow=lambda spent: not isinstance(check_budgets([account(spent)], expected), OverBudget),
+        )
+        return account(spent)
+
+    async def _load_ancestry(self) -> list[SessionInfo]:
         """Return the session and its ancestors as stored, the root last."""
         store, messages = self._runtime.store, self._messages()
         session = await store.get_session(self._session.id)
@@ -150,45 +175,45 @@ class Spender:
             self._set_allowance(session, budget)
         return ancestry
 
-    def _set_allowance(self, session: Session, budget: Budget) -> None:
-        allowance = self._ledger.allowances.get(session.id)
+    def _set_allowance(self, session: SessionInfo, budget: Budget) -> None:
+        allowance = self._budgets.allowances.get(session.id)
         now, before = self._runtime.clock.now(), total_spent(get_ledger(session))
-        self._ledger.allowances[session.id] = (
+        self._budgets.allowances[session.id] = (
             replace(allowance, budget=budget)
             if allowance
             else Allowance(budget=budget, before=before, since=now)
         )
 
-    def _list_accounts(self, ancestry: list[Session]) -> list[BudgetAccount]:
-        budgets, root = self._ledger.budgets, ancestry[-1]
+    def _list_accounts(self, ancestry: list[SessionInfo]) -> list[BudgetAccount]:
+        budgets, root = self._budgets.limits, ancestry[-1]
         runs = [
             BudgetAccount(scope="run", budget=allowance.budget, spent=self._spent_by_run(each, allowance))
             for each in ancestry
-            if (allowance := self._ledger.allowances.get(each.id)) is not None
+            if (allowance := self._budgets.allowances.get(each.id)) is not None
         ]
         own = BudgetAccount(scope="session", budget=budgets.session, spent=get_ledger(ancestry[0]).own)
         tree = BudgetAccount(scope="tree", budget=budgets.tree, spent=self._spent_by_tree(root))
         return [*runs, own, tree]
 
-    def _spent_by_run(self, session: Session, allowance: Allowance) -> Spent:
+    def _spent_by_run(self, session: SessionInfo, allowance: Allowance) -> Spent:
         """Return what a run and its child sessions have spent. Its time is the time since it began."""
         counted = subtract_spent(total_spent(get_ledger(session)), allowance.before)
         spent = add_spent((counted, self._reserved_below(session.id)))
         return replace(spent, ms=self._runtime.clock.now() - allowance.since)
 
-    def _spent_by_tree(self, root: Session) -> Spent:
+    def _spent_by_tree(self, root: SessionInfo) -> Spent:
         spent = add_spent((total_spent(get_ledger(root)), self._reserved_below(root.id)))
-        reservation = self._ledger.find_reservation(root.id)
+        reservation = self._budgets.find_reservation(root.id)
         is_other_run = reservation is not None and root.id != self._session.id
         elapsed = self._runtime.clock.now() - reservation.since if reservation and is_other_run else 0
         return replace(spent, ms=spent.ms + elapsed)
 
     def _reserved_below(self, session: SessionID) -> Spent:
-        return self._ledger.total_reserved(session, excluding=self._session.id)
+        return self._budgets.total_reserved(session, excluding=self._session.id)
 
     def _estimate(self, step: ModelStep) -> Spent:
         history = self._transcript.messages()
-        counts = (get_counted_tokens(message) for message in iterate_since_compaction(history))
+        counts = (find_counted_tokens(message) for message in iterate_since_compaction(history))
         last = next((tokens for tokens in counts if tokens is not None), None)
         request_tokens = project_tokens(history, overhead=DEFAULT_OVERHEAD)
         model = find_next_model(self._runtime, step.prompt, summary=step.summary)
@@ -201,12 +226,12 @@ class Spender:
                 messages += [to_warning(line) for line in lines if self._record_warning(line)]
             case WithinBudget() | OverBudget():
                 pass
-        if is_cost_unknown(accounts, expected) and self._ledger.record_warning("blind", self._session.id):
+        if is_cost_unknown(accounts, expected) and self._budgets.record_warning("unpriced", self._session.id):
             messages.append(
                 "the price of the model is unknown, so its cost cannot be kept within the budget; "
                 "limits of tokens, steps and seconds still hold"
             )
-        if has_uncounted_usage(accounts) and self._ledger.record_warning("uncounted", self._session.id):
+        if has_uncounted_usage(accounts) and self._budgets.record_warning("uncounted", self._session.id):
             messages.append(
                 "the provider did not report the usage of an answer, so the budget cannot be kept exactly; "
                 "limits of steps and seconds still hold"
@@ -215,7 +240,7 @@ class Spender:
             await self._runtime.journal.commit(SessionWarned(session_id=self._session.id, message=message))
 
     def _record_warning(self, line: BudgetLine) -> bool:
-        return self._ledger.record_warning(
+        return self._budgets.record_warning(
             line.scope, line.measure, line.limit, self._session.id, self._run_start
         )
 
@@ -223,11 +248,15 @@ class Spender:
 
     async def _settle_all(self) -> None:
         await self._count()
-        async with self._ledger.lock:
-            self._ledger.release(self._session.id)
-            if self._ledger.has_day_limit:
+        async with self._budgets.lock:
+            self._budgets.release(self._session.id)
+            if self._shared is not None:
+                with suppress(NotFoundError):  # a session that was removed meanwhile
+                    session = await self._runtime.store.get_session(self._session.id)
+                    await self._budgets.groups.settle(self._shared.group, session)
+            if self._budgets.has_day_limit:
                 now = self._runtime.clock.now()
-                await self._ledger.days.settle(self._session, self._messages(), now=now)
+                await self._budgets.days.settle(self._session, self._messages(), now=now)
 
     async def _count(self) -> None:
         # The session's ledger has all that this run counted before; only the newest messages are missing.

@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from weft.context.exclusions import BAD_REQUEST, can_exclude
-from weft.context.reminders import get_json_format
+from weft.context.reminders import find_json_format
 from weft.context.system import Briefing, read_text
 from weft.errors import ModelNotFoundError, ProviderError
 from weft.host.tasks import find_time_left, open_tasks, run_to_completion
@@ -24,7 +24,7 @@ from weft.model.event import Event, StatusChanged
 from weft.model.failure import aborted_failure
 from weft.model.message import AssistantMessage
 from weft.model.part import ModelRef
-from weft.model.session import Busy, Retry, Session
+from weft.model.session import Busy, Retry, SessionInfo
 from weft.model.transcript import Transcript
 from weft.plugin.hooks import ChatRequest
 from weft.provider.chunk import Finished, Started, TextDelta, TextEnd, TextStart, ToolCall, Usage
@@ -33,7 +33,7 @@ from weft.provider.faults import make_error
 from weft.provider.registry import ServedModel
 from weft.run.admit import get_agent
 from weft.run.answer import AnswerQueue, PendingAnswer, StreamEnded, pump_stream
-from weft.run.brief import prepare_briefing
+from weft.run.briefing import prepare_briefing
 from weft.run.calls import ToolCalls
 from weft.run.decide import ModelStep
 from weft.run.failure import to_attempt_failure, to_failure
@@ -49,7 +49,7 @@ from weft.run.request import (
 )
 from weft.run.retry import Attempt, Change, EmptySummaryError, TriedAttempt, is_worth_fallback, next_attempt
 from weft.run.runtime import Runtime
-from weft.run.usage import UNKNOWN_BILL, Bill, to_bill
+from weft.run.usage import UNKNOWN_USAGE, AnswerUsage, to_answer_usage
 
 # A long answer that arrives at once must not starve the listeners: they would fall behind further than the bus can hold.
 MAX_ITEMS_BEFORE_YIELD = 256
@@ -70,7 +70,7 @@ class StepOutcome(Struct, frozen=True, kw_only=True):
 
 async def take_step(
     runtime: Runtime,
-    session: Session,
+    session: SessionInfo,
     transcript: Transcript,
     step: ModelStep,
     *,
@@ -166,7 +166,7 @@ class AnswerRequest:
         tried: list[TriedAttempt] = []
         while (attempt := next_attempt(chain, tried)) is not None:
             if tried:
-                await self._announce(attempt, after=tried[-1])
+                await self._report_and_wait(attempt, after=tried[-1])
             if attempt.change == "model":
                 await answer.commit(answer.processor.set_model(attempt.model))
                 try:
@@ -265,19 +265,21 @@ class AnswerRequest:
             finished, error = await self._consume(tasks)
         processor = self._answer.processor
         if self._answer.step.summary and finished is not None and not processor.has_text:
-            processor.owe(to_bill(finished.usage, model))
+            processor.set_partial_usage(to_answer_usage(finished.usage, model))
             return EmptySummaryError()
         if finished is None and not self._calls.count:
             return error or ProviderError("the model's answer broke off before its end", retryable=True)
         # An answer that broke off after its calls ran is not requested again, because the calls would run twice. The answer ends
         # here, although its usage is not fully known, and the model continues from the results of the calls.
-        owed = processor.owed or UNKNOWN_BILL
-        bill = owed if finished is None else to_bill(finished.usage, model)
+        if finished is None:
+            answer_usage = processor.partial_usage or UNKNOWN_USAGE
+        else:
+            answer_usage = to_answer_usage(finished.usage, model)
         if self._requests.has_more:
-            self._summary, events = processor.finish_piece(bill)
+            self._summary, events = processor.finish_piece(answer_usage)
             await self._answer.commit(events)
         else:
-            await self._finish(finished or Finished(reason="unknown", usage=Usage()), bill)
+            await self._finish(finished or Finished(reason="unknown", usage=Usage()), answer_usage)
         return None
 
     async def _consume(self, tasks: asyncio.TaskGroup) -> tuple[Finished | None, ProviderError | None]:
@@ -302,17 +304,19 @@ class AnswerRequest:
                     events = await apply_text_hooks(self._runtime.hooks, processor, processor.feed(item))
                     await self._answer.commit(events)
                 case Started(usage=usage):
-                    processor.owe(to_bill(usage or Usage(), self._served.model, whole=False))
+                    processor.set_partial_usage(
+                        to_answer_usage(usage or Usage(), self._served.model, whole=False)
+                    )
                     # Snapshots index the files while the model thinks. Only the first command has to wait for that.
-                    self._runtime.undoer.snapshots.begin()
+                    self._runtime.undo_context.snapshots.begin()
                     await self._answer.commit(processor.feed(item))
                 case _:
                     await self._answer.commit(processor.feed(item))
         assert ended is not None
         return (None if ended.error else finished), ended.error
 
-    async def _finish(self, finished: Finished, bill: Bill) -> None:
-        answer, format = self._answer, get_json_format(self._answer.step.prompt)
+    async def _finish(self, finished: Finished, answer_usage: AnswerUsage) -> None:
+        answer, format = self._answer, find_json_format(self._answer.step.prompt)
         # An answer with calls hands the value over by a call.
         if format is not None and not answer.step.summary and not self._calls.count:
             value = find_value(answer.processor.text, format)
@@ -320,7 +324,7 @@ class AnswerRequest:
                 answer.processor.set_value(value)
         await answer.changes.take()
         changed = await answer.changes.combine()
-        await answer.commit(answer.processor.finish(finished, bill, changed))
+        await answer.commit(answer.processor.finish(finished, answer_usage, changed))
 
     def _record(self, attempt: Attempt, error: ProviderError | None) -> TriedAttempt:
         """Return the attempt with all that `next_attempt` needs to know of its result."""
@@ -340,18 +344,18 @@ class AnswerRequest:
 
     async def _cut_without_summary(self, model: ModelRef, error: ProviderError) -> None:
         """Store a text that says why there is no summary. The history is cut there all the same, or the session could not go on."""
-        await self._discard(model, error, str(error))
+        await self._discard_attempt(model, error, str(error))
         processor = self._answer.processor
         text = read_text("no_summary").replace("{reason}", str(error))
         events: list[Event] = []
         for chunk in (Started(), TextStart(id="cut"), TextDelta(id="cut", text=text), TextEnd(id="cut")):
             events += processor.feed(chunk)
         finished = Finished(reason="stop", usage=Usage())
-        await self._answer.commit([*events, *processor.finish(finished, Bill())])
+        await self._answer.commit([*events, *processor.finish(finished, AnswerUsage())])
 
     # --- between attempts ---
 
-    async def _announce(self, attempt: Attempt, *, after: TriedAttempt) -> None:
+    async def _report_and_wait(self, attempt: Attempt, *, after: TriedAttempt) -> None:
         """Report that the last attempt failed and when the next one follows, then wait. An abort ends the wait at once."""
         if after.error is None:
             return
@@ -359,9 +363,9 @@ class AnswerRequest:
         if attempt.change == "model":
             self._runtime.models.health.fail(after.attempt.model, after.error, self._runtime.clock.now())
             message += f"; asking {model.provider_id}/{model.model_id} instead"
-        await self._discard(after.attempt.model, after.error, message, wait_ms=attempt.wait_ms)
+        await self._discard_attempt(after.attempt.model, after.error, message, wait_ms=attempt.wait_ms)
 
-    async def _discard(
+    async def _discard_attempt(
         self, model: ModelRef, error: ProviderError, message: str, *, wait_ms: int = 0
     ) -> None:
         """Mark what the model said so far as ignored, store the error next to it, and wait."""

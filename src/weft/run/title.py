@@ -13,18 +13,25 @@ from msgspec.structs import replace
 from weft.errors import NotFoundError, StoreError
 from weft.host.tasks import open_tasks
 from weft.model.catalog import Model
-from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, UserMessage, UserSummary
+from weft.model.message import (
+    AnyMessage,
+    AssistantMessage,
+    MessageWithParts,
+    UserMessage,
+    UserSummary,
+    is_human_prompt,
+)
 from weft.model.part import SubtaskPart, TextPart
-from weft.model.session import Session, may_be_titled
+from weft.model.session import SessionInfo, get_weft_data, may_be_titled
 from weft.model.spending import Spent
 from weft.model.transcript import Transcript
 from weft.plugin.hooks import ChatRequest
 from weft.provider.chunk import AnyChunk, Finished, TextDelta, Usage
-from weft.provider.contract import ModelRequest, TextContent, UserTurn
+from weft.provider.contract import ModelRequest, TextContent, UserModelMessage
 from weft.run.hooks import apply_request_hooks
 from weft.run.request import make_parameters
 from weft.run.runtime import Runtime
-from weft.run.usage import to_bill
+from weft.run.usage import to_answer_usage
 from weft.session.totals import add_own_spending, to_spent
 
 TITLE_AGENT = "title"
@@ -48,9 +55,9 @@ class TitleReply:
         match chunk:
             case TextDelta(text=text):
                 self.texts.append(text)
-                self.spent = to_spent(to_bill(Usage(), model, whole=False))
+                self.spent = to_spent(to_answer_usage(Usage(), model, whole=False))
             case Finished(usage=usage):
-                self.spent = to_spent(to_bill(usage, model))
+                self.spent = to_spent(to_answer_usage(usage, model))
             case _:
                 pass
 
@@ -62,14 +69,14 @@ class Titles:
     its two writers overwrite each other.
     """
 
-    def __init__(self, runtime: Runtime, session: Session, transcript: Transcript) -> None:
+    def __init__(self, runtime: Runtime, session: SessionInfo, transcript: Transcript) -> None:
         self._runtime = runtime
         self._session = session
         self._transcript = transcript
         history = transcript.messages()
         answered = {each.info.parent_id for each in history if isinstance(each.info, AssistantMessage)}
         self._answered_before = {each.info.id for each in history} & answered
-        prompts = [message for message in history if _is_request(message)]
+        prompts = [message for message in history if is_human_prompt(message)]
         needs_title = session.parent_id is None and may_be_titled(session)
         self._naming_prompt = prompts[0].info.id if needs_title and len(prompts) == 1 else None
 
@@ -112,13 +119,14 @@ class Titles:
 
     def _is_limited(self, prompt: UserMessage) -> bool:
         """Return True if a budget limits the run. Requests for titles would bypass it."""
-        return prompt.budget is not None or self._runtime.budget.is_limited
+        shared = get_weft_data(self._session).shared_budget
+        return prompt.budget is not None or shared is not None or self._runtime.budgets.is_limited
 
     async def _store(self, message: MessageWithParts, title: str, spent: Spent) -> None:
         """Store the title, and add its cost to the session. OpenCode does not count that."""
         is_naming_prompt = message.info.id == self._naming_prompt
 
-        def edit(session: Session) -> Session:
+        def edit(session: SessionInfo) -> SessionInfo:
             titled = (
                 replace(session, title=title)
                 if is_naming_prompt and title and may_be_titled(session)
@@ -141,7 +149,7 @@ class Titles:
 
 
 @asynccontextmanager
-async def open_titles(runtime: Runtime, session: Session, transcript: Transcript) -> AsyncIterator[None]:
+async def open_titles(runtime: Runtime, session: SessionInfo, transcript: Transcript) -> AsyncIterator[None]:
     """Give titles while the body runs, and finish after it."""
     async with open_tasks() as tasks:
         titles = Titles(runtime, session, transcript)
@@ -177,12 +185,6 @@ def _has_text(message: MessageWithParts) -> bool:
     return bool(_get_text(message).strip())
 
 
-def _is_request(message: MessageWithParts) -> bool:
-    """Return True for a prompt that weft did not write itself."""
-    is_synthetic = all(isinstance(part, TextPart) and part.synthetic for part in message.parts)
-    return isinstance(message.info, UserMessage) and not is_synthetic
-
-
 def to_title(text: str, *, max_length: int = MAX_TITLE_LENGTH) -> str:
     """Return the first line with text in it, without reasoning, cut to a length."""
     lines = (line.strip() for line in _REASONING.sub("", text).splitlines())
@@ -203,7 +205,9 @@ async def _request_title(runtime: Runtime, prompt: UserMessage, source: str, rep
         request = ModelRequest(
             model=served.model,
             system=(agent.prompt or "",),
-            messages=tuple(UserTurn(content=(TextContent(text=text),)) for text in (TITLE_REQUEST, source)),
+            messages=tuple(
+                UserModelMessage(content=(TextContent(text=text),)) for text in (TITLE_REQUEST, source)
+            ),
             parameters=make_parameters(
                 served.model, agent, prompt, output_limit=MAX_OUTPUT_TOKENS, small=True
             ),

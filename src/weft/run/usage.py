@@ -13,7 +13,7 @@ TOKENS_PER_PRICE = Decimal(1_000_000)
 LONG_CONTEXT_TOKENS = 200_000
 
 
-class Bill(Struct, frozen=True, kw_only=True):
+class AnswerUsage(Struct, frozen=True, kw_only=True):
     """The tokens and the cost of an answer, as far as they are known.
 
     `counted` is False if the provider did not report all tokens. `priced` is False if the total cost is unknown: the model has no
@@ -38,15 +38,15 @@ class Bill(Struct, frozen=True, kw_only=True):
 
 
 # Something was used, but nobody knows how much.
-UNKNOWN_BILL: Final = Bill(counted=False, priced=False)
+UNKNOWN_USAGE: Final = AnswerUsage(counted=False, priced=False)
 
 
-def to_bill(usage: Usage, model: Model, *, whole: bool = True) -> Bill:
-    """Return the bill for a usage. `whole` is False while the answer is still streaming."""
+def to_answer_usage(usage: Usage, model: Model, *, whole: bool = True) -> AnswerUsage:
+    """Return the tokens and the cost of a usage. `whole` is False while the answer is still streaming."""
     cost = compute_cost(usage, model)
     counted = whole and usage.counted
     charged = counted or (whole and usage.cost is not None)
-    return Bill(
+    return AnswerUsage(
         tokens=to_tokens(usage),
         cost=cost or Decimal(0),
         counted=counted,

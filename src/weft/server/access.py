@@ -5,15 +5,20 @@ import base64
 import binascii
 import hmac
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
-from weft.errors import DirectoryNotServedError
+from weft.api.tokens import TokenCheck
+from weft.errors import DirectoryNotServedError, InvalidInputError
+from weft.model.principal import ADMINISTRATOR, Caller
 from weft.model.project import Project
 from weft.server.metrics import UNKNOWN_ROUTE, RequestRecord
+from weft.server.page_login import COOKIE_HEADER, PAGE_HEADER, PageLogins, is_page_path
 from weft.server.response import (
     ErrorResponse,
     Receive,
@@ -35,13 +40,20 @@ DENIAL_EXTENSION: Final = "websocket.http.response"
 POLICY_VIOLATION: Final = 1008
 SWITCHING_PROTOCOLS: Final = 101
 MAX_RECORDED_PATH_LENGTH: Final = 200
+BEARER_CHALLENGE: Final = {"www-authenticate": 'Bearer realm="weft", error="invalid_token"'}
+# The key of the caller in the scope of a request.
+CALLER: Final = "weft.caller"
+TOKEN_BEGIN: Final = b"weft_"
+TOKEN_SECONDS: Final = 1.0
+MAX_KNOWN_TOKENS: Final = 1000
 
 
 class AccessPolicy(Struct, frozen=True, kw_only=True):
     """Who may call the server.
 
     `hosts` are the host names that the server answers to besides those of this machine, `origins` the web pages that
-    may call it. GET requests below the path `open_to_all` need no password.
+    may call it. GET requests below the path `open_to_all` need no password. Neither do the files of our page, which contain
+    nothing of anybody's, and the login.
     """
 
     password: str | None
@@ -50,15 +62,17 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
     origins: frozenset[str] = frozenset()
     open_to_all: str = ""
 
-    def check(self, method: str, headers: Mapping[str, str], path: str = "") -> ErrorResponse | None:
-        """Return the error for a request that is not allowed, None for one that is."""
+    def check(
+        self, method: str, headers: Mapping[str, str], path: str = "", *, known: bool = False
+    ) -> ErrorResponse | None:
+        """Return the error for a request that is not allowed, None for one that is. A `known` caller has sent a valid token."""
         host = headers.get("host", "")
         if strip_port(host) not in LOCAL_HOSTS | self.hosts:
             return ErrorResponse(
                 status=403, name="ForbiddenError", message=f"this server does not answer to {host[:200]!r}"
             )
         origin = headers.get("origin")
-        if origin is not None and origin not in self.origins:
+        if origin is not None and origin not in self.origins and not is_same_origin(origin, host):
             return ErrorResponse(
                 status=403,
                 name="ForbiddenError",
@@ -66,28 +80,38 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
             )
         if (
             method == "OPTIONS"
-            or self._is_open(method, path)
-            or self._has_password(headers.get("authorization", ""))
+            or self.is_open(method, path)
+            or is_page_path(path)
+            or known
+            or self.password is None
+            or self.has_password(headers)
         ):
             return None
         return ErrorResponse(
             status=401, name="UnauthorizedError", message="a password is needed: HTTP Basic, on every request"
         )
 
-    def _is_open(self, method: str, path: str) -> bool:
+    def is_open(self, method: str, path: str) -> bool:
         return bool(self.open_to_all) and method in ("GET", "HEAD") and path.startswith(self.open_to_all)
 
-    def _has_password(self, header: str) -> bool:
+    def has_password(self, headers: Mapping[str, str]) -> bool:
+        """Return True if the server has a password, and a request has it, too."""
         if self.password is None:
-            return True
+            return False
         expected = f"{self.username}:{self.password}".encode()
-        return hmac.compare_digest(decode_basic_auth(header), expected)
+        return hmac.compare_digest(decode_basic_auth(headers.get("authorization", "")), expected)
 
     def cors_headers(self, origin: str | None) -> dict[str, str]:
         """Return the headers that let a page of an allowed origin read the answer."""
         if origin is None or origin not in self.origins:
             return {}
         return {"access-control-allow-origin": origin, "vary": "Origin"}
+
+
+def is_same_origin(origin: str, host: str) -> bool:
+    """Return True for the origin of a page that this server itself delivered: our own, which runs no script but ours."""
+    scheme, separator, address = origin.partition("://")
+    return bool(separator) and scheme in ("http", "https") and address.lower() == host.lower()
 
 
 def strip_port(host: str) -> str:
@@ -106,6 +130,72 @@ def decode_basic_auth(header: str) -> bytes:
         return base64.b64decode(encoded.strip(), validate=True)
     except (binascii.Error, ValueError):
         return b""
+
+
+def find_token(headers: Mapping[str, str]) -> str | None:
+    """Return the token of a request, None if it has none. OpenCode's clients can only send one as a password."""
+    header = headers.get("authorization", "")
+    scheme, _, rest = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return rest.strip()
+    password = decode_basic_auth(header).partition(b":")[2]
+    return password.decode("ascii", "replace") if password.startswith(TOKEN_BEGIN) else None
+
+
+def to_refusal(message: str) -> ErrorResponse:
+    return ErrorResponse(status=UNAUTHORIZED, name="UnauthorizedError", message=message)
+
+
+def get_caller(scope: Scope) -> Caller:
+    """Return who sent a request. Whoever sent no token, and was let through, is the administrator."""
+    caller: Caller = scope.get(CALLER, ADMINISTRATOR)
+    return caller
+
+
+class TokenEndedError(Exception):
+    """The token of a request was revoked or has expired, and its response was ended."""
+
+
+class Callers:
+    """Knows who sends a token. What the store says is believed for a second."""
+
+    def __init__(self, tokens: TokenCheck, get_app: Callable[[Caller], Awaitable[Any]]) -> None:
+        self.get_app = get_app
+        self._tokens = tokens
+        self._known: OrderedDict[str, tuple[float, Caller | None]] = OrderedDict()
+
+    async def find(self, secret: str) -> Caller | None:
+        """Return whose token it is, None if it is nobody's. Raise `InvalidInputError` if it has expired."""
+        now = asyncio.get_running_loop().time()
+        known = self._known.get(secret)
+        if known is not None and now - known[0] < TOKEN_SECONDS:
+            return known[1]
+        self._known.pop(secret, None)
+        caller = await self._tokens.find_caller(secret)
+        self._known[secret] = now, caller
+        while len(self._known) > MAX_KNOWN_TOKENS:
+            self._known.popitem(last=False)
+        return caller
+
+    async def find_share_owner(self, page: str) -> Caller | None:
+        """Return the principal whose shared session a page shows, None if it is nobody's or the administrator's."""
+        return await self._tokens.find_share_owner(page.partition("/")[0])
+
+    def make_ending_send(self, send: Send, secret: str, caller: Caller) -> Send:
+        """Return a `send` that ends a response that lasts when its token has ended, before it sends any more."""
+
+        async def send_while_valid(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.body" and message.get("more_body"):
+                try:
+                    valid = await self.find(secret) == caller
+                except InvalidInputError:
+                    valid = False
+                if not valid:
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+                    raise TokenEndedError
+            await send(message)
+
+        return send_while_valid
 
 
 class PasswordDelay:
@@ -129,7 +219,8 @@ OnRequest = Callable[[RequestRecord], None]
 class AccessMiddleware:
     """ASGI middleware that lets only allowed requests through.
 
-    `on_request` is called for each request; `route_paths` maps an endpoint to the pattern of its path.
+    `on_request` is called for each request; `route_paths` maps an endpoint to the pattern of its path. `callers` knows who sends
+    a token, and the application for each.
     """
 
     def __init__(
@@ -138,12 +229,16 @@ class AccessMiddleware:
         policy: AccessPolicy,
         tickets: Tickets,
         *,
+        logins: PageLogins,
         on_request: OnRequest,
         route_paths: Mapping[Any, str],
+        callers: Callers | None = None,
     ) -> None:
+        self._callers = callers
         self._app = app
         self._policy = policy
         self._tickets = tickets
+        self._logins = logins
         self._on_request = on_request
         self._route_paths = route_paths
         self._delay = PasswordDelay()
@@ -158,27 +253,70 @@ class AccessMiddleware:
 
     async def _serve_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = read_headers(scope)
-        error = self._policy.check(scope["method"], headers, scope["path"])
+        token = find_token(headers)
+        caller, refusal = await self._find_caller(token, headers)
+        error = self._policy.check(scope["method"], headers, scope["path"], known=caller is not None)
+        if refusal is not None and (error is None or error.status == UNAUTHORIZED):
+            error = refusal
+        if error is not None and error.status == UNAUTHORIZED and token is None and COOKIE_HEADER in headers:
+            error = self._logins.check(scope["method"], headers, error)
         cors = self._policy.cors_headers(headers.get("origin"))
         if error is not None:
             await self._delay_answer(error)
-            await send_error(send, error, cors | (CHALLENGE if error.status == UNAUTHORIZED else {}))
+            challenge = CHALLENGE if token is None else BEARER_CHALLENGE
+            # A browser would ask for a password in a window of its own instead of letting our page ask.
+            asks = error.status == UNAUTHORIZED and PAGE_HEADER not in headers
+            await send_error(send, error, cors | (challenge if asks else {}))
             return
         if scope["method"] == "OPTIONS":
             await send_preflight(send, headers, cors)
             return
         self._delay.reset()
-        await self._app(scope, receive, add_headers(send, cors) if cors else send)
+        send = add_headers(send, cors) if cors else send
+        if self._callers is not None and self._policy.is_open(scope["method"], scope["path"]):
+            # Whose page it is decides who answers, whoever looks at it.
+            caller = await self._callers.find_share_owner(
+                scope["path"].removeprefix(self._policy.open_to_all)
+            )
+        if caller is None or self._callers is None:
+            await self._app(scope, receive, send)
+            return
+        scope[CALLER] = caller
+        if token is not None:
+            send = self._callers.make_ending_send(send, token, caller)
+        app = self._app if caller.principal is None else await self._callers.get_app(caller)
+        with suppress(TokenEndedError):  # the response has ended
+            await app(scope, receive, send)
+
+    async def _find_caller(
+        self, token: str | None, headers: Mapping[str, str]
+    ) -> tuple[Caller | None, ErrorResponse | None]:
+        """Return who sends a token, and the error if it is not valid. Without a token there is neither."""
+        if self._callers is None or token is None or self._policy.has_password(headers):
+            return None, None
+        try:
+            caller = await self._callers.find(token)
+        except InvalidInputError:
+            return None, to_refusal("the token has expired")
+        if caller is None:
+            return None, to_refusal("the token is not valid: it is unknown, or was revoked")
+        return caller, None
 
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = self._policy.check("GET", read_headers(scope))
+        headers = read_headers(scope)
+        caller, refusal = await self._find_caller(find_token(headers), headers)
+        error = self._policy.check("GET", headers, known=caller is not None)
+        error = error if refusal is None or (error is not None and error.status != UNAUTHORIZED) else refusal
         if error is not None and not (error.status == UNAUTHORIZED and self._has_ticket(scope)):
             await self._delay_answer(error)
             self._record(scope, error.status, 0.0)
             await _reject_socket(scope, receive, send, error)
             return
         self._record(scope, SWITCHING_PROTOCOLS, 0.0)
-        await self._app(scope, receive, send)
+        if caller is None or caller.principal is None or self._callers is None:
+            await self._app(scope, receive, send)
+        else:
+            await (await self._callers.get_app(caller))(scope, receive, send)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         path = scope["path"][:MAX_RECORDED_PATH_LENGTH].encode("ascii", "backslashreplace").decode()

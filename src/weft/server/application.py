@@ -11,8 +11,11 @@ from starlette.routing import Route as StarletteRoute
 
 from weft.errors import StoreError
 from weft.model.ids import SessionID
-from weft.server.access import AccessMiddleware
+from weft.server.access import AccessMiddleware, Callers, get_caller
 from weft.server.http_server import SHUTTING_DOWN, HttpServer
+from weft.server.page_files import PageEndpoint, PartFileEndpoint, SessionPageEndpoint
+from weft.server.page_login import LOGIN_PATH, PAGE_ROOT, LoginEndpoint
+from weft.server.principals import PrincipalServers
 from weft.server.request import BodyTooLargeError, decode_body, decode_query, find_directory, read_body
 from weft.server.response import (
     ErrorResponse,
@@ -26,6 +29,8 @@ from weft.server.response import (
 )
 from weft.server.route import DirectoryCall, Route, RouteResult, ServerCall
 from weft.server.routes.pty import PTY, PtySocket
+from weft.server.routes.views import PART_FILE, SESSION_PAGE
+from weft.server.scopes import refuse_scope
 from weft.server.share_pages import (
     SHARE_PATH,
     SHARE_ROOT,
@@ -35,13 +40,52 @@ from weft.server.share_pages import (
     SharePageCache,
     SharePageEndpoint,
 )
-from weft.server.streams import DirectoryEventsEndpoint, GlobalEventsEndpoint, MetricsEndpoint
+from weft.server.streams import (
+    DirectoryEventsEndpoint,
+    GlobalEventsEndpoint,
+    MetricsEndpoint,
+    ViewEventsEndpoint,
+)
 
+METRICS_PATH = "/weft/metrics"
 TOO_LARGE = ErrorResponse(status=413, name="TooLargeError", message="the body is larger than 32 MB")
 
 
 def build_app(server: HttpServer) -> Any:
     """Return the ASGI application. It serves terminals and share pages only if the server has their routes."""
+    app = build_routes(server)
+    route_paths = list_route_paths(app)
+    principals = None
+    if server.tokens is not None:
+
+        def build_for_principal(other: HttpServer) -> Starlette:
+            built = build_routes(other)
+            route_paths.update(list_route_paths(built))
+            return built
+
+        principals = server.principals = PrincipalServers(server, build_for_principal)
+    return AccessMiddleware(
+        app,
+        server.setup.access,
+        server.tickets,
+        logins=server.logins,
+        on_request=server.record_request,
+        route_paths=route_paths,
+        callers=None
+        if server.tokens is None or principals is None
+        else Callers(server.tokens, principals.get_app),
+    )
+
+
+def list_route_paths(app: Starlette) -> dict[Any, str]:
+    """Return the pattern of the path of each endpoint."""
+    return {
+        each.endpoint: each.path for each in app.routes if isinstance(each, StarletteRoute | WebSocketRoute)
+    }
+
+
+def build_routes(server: HttpServer) -> Starlette:
+    """Return the application behind the access checks."""
     by_path: dict[str, list[Route]] = {}
     for route in server.routes:
         if route.media == "application/json":
@@ -56,12 +100,7 @@ def build_app(server: HttpServer) -> Any:
         exception_handlers={404: _answer_unknown_path, 405: _answer_wrong_method},
     )
     app.router.redirect_slashes = False
-    route_paths = {
-        each.endpoint: each.path for each in app.routes if isinstance(each, StarletteRoute | WebSocketRoute)
-    }
-    return AccessMiddleware(
-        app, server.setup.access, server.tickets, on_request=server.record_request, route_paths=route_paths
-    )
+    return app
 
 
 def _list_special_routes(server: HttpServer) -> list[BaseRoute]:
@@ -70,8 +109,15 @@ def _list_special_routes(server: HttpServer) -> list[BaseRoute]:
     special: list[BaseRoute] = [
         StarletteRoute("/event", DirectoryEventsEndpoint(server), methods=["GET"]),
         StarletteRoute("/global/event", GlobalEventsEndpoint(server), methods=["GET"]),
-        StarletteRoute("/weft/metrics", MetricsEndpoint(server), methods=["GET"]),
+        StarletteRoute("/weft/view/event", ViewEventsEndpoint(server), methods=["GET"]),
+        StarletteRoute(PART_FILE, PartFileEndpoint(server), methods=["GET"]),
+        StarletteRoute(SESSION_PAGE, SessionPageEndpoint(server), methods=["GET"]),
+        StarletteRoute(LOGIN_PATH, LoginEndpoint(server.logins, server.tickets)),
+        StarletteRoute("/", PageEndpoint(), methods=["GET"]),
+        StarletteRoute(f"{PAGE_ROOT}{{path:path}}", PageEndpoint(), methods=["GET"]),
     ]
+    if METRICS_PATH in paths:
+        special.append(StarletteRoute(METRICS_PATH, MetricsEndpoint(server), methods=["GET"]))
     if f"{PTY}/connect" in paths:
         special.append(WebSocketRoute(f"{PTY}/connect", PtySocket(server)))
     if SHARE_PATH in paths:
@@ -94,6 +140,10 @@ class RouteEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = self._routes["GET" if scope["method"] == "HEAD" else scope["method"]]
+        refusal = refuse_scope(route, get_caller(scope))
+        if refusal is not None:
+            await send_error(send, refusal)
+            return
         if self._server.refuses(route):
             await send_error(send, SHUTTING_DOWN, {"retry-after": "1", "connection": "close"})
             return
@@ -142,7 +192,7 @@ class RouteEndpoint:
             value = await route.run(DirectoryCall(api=opened.api, **fields))
         if route.method != "GET":
             # Send the events of a call before its answer: a client that has the answer expects to have received the events.
-            await opened.feed.settle()
+            await self._server.settle_events(opened)
         return value
 
 

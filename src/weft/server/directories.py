@@ -1,16 +1,22 @@
 """Open directories for requests, close them when idle, and follow their events."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from weft.api import Api
-from weft.errors import ConflictError, CursorLostError
-from weft.model.event import Event, SessionCreated, SessionUpdated, session_of
+from weft.api.cluster import SharedEvent
+from weft.errors import ConflictError, CursorLostError, WeftError
+from weft.model.event import Event, PartGrew, Publish, SessionCreated, SessionUpdated, session_of
+from weft.model.event_wire import event_from_json, is_shared
 from weft.model.ids import SessionID
+from weft.model.part import AnyPart
 from weft.model.workspace_event import InstanceDisposed
+from weft.page.view import BlockCache
+from weft.server.early_growth import EventID
 from weft.server.feed import EventCounter, EventFeed
 
 IDLE_SECONDS = 30 * 60.0
@@ -36,15 +42,15 @@ class OpenDirectory:
         self.calls = 0
         self.relays: dict[SessionID, EventFeed] = {}
 
-    def add(self, event: Event) -> None:
+    def add(self, event: Event, *, id: str | None = None) -> None:
         """Put an event into the feed and, if its session is relayed, into the other feed, too."""
-        self.feed.add(event)
+        self.feed.add(event, id=id)
         # A child session is created or updated before it runs, and both events name its parent.
         if isinstance(event, SessionCreated | SessionUpdated) and event.info.parent_id in self.relays:
             self.relays[event.info.id] = self.relays[event.info.parent_id]
         other = self.relays.get(session_of(event) or SessionID(""))
         if other is not None and not other.closed:
-            other.add(event, relayed=True)
+            other.add(event, relayed=True, id=id)
 
     def report_gap(self) -> None:
         """Tell all listeners that they missed events."""
@@ -82,21 +88,25 @@ def ignore_event(_: Event) -> None:
 
 
 # Reports changes of files below a directory to the given function until it is cancelled.
-WatchFiles = Callable[[str, Callable[[Event], Awaitable[None]]], Awaitable[None]]
+WatchFiles = Callable[[str, Publish], Awaitable[None]]
 
 
-async def watch_nothing(_: str, __: Callable[[Event], Awaitable[None]]) -> None:
+async def watch_nothing(_: str, __: Publish) -> None:
     pass
 
 
 class DirectoryOptions(Struct, frozen=True, kw_only=True):
-    """How to open a directory, when to close it, and what to call for its events, errors (`note`) and changed files."""
+    """How to open a directory, when to close it, and what to call for its events, errors (`note`) and changed files.
+
+    `blocks` keeps the texts that were rendered for pages.
+    """
 
     open: ApiOpener
     note: Callable[[str], None]
     idle_seconds: float = IDLE_SECONDS
     on_event: OnEvent = ignore_event
     watch_files: WatchFiles = watch_nothing
+    blocks: BlockCache = field(default_factory=BlockCache)
 
 
 class DirectoryTask:
@@ -159,6 +169,8 @@ class Directories:
         self._options = options
         self._tasks = tasks
         self._entries: dict[str, DirectoryTask] = {}  # each from its creation to its end
+        # Of directories in which other nodes work, and which are not open here.
+        self._foreign: OrderedDict[str, EventFeed] = OrderedDict()
         self._ended = False
 
     async def get(self, directory: str) -> OpenDirectory:
@@ -172,7 +184,63 @@ class Directories:
         return opened
 
     def feeds(self) -> list[EventFeed]:
-        return [self.shared, *(opened.feed for opened in self.list_open().values())]
+        return [
+            self.shared,
+            *(opened.feed for opened in self.list_open().values()),
+            *self._foreign.values(),
+        ]
+
+    def deliver(self, shared: SharedEvent) -> None:
+        """Pass an event of the log on to those who listen to its directory."""
+        self.counter.position = shared.position
+        try:
+            self._deliver(shared, event_from_json(shared.body))
+        except Exception as error:  # noqa: BLE001  one bad event must not stop the others
+            self._options.note(f"event {shared.position} could not be sent: {type(error).__name__}: {error}")
+            self.report_gap()
+
+    def _deliver(self, shared: SharedEvent, event: Event) -> None:
+        opened = self.list_open().get(shared.directory)
+        if opened is None:
+            self._get_foreign_feed(shared.directory).add(event)
+            return
+        if shared.own:
+            self._options.on_event(event)
+            shown = opened.feed.early.pass_logged(event)
+            if shown is None:
+                return
+            event = shown
+        if isinstance(event, PartGrew) and opened.feed.asks_for(event):
+            self._tasks.create_task(self._load_part(opened, event))
+        opened.add(event, id=opened.feed.early.place(shared.position).format(self.counter.name))
+
+    async def _load_part(self, opened: OpenDirectory, growth: PartGrew) -> None:
+        """Read a part that grows on another node, for listeners of whole parts."""
+        found: AnyPart | None = None
+        with suppress(WeftError):  # then they get it when it is whole
+            message = await opened.api.get_message(growth.session_id, growth.message_id)
+            found = next((part for part in message.parts if part.id == growth.part_id), None)
+        opened.feed.add_part(growth.part_id, found)
+
+    def report_gap(self) -> None:
+        """Tell all listeners that they missed events of the log."""
+        for feed in self.feeds():
+            feed.early.reset()
+            feed.report_gap()
+
+    def find_feed(self, directory: str) -> EventFeed:
+        """Return the feed of a directory, also of one that is not open."""
+        opened = self.list_open().get(directory)
+        return self._get_foreign_feed(directory) if opened is None else opened.feed
+
+    def _get_foreign_feed(self, directory: str) -> EventFeed:
+        feed = self._foreign.get(directory)
+        if feed is None:
+            feed = self._foreign[directory] = EventFeed(self.counter, directory=directory, project="")
+            if len(self._foreign) > MAX_OPEN_DIRECTORIES:
+                self._foreign.popitem(last=False)[1].close()
+        self._foreign.move_to_end(directory)
+        return feed
 
     def list_open(self) -> dict[str, OpenDirectory]:
         entries = self._entries.items()
@@ -239,7 +307,12 @@ class Directories:
         try:
             async with self._options.open(entry.directory) as api:
                 project = await api.current_project()
-                feed = EventFeed(self.counter, directory=entry.directory, project=project.id)
+                feed = EventFeed(
+                    self.counter, directory=entry.directory, project=project.id, cache=self._options.blocks
+                )
+                foreign = self._foreign.pop(entry.directory, None)
+                if foreign is not None:
+                    foreign.close()
                 opened = OpenDirectory(entry.directory, api, feed, asyncio.get_running_loop().time())
                 background = [
                     tasks.create_task(self._follow(entry, opened)),
@@ -269,10 +342,10 @@ class Directories:
             try:
                 async for published in opened.api.events():
                     received = True
-                    self._options.on_event(published.event)
-                    opened.add(published.event)
+                    self._pass_on(opened, published.event)
             except CursorLostError:  # more events than the bus holds
                 received = True
+                opened.feed.early.reset()
             except Exception as error:  # noqa: BLE001  one bad event must not stop the others
                 self._options.note(
                     f"{entry.directory}: an event could not be sent: {type(error).__name__}: {error}"
@@ -280,6 +353,21 @@ class Directories:
             opened.report_gap()
         self._options.note(f"{entry.directory} is closed, because its events cannot be followed")
         entry.closing.set()
+
+    def _pass_on(self, opened: OpenDirectory, event: Event) -> None:
+        """Put an event that was published here into the feed. With a cluster, what others see, too, comes through its log."""
+        early = opened.feed.early
+        if self.counter.cluster is None:
+            self._options.on_event(event)
+            opened.add(event)
+        elif not is_shared(event):
+            self._options.on_event(event)
+            opened.add(event, id="")
+        elif not isinstance(event, PartGrew):
+            early.expect(event)
+        elif early.show_early(event) is not None:
+            place = EventID(self.counter.position, event.part_id, event.offset + len(event.delta))
+            opened.add(event, id=place.format(self.counter.name))
 
     async def _watch_files(self, entry: DirectoryTask, api: Api, feed: EventFeed) -> None:
         """Watch files while somebody listens. A failure is logged, and watching is tried again for the next listener."""
@@ -292,7 +380,7 @@ class Directories:
 
     async def _try_watching(self, entry: DirectoryTask, api: Api) -> None:
         try:
-            await self._options.watch_files(entry.directory, api.tell)
+            await self._options.watch_files(entry.directory, api.publish)
         except Exception as error:  # noqa: BLE001  everything else works without it
             cause = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
             self._options.note(f"{entry.directory}: files are not watched: {type(cause).__name__}: {cause}")

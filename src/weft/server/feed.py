@@ -1,22 +1,35 @@
 """The feed: the events of one directory, as frames of an event stream. Each event is encoded once for all listeners.
 
-A `fine` listener understands growth and receives each piece of a text as it arrives. A `whole` listener receives the
-whole part at most ten times a second: sent with every piece, as OpenCode 1.1.34 does, a long answer costs gigabytes.
+A listener of `deltas` understands growth and receives each piece of a text as it arrives. A listener of `whole` parts receives the
+whole part at most ten times a second: sent with every piece, as OpenCode 1.1.34 does, a long answer costs gigabytes. A listener
+of `view`s is our page: it receives text as rendered blocks, and messages of the sessions that it shows only.
 """
 
 import asyncio
 import sys
 from collections import deque
+from collections.abc import Callable
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.model.event import Event, PartGrew, PartRemoved, PartUpdated
-from weft.model.event_wire import UnknownEvent
-from weft.model.ids import PartID
-from weft.model.part import ReasoningPart, TextPart
+from weft.api.cluster import Cluster
+from weft.model.event import (
+    Event,
+    MessageRemoved,
+    MessageUpdated,
+    PartGrew,
+    PartRemoved,
+    PartUpdated,
+    SessionDiffed,
+)
+from weft.model.event_wire import encode_event
+from weft.model.ids import PartID, SessionID
+from weft.model.part import AnyPart, ReasoningPart, TextPart
 from weft.model.wire import encode
+from weft.page.view import BlockCache, GrowingView, is_open, to_failure, to_info_view, to_part_view
+from weft.server.early_growth import EarlyGrowth
 
 MAX_FRAMES = 8192
 MAX_FRAME_BYTES = 64 * 1024 * 1024
@@ -27,35 +40,47 @@ CHUNK_BYTES = 1 << 20
 NO_LIMIT = sys.maxsize
 SETTLE_TURNS = 2
 
-Grain = Literal["fine", "whole"]
+Granularity = Literal["deltas", "whole", "view"]
+# What every listener but our page receives.
+PLAIN: frozenset[Granularity] = frozenset({"deltas", "whole"})
+DELTAS: frozenset[Granularity] = frozenset({"deltas"})
+WHOLE: frozenset[Granularity] = frozenset({"whole"})
+VIEW: frozenset[Granularity] = frozenset({"view"})
+# A text that takes long to render is rendered less often, so that this takes at most a twentieth of the time.
+VIEW_PAUSE_FACTOR = 20
 
 
 class FeedFrame(Struct, frozen=True):
     """One event as JSON, with a number that is unique over all feeds.
 
-    A frame with a `grain` is for listeners of that grain only. A `relayed` frame came from the feed of another
-    directory, where listeners to all directories have received it.
+    A frame with an `audience` is for listeners of these granularities only. A `relayed` frame came from the feed of another
+    directory, where listeners to all directories have received it. A frame `about` the content of a session is for a page that
+    shows this session. A listener may resume after the `id`, if there is one.
     """
 
     number: int
+    id: str
     body: bytes
-    grain: Grain | None = None
+    audience: frozenset[Granularity] | None = None
     relayed: bool = False
+    about: SessionID | None = None
 
 
 class StreamStyle(Struct, frozen=True, kw_only=True):
-    """How a listener receives events: in which grain, and whether `wrapped` in an object that names the directory."""
+    """How a listener receives events: in which granularity, and whether `wrapped` in an object that names the directory.
 
-    grain: Grain
+    `sessions` are those whose content a listener of views receives.
+    """
+
+    granularity: Granularity
     wrapped: bool
+    sessions: frozenset[str] = frozenset()
 
-
-def encode_event(event: Event) -> bytes:
-    """Encode an event as `{"type", "properties"}`."""
-    if isinstance(event, UnknownEvent):
-        return encode({"type": event.named, "properties": event.properties})
-    properties = encode(getattr(event, event.whole) if event.whole else event)
-    return b'{"type":"' + event.type.encode() + b'","properties":' + properties + b"}"
+    def wants(self, frame: FeedFrame) -> bool:
+        """Return True if a listener receives a frame."""
+        if (self.wrapped and frame.relayed) or (frame.about is not None and frame.about not in self.sessions):
+            return False
+        return frame.audience is None or self.granularity in frame.audience
 
 
 class Signal:
@@ -109,19 +134,27 @@ def _set_result(waiter: asyncio.Future[bool], fired: bool) -> None:
 class EventCounter:
     """Numbers the events of all feeds, so that one id is the position of a listener in all feeds.
 
-    `name` distinguishes our ids from those before a restart. `closed` is the last number of a feed that was closed.
+    `name` distinguishes our ids from those before a restart. `closed` is the last number of a feed that was closed. With a
+    `cluster`, ids have the position in its log instead of our number, so that a listener can resume on any node.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, cluster: Cluster | None = None) -> None:
+        self.name = cluster.name if cluster is not None else name
+        self.cluster = cluster
+        self.position = 0
         self.signal = Signal()
         self.last = 0
         self.closed = 0
         self.ended = False
+        self.has_pages = False  # since a page first listened, to any feed
 
     def next(self) -> int:
         self.last += 1
         return self.last
+
+    def make_id(self) -> str:
+        """Return the id of the event that was numbered last."""
+        return f"{self.name}.{self.last if self.cluster is None else self.position}"
 
     def end(self) -> None:
         """Ask every listener to leave: no more events will follow."""
@@ -152,25 +185,108 @@ class GrowingPart:
         self._pieces.append(text)
         self._length += len(text)
 
-    def to_event(self) -> PartUpdated:
-        """Return the whole part, with the text that was added since the last call."""
+    def to_part(self) -> TextPart | ReasoningPart:
+        """Return the whole part."""
         text = "".join(self._pieces)
         self._pieces = [text]
-        delta, self._sent = text[self._sent :], self._length
-        return PartUpdated(part=replace(self._part, text=text), delta=delta)
+        return replace(self._part, text=text)
+
+    def to_event(self) -> PartUpdated:
+        """Return the whole part, with the text that was added since the last call."""
+        part = self.to_part()
+        delta, self._sent = part.text[self._sent :], self._length
+        return PartUpdated(part=part, delta=delta)
+
+
+class ViewWriter:
+    """Turns events into what our page shows. Each text is rendered here once for all pages."""
+
+    def __init__(self, put: Callable[[bytes, SessionID | None], None], cache: BlockCache) -> None:
+        self._put = put
+        self._cache = cache
+        self._growing: dict[PartID, GrowingView] = {}
+        self._changed: dict[PartID, SessionID] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_at = 0.0
+
+    def clear(self) -> None:
+        self._growing.clear()
+        self._changed.clear()
+
+    def grow(self, event: PartGrew, growing: GrowingPart | None) -> None:
+        """Note that a text grew. What was added is sent at most ten times a second."""
+        part = self._growing.get(event.part_id)
+        if part is not None:
+            part.grow(event.delta, event.offset)
+        elif growing is not None:  # it began before a page listened
+            self._growing[event.part_id] = GrowingView(growing.to_part())
+        else:
+            return
+        self._changed[event.part_id] = event.session_id
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(0.0, self._next_at - loop.time()), self.flush)
+
+    def flush(self) -> None:
+        """Send what was added to texts since the last time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        changed, self._changed = self._changed, {}
+        for part, session in changed.items():
+            growth = self._growing[part].take()
+            self._put(_encode_view("weft.part.grew", growth), session)
+        ended = loop.time()
+        self._next_at = ended + max(WHOLE_PART_SECONDS, (ended - started) * VIEW_PAUSE_FACTOR)
+
+    def update(self, event: PartUpdated) -> None:
+        """Send a part as the page shows it while it is closed."""
+        part = event.part
+        self._changed.pop(part.id, None)
+        self._growing.pop(part.id, None)
+        if isinstance(part, TextPart | ReasoningPart) and is_open(part):
+            self._growing[part.id] = GrowingView(part)
+        view = to_part_view(part, self._cache)
+        if view is not None:
+            properties = {"sessionID": part.session_id, "messageID": part.message_id, "part": view}
+            self._put(_encode_view("weft.part.updated", properties), part.session_id)
+
+    def add(self, event: Event) -> None:
+        """Send an event that is not about a part. Texts of changed files are left out: a page asks for them."""
+        self.flush()
+        match event:
+            case MessageUpdated(info=info):
+                properties = {"info": to_info_view(info), "failure": to_failure(info)}
+                self._put(_encode_view(event.type, properties), info.session_id)
+            case MessageRemoved() | PartRemoved():
+                self._put(encode_event(event), event.session_id)
+            case SessionDiffed():
+                self._put(_encode_view(event.type, {"sessionID": event.session_id}), event.session_id)
+            case _:
+                self._put(encode_event(event), None)
+
+
+def _encode_view(type: str, properties: object) -> bytes:
+    return encode({"type": type, "properties": properties})
 
 
 class EventFeed:
     """A bounded log of frames. Each listener reads at its own pace; one that falls too far behind loses its position."""
 
-    def __init__(self, counter: EventCounter, *, directory: str, project: str) -> None:
+    def __init__(
+        self, counter: EventCounter, *, directory: str, project: str, cache: BlockCache | None = None
+    ) -> None:
         self.signal = Signal()
         self.closed = False
-        self.listeners: dict[Grain, int] = {"fine": 0, "whole": 0}
+        self.listeners: dict[Granularity, int] = {"deltas": 0, "whole": 0, "view": 0}
         self.has_listeners = asyncio.Event()
         self.has_no_listeners = asyncio.Event()  # always the opposite of the other
         self.has_no_listeners.set()
         self._counter = counter
+        self.directory = directory
+        self.early = EarlyGrowth()
         self._head = encode({"directory": directory, "project": project})[:-1] + b',"payload":'
         self._frames: deque[FeedFrame] = deque()
         self._bytes = 0
@@ -178,27 +294,31 @@ class EventFeed:
         self._dropped_number = 0
         self._growing_parts: dict[PartID, GrowingPart] = {}
         self._changed_parts: dict[PartID, None] = {}
+        self._unknown_parts: dict[PartID, list[PartGrew]] = {}  # what they grew by since they were asked for
         self._timer: asyncio.TimerHandle | None = None
+        self._views = ViewWriter(self._put_view, cache or BlockCache())
         self._encoded_chunks: dict[tuple[int, StreamStyle, int], tuple[bytes, int]] = {}
 
     def close(self) -> None:
         """Add no more events. A listener that resumes after one of our frames learns that the feed is gone."""
         self._send_whole_parts()
+        self._views.flush()
         self.closed = True
         if self._frames:
             self._counter.closed = max(self._counter.closed, self._frames[-1].number)
         self.signal.fire()
         self._counter.signal.fire()
 
-    def add_listener(self, grain: Grain) -> None:
+    def add_listener(self, granularity: Granularity) -> None:
         """Count a new listener."""
-        self.listeners[grain] += 1
+        self.listeners[granularity] += 1
+        self._counter.has_pages = self._counter.has_pages or granularity == "view"
         self.has_listeners.set()
         self.has_no_listeners.clear()
 
-    def remove_listener(self, grain: Grain) -> None:
+    def remove_listener(self, granularity: Granularity) -> None:
         """Stop counting a listener."""
-        self.listeners[grain] -= 1
+        self.listeners[granularity] -= 1
         if not any(self.listeners.values()):
             self.has_listeners.clear()
             self.has_no_listeners.set()
@@ -219,29 +339,62 @@ class EventFeed:
         self._encoded_chunks.clear()
         self._growing_parts.clear()
         self._changed_parts.clear()
+        self._views.clear()
         self._bytes = 0
         self.signal.fire()
         self._counter.signal.fire()
 
-    def add(self, event: Event, *, relayed: bool = False) -> None:
-        """Add an event. One that is `relayed` belongs to another directory."""
+    def add(self, event: Event, *, relayed: bool = False, id: str | None = None) -> None:
+        """Add an event. One that is `relayed` belongs to another directory. `id` is given if it is not the usual one."""
+        # A page that reconnects needs what happened meanwhile, so its frames are made from the first page on.
+        has_views = self._counter.has_pages and not relayed
+        # Most events are the same for every listener; those about messages are not the same for a page.
+        is_detail = isinstance(event, MessageUpdated | MessageRemoved | PartRemoved | SessionDiffed)
+        audience = PLAIN if has_views or is_detail else None
         match event:
             case PartGrew():
-                self._put(encode_event(event), "fine", relayed=relayed)
+                self._put(encode_event(event), DELTAS, relayed=relayed, id=id)
                 self._grow(event)
+                if has_views:
+                    self._views.grow(event, self._growing_parts.get(event.part_id))
+                return
             case PartUpdated(part=part):
                 self._changed_parts.pop(part.id, None)
                 self._growing_parts.pop(part.id, None)
+                self._unknown_parts.pop(part.id, None)
                 if isinstance(part, TextPart | ReasoningPart) and part.time and part.time.end is None:
                     self._growing_parts[part.id] = GrowingPart(part)
-                self._put(encode_event(event), relayed=relayed)
+                self._put(encode_event(event), PLAIN, relayed=relayed, id=id)
+                if has_views:
+                    self._views.update(event)
+                return
             case PartRemoved(part_id=part):
                 self._growing_parts.pop(part, None)
                 self._changed_parts.pop(part, None)
-                self._put(encode_event(event), relayed=relayed)
             case _:
                 self._send_whole_parts()  # keep the text before the events that follow it
-                self._put(encode_event(event), relayed=relayed)
+        self._put(encode_event(event), audience, relayed=relayed, id=id)
+        if has_views:
+            self._views.add(event)
+
+    def asks_for(self, growth: PartGrew) -> bool:
+        """Return True, once for each part, if a listener of whole parts needs a part that grows and is not known here.
+
+        That happens on a node that begins to listen while another one is answering. `add_part` is to follow.
+        """
+        id = growth.part_id
+        if not self.listeners["whole"] or id in self._growing_parts or id in self._unknown_parts:
+            return False
+        self._unknown_parts[id] = []
+        return True
+
+    def add_part(self, id: PartID, part: AnyPart | None) -> None:
+        """Add the part that was asked for, as it is stored; None if it is gone."""
+        grown = self._unknown_parts.pop(id, [])
+        if isinstance(part, TextPart | ReasoningPart) and part.time and part.time.end is None:
+            self._growing_parts[id] = GrowingPart(part)
+            for growth in grown:
+                self._grow(growth)
 
     def position(self) -> int:
         """Return where a listener starts that wants only new events."""
@@ -279,8 +432,6 @@ class EventFeed:
         return encoded
 
     def _encode(self, position: int, style: StreamStyle, before: int) -> tuple[bytes, int]:
-        head, tail = (self._head, b"}") if style.wrapped else (b"", b"")
-        name = self._counter.name.encode()
         pieces: list[bytes] = []
         size, end = 0, self.position()
         while position < end and size < CHUNK_BYTES:
@@ -288,14 +439,20 @@ class EventFeed:
             if frame.number >= before:
                 break
             position += 1
-            if style.wrapped and frame.relayed:
-                continue
-            if frame.grain is None or frame.grain == style.grain:
-                pieces.append(b"id: %s.%d\ndata: %s%s%s\n\n" % (name, frame.number, head, frame.body, tail))
+            if style.wants(frame):
+                pieces.append(self.to_frame(frame.id, frame.body, style))
                 size += len(pieces[-1])
         return b"".join(pieces), position
 
+    def to_frame(self, id: str, body: bytes, style: StreamStyle) -> bytes:
+        """Return an encoded event as it is sent to a listener. Without an id it is not resumed after."""
+        payload = self._head + body + b"}" if style.wrapped else body
+        line = b"id: " + id.encode() + b"\n" if id else b""
+        return line + b"data: " + payload + b"\n\n"
+
     def _grow(self, event: PartGrew) -> None:
+        if event.part_id in self._unknown_parts:
+            self._unknown_parts[event.part_id].append(event)
         part = self._growing_parts.get(event.part_id)
         if part is None:
             return
@@ -312,10 +469,23 @@ class EventFeed:
         changed, self._changed_parts = self._changed_parts, {}
         if self.listeners["whole"]:
             for part in changed:
-                self._put(encode_event(self._growing_parts[part].to_event()), "whole")
+                self._put(encode_event(self._growing_parts[part].to_event()), WHOLE)
 
-    def _put(self, body: bytes, grain: Grain | None = None, *, relayed: bool = False) -> None:
-        self._frames.append(FeedFrame(self._counter.next(), body, grain, relayed))
+    def _put_view(self, body: bytes, about: SessionID | None) -> None:
+        self._put(body, VIEW, about=about)
+
+    def _put(
+        self,
+        body: bytes,
+        audience: frozenset[Granularity] | None = None,
+        *,
+        relayed: bool = False,
+        about: SessionID | None = None,
+        id: str | None = None,
+    ) -> None:
+        number = self._counter.next()
+        frame_id = self._counter.make_id() if id is None else id
+        self._frames.append(FeedFrame(number, frame_id, body, audience, relayed, about))
         self._bytes += len(body)
         while len(self._frames) > MAX_FRAMES or (self._bytes > MAX_FRAME_BYTES and len(self._frames) > 1):
             frame = self._frames.popleft()

@@ -3,18 +3,29 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 from starlette.applications import Starlette
 
 from weft.api import Api
-from weft.errors import DirectoryError, DirectoryNotServedError, InvalidInputError, NotFoundError
+from weft.api.cluster import Cluster
+from weft.api.tokens import TokenCheck
+from weft.errors import (
+    CursorLostError,
+    DirectoryError,
+    DirectoryNotServedError,
+    InvalidInputError,
+    NotFoundError,
+    StoreError,
+)
 from weft.model.ids import GLOBAL_PROJECT, SessionID
-from weft.model.session import Busy, Session
+from weft.model.principal import Caller
+from weft.model.session import AnyStatus, Busy, SessionInfo
 from weft.model.workspace_event import GlobalDisposed
+from weft.page.view import BlockCache
 from weft.server.access import AccessPolicy, OnRequest, check_served, is_below
 from weft.server.directories import (
     IDLE_SECONDS,
@@ -26,8 +37,9 @@ from weft.server.directories import (
     watch_nothing,
 )
 from weft.server.feed import EventCounter
-from weft.server.metrics import EventMetrics, RequestMetrics, RequestRecord
+from weft.server.metrics import EventMetrics, RequestMetrics, RequestRecord, format_metric
 from weft.server.openapi import to_document
+from weft.server.page_login import PageLogins
 from weft.server.request import find_directory
 from weft.server.response import ErrorResponse, Scope, read_headers
 from weft.server.route import Route
@@ -37,7 +49,7 @@ from weft.version import VERSION
 IDLE_CHECK_SECONDS: Final = 60.0
 SHUTDOWN_POLL_SECONDS: Final = 1.0
 MAX_PATH_LENGTH: Final = 4096
-STREAM_PATHS: Final = ("/event", "/global/event", "/tui/control/next")
+STREAM_PATHS: Final = ("/event", "/global/event", "/weft/view/event", "/tui/control/next")
 SHUTTING_DOWN: Final = ErrorResponse(
     status=503,
     name="EndingError",
@@ -62,15 +74,28 @@ def ignore_request(_: RequestRecord) -> None:
     pass
 
 
+class InnerServers(Protocol):
+    """The servers of principals inside of this one (see `weft.server.principals`)."""
+
+    def list_servers(self) -> list["HttpServer"]: ...
+
+    async def shut_down(self, grace: float) -> None: ...
+
+    async def end(self) -> None: ...
+
+
 class ServerSetup(Struct, frozen=True, kw_only=True):
     """The parts and settings of a server.
 
     * `open` opens the `Api` of a directory;
     * `default_directory` is the directory of a caller who names none;
     * `allowed` are more directories that callers may name, each with everything below it; known projects need no entry;
+    * `confined` says that callers may name no other directories, not even known projects;
+    * `tokens` checks and manages the tokens of principals, and `open_for` opens directories for one of them;
     * `note` writes a line to the log, `on_request` is called after each request;
     * `now` returns the time in milliseconds;
-    * `watch_files` reports changes that other programs make to files, while a client listens.
+    * `watch_files` reports changes that other programs make to files, while a client listens;
+    * `cluster` are the other nodes that serve the same sessions, None if this is a server by itself.
     """
 
     open: ApiOpener
@@ -80,9 +105,13 @@ class ServerSetup(Struct, frozen=True, kw_only=True):
     note: Callable[[str], None]
     now: Callable[[], int]
     allowed: tuple[str, ...] = ()
+    confined: bool = False
+    tokens: TokenCheck | None = None
+    open_for: Callable[[Caller], ApiOpener] | None = None
     on_request: OnRequest = ignore_request
     idle_seconds: float = IDLE_SECONDS
     watch_files: WatchFiles = watch_nothing
+    cluster: Cluster | None = None
 
 
 class HttpServer:
@@ -93,13 +122,20 @@ class HttpServer:
         self.routes = tuple(routes)
         self._allowed = tuple(os.path.realpath(each) for each in (setup.default_directory, *setup.allowed))
         self._directories: Directories | None = None
-        self.counter = EventCounter(setup.name)
+        self.cluster = setup.cluster
+        self.counter = EventCounter(setup.name, setup.cluster)
         self.control = TuiControl()
-        self.idempotency_keys = IdempotencyKeys(setup.now)
+        self.idempotency_keys = IdempotencyKeys(
+            setup.now, None if setup.cluster is None else setup.cluster.claim_key
+        )
         self.tickets = Tickets()
+        self.logins = PageLogins(setup.access.password, setup.now)
+        self.blocks = BlockCache()
         self.event_metrics = EventMetrics()
         self.request_metrics = RequestMetrics()
         self.shutting_down = False
+        self.principals: InnerServers | None = None
+        self._tasks: asyncio.TaskGroup | None = None
 
     @asynccontextmanager
     async def run(self, _: Starlette) -> AsyncIterator[None]:
@@ -111,15 +147,53 @@ class HttpServer:
             idle_seconds=setup.idle_seconds,
             on_event=self.event_metrics.add,
             watch_files=setup.watch_files,
+            blocks=self.blocks,
         )
         async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
             self._directories = Directories(options, self.counter, tasks)
-            idle_task = tasks.create_task(self._close_idle(self._directories))
+            background = [tasks.create_task(self._close_idle(self._directories))]
+            if self.cluster is not None:
+                background.append(tasks.create_task(self._follow_cluster(self.cluster, self._directories)))
             try:
                 yield
             finally:
-                idle_task.cancel()
+                if self.principals is not None:
+                    await self.principals.end()
                 await self._directories.end()
+                for task in background:
+                    task.cancel()
+
+    async def _follow_cluster(self, cluster: Cluster, directories: Directories) -> None:
+        """Pass on the events of all nodes. After a gap, listeners are told to read everything again."""
+        self.counter.position = cluster.position
+        while True:
+            with suppress(CursorLostError):
+                await cluster.follow(directories.deliver)
+            self.note("events of other nodes were missed: all listeners are told to read everything again")
+            self.counter.position = cluster.position
+            directories.report_gap()
+
+    async def settle_events(self, opened: OpenDirectory) -> None:
+        """Let listeners receive the events of a call before its answer."""
+        if self.cluster is not None:
+            await self.cluster.catch_up()
+        await opened.feed.settle()
+
+    async def list_other_status(self, directory: str) -> dict[SessionID, AnyStatus]:
+        """Return the sessions of a directory that other nodes run."""
+        return {} if self.cluster is None else await self.cluster.list_status(directory)
+
+    async def list_cluster_metrics(self) -> list[str]:
+        if self.cluster is None:
+            return []
+        try:
+            measured = await self.cluster.metrics()
+        except StoreError:
+            return []  # the other metrics are all the more important
+        return [
+            line for name, about, value in measured for line in format_metric(name, "gauge", about, value)
+        ]
 
     async def _close_idle(self, directories: Directories) -> None:
         while True:
@@ -130,6 +204,15 @@ class HttpServer:
     def directories(self) -> Directories:
         assert self._directories is not None, "requests arrive only while the server runs"
         return self._directories
+
+    @property
+    def tasks(self) -> asyncio.TaskGroup:
+        assert self._tasks is not None, "requests arrive only while the server runs"
+        return self._tasks
+
+    @property
+    def tokens(self) -> TokenCheck | None:
+        return self.setup.tokens
 
     def resolve_directory(self, scope: Scope) -> str:
         """Return the directory that a request is about, as a real path."""
@@ -169,6 +252,8 @@ class HttpServer:
         served = directory in directories.list_open() or any(
             is_below(directory, each) for each in self._allowed
         )
+        if not served and self.setup.confined:
+            raise DirectoryNotServedError(directory, hint="ask the administrator of the server for it")
         if not served:
             api = await self.get_api(self.setup.default_directory)
             check_served(directory, await api.workspace.list_projects())
@@ -205,11 +290,20 @@ class HttpServer:
             return default
 
     async def find_runner(self, session: SessionID) -> Api | None:
-        """Return the `Api` that runs a session, in any directory of this server, or None if it is not running here."""
-        for directory in self.directories.list_open().values():
+        """Return the `Api` that runs a session, in any directory of this server, or None if it is not running here.
+
+        The administrator's server also looks at those of principals.
+        """
+        servers = self.principals.list_servers() if self.principals is not None else []
+        opened = [each for server in (self, *servers) for each in server.directories.list_open().values()]
+        for directory in opened:
             if session in await directory.api.list_status():
                 return directory.api
         return None
+
+    def list_apis(self) -> list[Api]:
+        """Return the `Api` of each open directory."""
+        return [each.api for each in self.directories.list_open().values()]
 
     def list_relayed(self, directory: str) -> dict[SessionID, Api]:
         """Return the sessions of other directories whose events are relayed to this one, each with its `Api`."""
@@ -245,6 +339,8 @@ class HttpServer:
         deadline = loop.time() + grace
         while (seconds_left := deadline - loop.time()) > 0 and await self._has_active_run():
             await self.counter.signal.wait(min(seconds_left, SHUTDOWN_POLL_SECONDS))
+        if self.principals is not None:
+            await self.principals.shut_down(max(0.0, deadline - loop.time()))
         await self.dispose_all()
         self.counter.end()
 
@@ -268,7 +364,7 @@ async def _is_missing(directory: str) -> bool:
     return not await asyncio.to_thread(os.path.isdir, directory)
 
 
-async def _belongs_to_project(api: Api, session: Session) -> bool:
+async def _belongs_to_project(api: Api, session: SessionInfo) -> bool:
     """Return True if a session belongs to the project of an `Api`. Directories without a repository are not one project."""
     project = (await api.current_project()).id
     return session.project_id == project != GLOBAL_PROJECT

@@ -15,7 +15,7 @@ from weft.model.event import (
     SessionCompacted,
     SessionDeleted,
     SessionFailed,
-    SessionRested,
+    SessionIdled,
     StatusChanged,
 )
 from weft.model.ids import SessionID
@@ -135,7 +135,7 @@ class EventMetrics:
         match event:
             case StatusChanged(session_id=session, status=status):
                 self._count_status(session, status)
-            case SessionRested(session_id=session):
+            case SessionIdled(session_id=session):
                 self._running.pop(session, None)
             case SessionDeleted(info=info):
                 self._running.pop(info.id, None)

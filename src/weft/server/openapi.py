@@ -13,12 +13,15 @@ from weft.server.route import Route
 
 # The schema names that clients generate code from, for classes that have another name here.
 PUBLISHED_NAMES = {
+    "AgentInfo": "Agent",
     "DirectoryEntry": "Entry",
     "HealthInfo": "Health",
     "LocatedData": "Located",
+    "LoginInstructions": "Authorization",
     "LoginMethodInfo": "Way",
     "ModelApiInfo": "Api",
     "RequestOptions": "Request",
+    "SessionInfo": "Session",
     "SessionUpdateInput": "Change",
     "TuiRequest": "Asked",
 }

@@ -6,7 +6,11 @@ from typing import Any, Literal, Protocol, get_type_hints
 from msgspec import Struct
 
 from weft.api import Api
+from weft.api.cluster import Cluster
+from weft.api.tokens import TokenAdministration
 from weft.model.ids import SessionID
+from weft.model.session import AnyStatus
+from weft.page.view import BlockCache
 from weft.server.state import IdempotencyKeys, Tickets, TuiControl
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -16,6 +20,7 @@ Media = Literal[
     "text/html",
     "text/plain",
     "text/event-stream",
+    "application/octet-stream",
     "websocket",
 ]
 
@@ -33,10 +38,16 @@ class ServerContext(Protocol):
     def tickets(self) -> Tickets: ...
 
     @property
+    def blocks(self) -> BlockCache: ...
+
+    @property
     def default_directory(self) -> str: ...
 
     @property
     def shutting_down(self) -> bool: ...
+
+    @property
+    def tokens(self) -> TokenAdministration | None: ...
 
     @property
     def shows_files(self) -> bool: ...
@@ -47,6 +58,12 @@ class ServerContext(Protocol):
     async def get_api(self, directory: str) -> Api: ...
 
     async def find_runner(self, session: SessionID) -> Api | None: ...
+
+    @property
+    def cluster(self) -> Cluster | None: ...
+
+    async def list_other_status(self, directory: str) -> dict[SessionID, AnyStatus]: ...
+    def list_apis(self) -> list[Api]: ...
 
     def list_relayed(self, directory: str) -> dict[SessionID, Api]: ...
 

@@ -13,7 +13,7 @@ from weft.api.sharing import SharePages
 from weft.errors import NotFoundError, WeftError
 from weft.model.share import SharedSession
 from weft.model.wire import encode
-from weft.page import LIVE_POLICY, STATIC_POLICY, render_notice, render_page
+from weft.page.document import LIVE_POLICY, STATIC_POLICY, render_notice, render_page
 from weft.server.http_server import HttpServer
 from weft.server.response import ErrorResponse, Receive, Scope, Send, read_headers, send_error
 
@@ -76,16 +76,16 @@ class SharePageCache:
         self._versions: OrderedDict[str, tuple[float, str]] = OrderedDict()
 
     async def _get_share_pages(self) -> SharePages:
-        return (await self.server.get_api(self.server.setup.default_directory)).sharing.showing
+        return (await self.server.get_api(self.server.setup.default_directory)).sharing.pages
 
     async def render(self, id: str) -> bytes:
         """Return the page of a share, from the cache if nothing changed."""
         share_pages = await self._get_share_pages()
-        version = await share_pages.feel_pulse(id)
+        version = await share_pages.get_revision(id)
         cached = self._pages.get(id)
         if cached is not None and cached[0] == version:
             return cached[1]
-        session = await share_pages.get_shown(id)
+        session = await share_pages.get_share(id)
         page = await asyncio.to_thread(_render_live_page, session)
         self._pages[id] = version, page
         self._pages.move_to_end(id)
@@ -95,7 +95,7 @@ class SharePageCache:
 
     async def encode(self, id: str) -> bytes:
         """Return the shared session as JSON."""
-        return encode((await (await self._get_share_pages()).get_shown(id)).export)
+        return encode((await (await self._get_share_pages()).get_share(id)).export)
 
     async def get_version(self, id: str) -> str:
         """Return a text that changes with the share. It is read once a second for all who look."""
@@ -104,7 +104,7 @@ class SharePageCache:
         if cached is not None and now - cached[0] < POLL_SECONDS / 2:
             return cached[1]
         try:
-            version = await (await self._get_share_pages()).feel_pulse(id)
+            version = await (await self._get_share_pages()).get_revision(id)
         except NotFoundError:
             self._versions.pop(id, None)
             raise

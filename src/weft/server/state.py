@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from msgspec import Struct
@@ -18,22 +18,22 @@ MAX_TICKETS: Final = 1000
 
 
 class Tickets:
-    """One-time passwords for browsers, which cannot send a header when they open a socket.
+    """One-time passwords for browsers, which cannot send a header when they open a socket or follow a link.
 
-    A ticket is valid once, for one path, for a minute.
+    A ticket is valid once, for one path, for a minute unless it was issued for longer.
     """
 
     def __init__(self) -> None:
         self._valid: dict[str, tuple[str, float]] = {}
 
-    def issue(self, path: str) -> str:
-        """Return a new ticket for a path."""
+    def issue(self, path: str, seconds: float = TICKET_SECONDS) -> str:
+        """Return a new ticket for a path, valid for so many seconds."""
         now = asyncio.get_running_loop().time()
         self._valid = {ticket: entry for ticket, entry in self._valid.items() if entry[1] > now}
         while len(self._valid) >= MAX_TICKETS:
             del self._valid[next(iter(self._valid))]
         ticket = secrets.token_urlsafe(32)
-        self._valid[ticket] = path, now + TICKET_SECONDS
+        self._valid[ticket] = path, now + seconds
         return ticket
 
     def take(self, ticket: str, path: str) -> bool:
@@ -48,15 +48,19 @@ MAX_KEYS: Final = 10_000
 KEY_WINDOW_MS: Final = 24 * 60 * 60 * 1000
 
 
+ClaimKey = Callable[[SessionID, str, MessageID], Awaitable[MessageID]]
+
+
 class IdempotencyKeys:
     """Maps the `Idempotency-Key` of a prompt to the id of its message, so that a request sent twice is one prompt.
 
     The id is derived from key and body, so it can be found in the session again after a restart. `now` returns the
-    time in milliseconds.
+    time in milliseconds. `claim` agrees with other nodes on one id: it returns theirs if they were first.
     """
 
-    def __init__(self, now: Callable[[], int]) -> None:
+    def __init__(self, now: Callable[[], int], claim: ClaimKey | None = None) -> None:
         self._now = now
+        self._claim = claim
         self._ids: OrderedDict[tuple[str, str], MessageID] = OrderedDict()
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
 
@@ -76,6 +80,8 @@ class IdempotencyKeys:
             found = self._ids.get(key_id) or await self._find(api, session, head)
             self._locks.pop(key_id, None)
             id = found or self._make_id(head + tail)
+            if self._claim is not None:
+                id = await self._claim(session, head, id)
             self._remember(key_id, id)
         if not id.endswith(tail):
             raise ConflictError("idempotency key", key, "was used for another request")

@@ -2,22 +2,27 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from weft.errors import WeftError
+from weft.api.cluster import Cluster, SharedEvent
+from weft.errors import CursorLostError, WeftError
+from weft.model.event import Event, PartGrew
+from weft.model.event_wire import encode_event, event_from_json
+from weft.model.ids import SessionID
 from weft.model.wire import encode
 from weft.model.workspace_event import ServerConnected, ServerHeartbeat
+from weft.server.early_growth import EventID, parse_event_id, trim_growth
 from weft.server.feed import (
     CHUNK_BYTES,
     NO_LIMIT,
     EventCounter,
     EventFeed,
-    Grain,
+    Granularity,
     Signal,
     StreamStyle,
-    encode_event,
 )
 from weft.server.http_server import HttpServer
 from weft.server.metrics import EventMetrics, format_metric
@@ -32,6 +37,11 @@ HEADERS: Final = [
 ]
 CONNECTED_BODY: Final = encode_event(ServerConnected())
 HEARTBEAT_BODY: Final = encode_event(ServerHeartbeat())
+# Sent at the end of a stream: the listener is to reconnect soon, to another node if there is one.
+RECONNECT: Final = b"retry: 200\n\n"
+GROWTH_PREFIX: Final = b'{"type":"' + PartGrew.type.encode() + b'"'
+
+FindFeed = Callable[[str, SessionID | None], EventFeed | None]
 
 
 def encode_resync(reason: str) -> bytes:
@@ -42,7 +52,9 @@ def encode_resync(reason: str) -> bytes:
 class ServerEventStream:
     """The stream to one listener, over one feed or over all of them; feeds may be added while it listens.
 
-    With `ends` the stream ends with its feed: a client of OpenCode then reconnects and reads everything again.
+    With `ends_with_feed` the stream ends when its feed does: a client of OpenCode then reconnects and reads everything again.
+    With a cluster, a listener that resumes gets what it missed from the log: `find_feed` returns the feed of an event in it, None
+    if the listener does not listen to that.
     """
 
     def __init__(
@@ -52,14 +64,16 @@ class ServerEventStream:
         signal: Signal,
         style: StreamStyle,
         *,
-        ends: bool,
+        ends_with_feed: bool,
+        find_feed: FindFeed | None = None,
     ) -> None:
+        self._find_feed = find_feed
         self._feeds = feeds
         self._counter = counter
         self._signal = signal
         self._style = style
         self._positions: dict[EventFeed, int] = {}
-        self._ends = ends
+        self._ends_with_feed = ends_with_feed
         self._disconnected = False
         self.dropped = False  # ended because the client was too slow
 
@@ -72,34 +86,37 @@ class ServerEventStream:
         """Send events until the client disconnects, or falls so far behind that it must read everything again."""
         try:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-            await self._write(send, self._start(after))
+            await self._write(send, await self._start(after))
             while not self._disconnected:
                 ended = self._counter.ended  # checked before reading, so that the last events are still sent
-                news = self._read_feeds()
-                if news is None:
+                new_frames = self._read_feeds()
+                if new_frames is None:
                     self.dropped = True
                     await self._write(send, self._to_frame(encode_resync("too slow")))
                     break
-                await self._write(send, news)
-                if news:
+                await self._write(send, new_frames)
+                if new_frames:
                     continue  # there may be more
-                if ended or (self._ends and not self._positions):
+                if ended or (self._ends_with_feed and not self._positions):
+                    await self._write(send, b"" if self._counter.cluster is None else RECONNECT)
                     break
                 if not await self._signal.wait(HEARTBEAT_SECONDS):
                     await self._write(send, self._to_frame(HEARTBEAT_BODY))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             for feed in self._positions:
-                feed.remove_listener(self._style.grain)
+                feed.remove_listener(self._style.granularity)
 
-    def _start(self, after: str | None) -> bytes:
+    async def _start(self, after: str | None) -> bytes:
         """Choose the position in each feed and return the first frames.
 
         A client resumes after its last id if everything since is still held.
         """
+        if after is not None and self._counter.cluster is not None:
+            return await self._resume(after, self._counter.cluster)
         for feed in self._feeds():
             self._add_feed(feed, feed.position())
-        start = b"id: %s.%d\n" % (self._counter.name.encode(), self._counter.last)
+        start = b"id: " + self._counter.make_id().encode() + b"\n"
         if after is None:
             return start + self._to_frame(CONNECTED_BODY)
         number = self._counter.find(after)
@@ -113,9 +130,59 @@ class ServerEventStream:
         )
         return self._to_frame(CONNECTED_BODY)
 
+    async def _resume(self, after: str, cluster: Cluster) -> bytes:
+        """Return the first frames of a listener that was on this or another node: what it missed, from the log."""
+        last = parse_event_id(self._counter.name, after)
+        # This node may be behind the one that the listener comes from.
+        known = last is not None and (
+            last.position <= self._counter.position or await cluster.wait_for(last.position)
+        )
+        # Nothing is awaited between here and reading the position, so that what follows it is in the feeds.
+        early: list[tuple[EventFeed, PartGrew]] = []
+        for feed in self._feeds():
+            self._add_feed(feed, feed.position())
+            early += [(feed, growth) for growth in feed.early.list_unlogged()]
+        till, start = self._counter.position, b"id: " + self._counter.make_id().encode() + b"\n"
+        connected = self._to_frame(CONNECTED_BODY)
+        if last is not None and known:
+            with suppress(CursorLostError):
+                missed = self._to_missed(last, await cluster.read(last.position, till), early)
+                return connected + (missed if last.position < till or early else b"")
+        return connected + start + self._to_frame(encode_resync("too old"))
+
+    def _to_missed(
+        self, last: EventID, events: Sequence[SharedEvent], early: Sequence[tuple[EventFeed, PartGrew]]
+    ) -> bytes:
+        """Return the frames of events that a listener missed, then of growth that is not in the log yet."""
+        frames: list[bytes] = []
+        for event in events:
+            feed = self._find_feed(event.directory, event.session) if self._find_feed is not None else None
+            if feed is None:
+                continue
+            body: bytes | None = event.body
+            if event.body.startswith(GROWTH_PREFIX):
+                body = self._trim(last, event_from_json(event.body)) if self._sends_growth else None
+            if body is not None:
+                frames.append(feed.to_frame(f"{self._counter.name}.{event.position}", body, self._style))
+        if self._sends_growth:
+            trimmed = ((feed, self._trim(last, growth)) for feed, growth in early)
+            frames += [feed.to_frame("", body, self._style) for feed, body in trimmed if body is not None]
+        return b"".join(frames)
+
+    @property
+    def _sends_growth(self) -> bool:
+        return self._style.granularity == "deltas"
+
+    def _trim(self, last: EventID, event: Event) -> bytes | None:
+        """Encode growth without what the listener was shown early; None if that was all of it."""
+        if isinstance(event, PartGrew) and event.part_id == last.part:
+            trimmed = trim_growth(event, last.end)
+            return None if trimmed is None else encode_event(trimmed)
+        return encode_event(event)
+
     def _add_feed(self, feed: EventFeed, position: int) -> None:
         self._positions[feed] = position
-        feed.add_listener(self._style.grain)
+        feed.add_listener(self._style.granularity)
 
     def _read_feeds(self) -> bytes | None:
         """Return the new events of all feeds in the order in which they happened, None if some are no longer held.
@@ -125,9 +192,9 @@ class ServerEventStream:
         for feed in self._feeds():
             if feed not in self._positions and not feed.closed:
                 self._add_feed(feed, 0)  # opened after we started: all of it is new
-        news: list[bytes] = []
+        new_frames: list[bytes] = []
         size = 0
-        while size < CHUNK_BYTES and (next_feeds := self._list_feeds_with_news()):
+        while size < CHUNK_BYTES and (next_feeds := self._list_feeds_with_new_frames()):
             feed = next_feeds[0][1]
             read = feed.read(
                 self._positions[feed], self._style, before=next_feeds[1][0] if next_feeds[1:] else NO_LIMIT
@@ -135,16 +202,16 @@ class ServerEventStream:
             if read is None:
                 return None
             frames, self._positions[feed] = read
-            news.append(frames)
+            new_frames.append(frames)
             size += len(frames)
         # A closed feed is no longer listed, and may have had last events.
         for feed in [
             each for each, position in self._positions.items() if each.closed and position == each.position()
         ]:
             del self._positions[feed]
-        return b"".join(news)
+        return b"".join(new_frames)
 
-    def _list_feeds_with_news(self) -> list[tuple[int, EventFeed]]:
+    def _list_feeds_with_new_frames(self) -> list[tuple[int, EventFeed]]:
         """Return the feeds that have new events, ordered by the number of the next one."""
         numbers = ((feed.number_at(position), feed) for feed, position in self._positions.items())
         return sorted(((number, feed) for number, feed in numbers if number is not None), key=itemgetter(0))
@@ -171,9 +238,21 @@ class DirectoryEventsEndpoint:
         except WeftError as error:
             await send_error(send, to_error_response(error))
             return
-        grain: Grain = "fine" if _read_query(scope).get("deltas") in {"1", "true"} else "whole"
-        style = StreamStyle(grain=grain, wrapped=False)
-        stream = ServerEventStream(lambda: (feed,), self._server.counter, feed.signal, style, ends=True)
+        granularity: Granularity = "deltas" if _read_query(scope).get("deltas") in {"1", "true"} else "whole"
+        style = StreamStyle(granularity=granularity, wrapped=False)
+
+        def find_feed(directory: str, session: SessionID | None) -> EventFeed | None:
+            relayed = session in self._server.list_relayed(feed.directory)
+            return feed if directory == feed.directory or relayed else None
+
+        stream = ServerEventStream(
+            lambda: (feed,),
+            self._server.counter,
+            feed.signal,
+            style,
+            ends_with_feed=True,
+            find_feed=find_feed,
+        )
         await _serve(stream, scope, receive, send, metrics=self._server.event_metrics)
 
 
@@ -185,9 +264,31 @@ class GlobalEventsEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         counter = self._server.counter
-        style = StreamStyle(grain="fine", wrapped=True)
+        style = StreamStyle(granularity="deltas", wrapped=True)
+        directories = self._server.directories
+        stream = ServerEventStream(
+            directories.feeds,
+            counter,
+            counter.signal,
+            style,
+            ends_with_feed=False,
+            find_feed=lambda directory, _: directories.find_feed(directory),
+        )
+        await _serve(stream, scope, receive, send, metrics=self._server.event_metrics)
+
+
+class ViewEventsEndpoint:
+    """`GET /weft/view/event`: the events of all directories as our page shows them, with the messages of some sessions."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        counter = self._server.counter
+        sessions = frozenset(filter(None, _read_query(scope).get("session", "").split(",")))
+        style = StreamStyle(granularity="view", wrapped=True, sessions=sessions)
         feeds = self._server.directories.feeds
-        stream = ServerEventStream(feeds, counter, counter.signal, style, ends=False)
+        stream = ServerEventStream(feeds, counter, counter.signal, style, ends_with_feed=False)
         await _serve(stream, scope, receive, send, metrics=self._server.event_metrics)
 
 
@@ -222,6 +323,7 @@ class MetricsEndpoint:
             ),
             *server.event_metrics.lines(),
             *server.request_metrics.lines(),
+            *await server.list_cluster_metrics(),
         ]
         headers = [
             (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),

@@ -37,7 +37,7 @@ from weft.model.part import (
     Tokens,
     ToolPart,
 )
-from weft.model.session import Session as SessionInfo
+from weft.model.session import SessionInfo
 from weft.model.wire import encode, parse
 
 Role = Literal["user", "assistant"]
@@ -149,7 +149,7 @@ def _make_message(message: str | NewMessage, role: str) -> NewMessage:
     raise InvalidInputError(
         "message",
         f"{type(message).__name__} is not a message",
-        hint="pass text, user_message(…) or assistant_message(…)",
+        hint="pass text, weft.user_message(…) or weft.assistant_message(…)",
     )
 
 

@@ -6,7 +6,7 @@ model is shown exactly what it would have been shown in the original, also after
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -19,7 +19,7 @@ from weft.model.message import MessageWithParts, find_end
 from weft.model.part import AnyPart, CompletedState, ToolPart
 from weft.model.session import (
     ForkedFrom,
-    Session,
+    SessionInfo,
     SessionTime,
     WeftSessionData,
     get_weft_data,
@@ -54,19 +54,33 @@ async def pin_nothing(session: SessionID, trees: Sequence[Tree], /) -> None:
     del session, trees
 
 
+EditFork = Callable[[SessionInfo, Sequence[MessageWithParts]], tuple[SessionInfo, Sequence[MessageWithParts]]]
+
+
+def keep_fork(
+    session: SessionInfo, messages: Sequence[MessageWithParts]
+) -> tuple[SessionInfo, Sequence[MessageWithParts]]:
+    """Change nothing."""
+    return session, messages
+
+
 async def fork(
     maker: SessionMaker,
     store: Store,
-    source: Session,
+    source: SessionInfo,
     *,
     at: MessageID | None = None,
     pin: PinTrees = pin_nothing,
-) -> Session:
-    """Fork a session before the message `at`, or at its end, and return the new session. It is stored all or nothing."""
+    edit: EditFork = keep_fork,
+) -> SessionInfo:
+    """Fork a session before the message `at`, or at its end, and return the new session. It is stored all or nothing.
+
+    `edit` may change the session and its messages before they are stored.
+    """
     await maker.journal.flush()
     history = settle_history(await store.list_messages(source.id))
     copied = history[: find_end(at, (message.info.id for message in history))]
-    session = make_fork(maker, source, at=at)
+    session, copied = edit(make_fork(maker, source, at=at), copied)
     new_ids = make_new_ids(maker.mint, copied, source.id, session.id)
     session = _with_revert(session, source, new_ids)
     # In a thread: copying a long session would block the event loop noticeably.
@@ -80,14 +94,14 @@ async def fork(
     return session
 
 
-def make_fork(maker: SessionMaker, source: Session, *, at: MessageID | None) -> Session:
+def make_fork(maker: SessionMaker, source: SessionInfo, *, at: MessageID | None) -> SessionInfo:
     """Return the new session. It has spent nothing: the original paid for the copied messages.
 
     OpenCode drops the rules of the session, so that a fork may do what its original may not.
     """
     now, place = maker.clock.now(), maker.place
     same_project = source.project_id == place.project.id
-    return Session(
+    return SessionInfo(
         id=maker.mint.session(),
         slug=make_slug(maker.random),
         version=VERSION,
@@ -176,7 +190,7 @@ def _remap_struct(value: msgspec.Struct, new_ids: NewIds) -> msgspec.Struct:
     return replace(value, **changes) if changes else value
 
 
-def _with_revert(session: Session, source: Session, new_ids: NewIds) -> Session:
+def _with_revert(session: SessionInfo, source: SessionInfo, new_ids: NewIds) -> SessionInfo:
     """Return the fork with the undo state of its original, if the point of the undo was copied."""
     if source.revert is None or source.revert.message_id not in new_ids:
         return session

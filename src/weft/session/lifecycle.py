@@ -14,9 +14,8 @@ from weft.model.ids import Mint, ProjectID, SessionID
 from weft.model.input import SessionInput
 from weft.model.project import Place
 from weft.model.session import (
-    Session,
     SessionChange,
-    SessionQuery,
+    SessionInfo,
     SessionTime,
     Todo,
     get_weft_data,
@@ -25,7 +24,8 @@ from weft.model.session import (
     make_slug,
     with_weft_data,
 )
-from weft.session.tree import make_child_data, make_child_rules, select_sessions
+from weft.model.session_query import SessionQuery
+from weft.session.tree import FamilySearch, make_child_data, make_child_rules
 from weft.store.contract import Store
 from weft.version import VERSION
 
@@ -44,13 +44,13 @@ async def create(
     maker: SessionMaker,
     input: SessionInput,
     *,
-    parent: Session | None = None,
+    parent: SessionInfo | None = None,
     id: SessionID | None = None,
     directory: str | None = None,
-) -> Session:
+) -> SessionInfo:
     """Create and store a session. A child inherits the rules and limits of its parent, but none of its messages."""
     now = maker.clock.now()
-    session = Session(
+    session = SessionInfo(
         id=id or maker.mint.session(),
         slug=make_slug(maker.random),
         version=VERSION,
@@ -66,12 +66,22 @@ async def create(
     return session
 
 
-async def list_sessions(store: Store, project: ProjectID, query: SessionQuery) -> list[Session]:
+async def list_sessions(store: Store, project: ProjectID, query: SessionQuery) -> list[SessionInfo]:
     """Return the sessions that match a query, newest first."""
-    return select_sessions(await store.list_sessions(None if query.everywhere else project), query)
+    if query.project_id is None and not query.everywhere:
+        query = replace(query, project_id=project)
+    return await store.query_sessions(query)
 
 
-async def touch(journal: Journal, session: SessionID, now: int) -> Session:
+async def list_descendants(store: Store, root: SessionID) -> list[SessionInfo]:
+    """Return all sessions below one, each after its parent."""
+    search = FamilySearch(root)
+    while (query := search.next_query()) is not None:
+        search.add(await store.query_sessions(query))
+    return search.descendants
+
+
+async def touch(journal: Journal, session: SessionID, now: int) -> SessionInfo:
     """Set the time of last use to now, and return the session."""
     return await journal.edit(
         session,
@@ -91,11 +101,15 @@ MAX_NOTE_LENGTH = 2000
 
 
 async def edit(
-    journal: Journal, id: SessionID, editor: Callable[[Session], Session], *, expected: Session | None = None
-) -> Session:
+    journal: Journal,
+    id: SessionID,
+    editor: Callable[[SessionInfo], SessionInfo],
+    *,
+    expected: SessionInfo | None = None,
+) -> SessionInfo:
     """Change a session. Raise `ConflictError` if it is no longer as `expected`."""
 
-    def check_and_edit(session: Session) -> Session:
+    def check_and_edit(session: SessionInfo) -> SessionInfo:
         # Clients never see the secret, so it is not compared.
         if expected is not None and hide_share_secret(session) != hide_share_secret(expected):
             raise ConflictError(
@@ -106,7 +120,7 @@ async def edit(
     return await journal.edit(id, check_and_edit)
 
 
-def apply_change(session: Session, change: SessionChange, now: int) -> Session:
+def apply_change(session: SessionInfo, change: SessionChange, now: int) -> SessionInfo:
     """Return the session with the change applied. The time of last use stays."""
     title = session.title if change.title is None else check_title(change.title)
     data, time = get_weft_data(session), session.time
@@ -138,7 +152,11 @@ def _change_archived(current: float | None, requested: bool | float, now: int) -
 def _change_notes(notes: tuple[str, ...], change: SessionChange) -> tuple[str, ...]:
     unknown = [number for number in change.unnote if not 1 <= number <= len(notes)]
     if unknown:
-        raise InvalidInputError("note", f"there is no note {unknown[0]}", hint=f"there are {len(notes)}")
+        raise InvalidInputError(
+            "note",
+            f"there is no note {unknown[0]}",
+            hint=f"it has the notes 1 to {len(notes)}" if notes else "it has no notes",
+        )
     kept = (note for number, note in enumerate(notes, 1) if number not in change.unnote)
     return tuple(dict.fromkeys((*kept, *map(check_note, change.note))))
 
@@ -147,7 +165,8 @@ def check_note(text: str) -> str:
     """Return a note without surrounding spaces. Raise `InvalidInputError` if it is not valid."""
     note = text.strip()
     if not note or len(note) > MAX_NOTE_LENGTH:
-        raise InvalidInputError("note", f"it is empty or longer than {MAX_NOTE_LENGTH} characters")
+        reason = f"it is longer than {MAX_NOTE_LENGTH} characters" if note else "it is empty"
+        raise InvalidInputError("note", reason, hint=f"write up to {MAX_NOTE_LENGTH} characters")
     return note
 
 
@@ -155,9 +174,11 @@ def check_title(text: str) -> str:
     """Return a title without surrounding spaces. Raise `InvalidInputError` if it is not valid."""
     title = text.strip()
     if not title:
-        raise InvalidInputError("title", "it is empty")
+        raise InvalidInputError("title", "it is empty", hint=f"write up to {MAX_TITLE_LENGTH} characters")
     if len(title) > MAX_TITLE_LENGTH:
-        raise InvalidInputError("title", f"it is longer than {MAX_TITLE_LENGTH} characters")
+        raise InvalidInputError(
+            "title", f"it is longer than {MAX_TITLE_LENGTH} characters", hint="shorten it"
+        )
     return title
 
 
@@ -173,7 +194,7 @@ def check_tag(text: str) -> str:
     return tag
 
 
-def get_plan_path(session: Session, place: Place, plans: str) -> str:
+def get_plan_path(session: SessionInfo, place: Place, plans: str) -> str:
     """Return the path of a session's plan file: in the checkout, so that it can be committed, else in `plans`."""
     name = f"{session.time.created}-{session.slug or session.id}.md"
     if place.project.vcs is None:

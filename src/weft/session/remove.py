@@ -10,14 +10,14 @@ from weft.host.clock import Clock
 from weft.journal import Journal
 from weft.model.event import SessionDeleted
 from weft.model.ids import SessionID
-from weft.model.session import Session
-from weft.session.tree import list_descendants
+from weft.model.session import SessionInfo
+from weft.session.lifecycle import list_descendants
 from weft.store.contract import Store
 
-RevokeShare = Callable[[Session], Awaitable[None]]
+RevokeShare = Callable[[SessionInfo], Awaitable[None]]
 
 
-async def revoke_nothing(_: Session) -> None:
+async def revoke_nothing(_: SessionInfo) -> None:
     """Do nothing: nothing can have been shared."""
 
 
@@ -32,7 +32,7 @@ class Remover(Struct, frozen=True, kw_only=True):
     revoke: RevokeShare = revoke_nothing
 
 
-async def remove(remover: Remover, id: SessionID, *, trash: bool = True) -> list[Session]:
+async def remove(remover: Remover, id: SessionID, *, trash: bool = True) -> list[SessionInfo]:
     """Remove a session and all below it, and return them, children before parents. Raise `SessionBusyError` if one runs elsewhere.
 
     Runs end first, then shares: the secret that ending a share needs is removed with the session. If that fails, nothing is
@@ -50,22 +50,21 @@ async def remove(remover: Remover, id: SessionID, *, trash: bool = True) -> list
     return family[::-1]
 
 
-async def _hold_leases(remover: Remover, root: Session, leases: AsyncExitStack) -> list[Session]:
+async def _hold_leases(remover: Remover, root: SessionInfo, leases: AsyncExitStack) -> list[SessionInfo]:
     """Return the session and all below it, parents first. Their runs have ended, and we hold their leases."""
     held: dict[SessionID, None] = {}
     while True:
-        sessions = await remover.store.list_sessions(root.project_id)
-        family = [root, *list_descendants(sessions, root.id)]
+        family = [root, *await list_descendants(remover.store, root.id)]
         new = [session.id for session in family if session.id not in held]
         if not new:
             return family
         for session in new:  # a run that was ending may have started another child
             await remover.stop(session)
-            await leases.enter_async_context(remover.store.lease(session, remover.owner))
+            await leases.enter_async_context(remover.journal.lease(session, remover.owner))
             held[session] = None
 
 
-async def restore(journal: Journal, store: Store, id: SessionID) -> list[Session]:
+async def restore(journal: Journal, store: Store, id: SessionID) -> list[SessionInfo]:
     """Restore the newest bundle in the trash that contains this session. Return all sessions that were restored."""
     bundles = [
         bundle for bundle in await store.list_trash() if id in (session.id for session in bundle.sessions)

@@ -13,17 +13,22 @@ from weft.model.ids import MessageID, PartID
 from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import (
     AnyPart,
-    CompactionPart,
+    AnyToolState,
     CompletedState,
+    ErrorState,
     PatchPart,
+    PendingState,
+    RunningState,
     StepFinishPart,
     StepStartPart,
     TextPart,
     ToolPart,
 )
 from weft.model.session import SessionRevert
+from weft.session.settle import ABORTED, INTERRUPTED
 
 SHELL_TOOL: Final = "bash"
+
 NO_SNAPSHOT: Final = "there is no snapshot of it"
 ONLY_OPENCODE_SNAPSHOT: Final = "OpenCode changed it, and only OpenCode has a snapshot of it"
 
@@ -55,7 +60,7 @@ class HistoryCut(Struct, frozen=True, kw_only=True):
     removed: tuple[MessageWithParts, ...] = ()
 
 
-def find_point(
+def get_point(
     history: Sequence[MessageWithParts], message_id: MessageID, part_id: PartID | None = None
 ) -> RevertPoint:
     """Return where to cut. A whole answer is removed together with its prompt. So is a part if no text or call comes before it.
@@ -182,16 +187,30 @@ def _to_absolute(info: AnyMessage, file: str) -> str:
 
 
 def has_commands(messages: Iterable[MessageWithParts]) -> bool:
-    """Return True if shell commands ran, whose effects cannot be fully known."""
+    """Return True if shell commands ran, or may have run. Their effects cannot be fully known."""
     return any(
-        isinstance(part, ToolPart) and part.tool == SHELL_TOOL
+        isinstance(part, ToolPart) and part.tool == SHELL_TOOL and _may_have_run(part.state)
         for message in messages
         for part in message.parts
     )
 
 
+def _may_have_run(state: AnyToolState) -> bool:
+    """Return False for a call that was refused or not valid.
+
+    A command reports its output from the start, so a failed one without a report did not run. If it was cut short, it may have.
+    """
+    match state:
+        case PendingState():
+            return False
+        case RunningState() | CompletedState():
+            return True
+        case ErrorState(error=error, metadata=metadata):
+            return metadata is not None or error in (INTERRUPTED, ABORTED)
+
+
 def get_patch_trees(patches: Iterable[Patch]) -> set[Tree]:
-    return {tree for patch in patches for tree in (patch.hash, patch.until)}
+    return {tree for patch in patches for tree in (patch.before, patch.after)}
 
 
 def get_history_trees(messages: Iterable[MessageWithParts]) -> set[Tree]:
@@ -216,19 +235,6 @@ def _iterate_patches(messages: Iterable[MessageWithParts]) -> Iterator[PatchPart
                 yield part
 
 
-def find_last_turn(history: Sequence[MessageWithParts]) -> MessageID | None:
-    """Return the last prompt that weft did not write itself."""
-    return next((message.info.id for message in reversed(history) if _is_request(message)), None)
-
-
-def _is_request(message: MessageWithParts) -> bool:
-    is_synthetic = all(
-        isinstance(part, CompactionPart) or (isinstance(part, TextPart) and part.synthetic)
-        for part in message.parts
-    )
-    return isinstance(message.info, UserMessage) and not is_synthetic
-
-
 def choose_message(history: Sequence[MessageWithParts], prefix: str) -> MessageID:
     """Return the message that an id or the beginning of an id names. Raise `AmbiguousError` or `NotFoundError`."""
     ids = [message.info.id for message in history if message.info.id.startswith((prefix, f"msg_{prefix}"))]
@@ -237,11 +243,11 @@ def choose_message(history: Sequence[MessageWithParts], prefix: str) -> MessageI
         return (exact or ids)[0]
     if ids:
         raise AmbiguousError("message", prefix, ids)
-    raise NotFoundError("message", prefix, hint="list them: weft session show")
+    raise NotFoundError("message", prefix, hint="list them: weft session show ID --format json")
 
 
-def get_first_line(history: Sequence[MessageWithParts], id: MessageID) -> str:
-    """Return the first line of text in a message."""
+def find_first_line(history: Sequence[MessageWithParts], id: MessageID) -> str:
+    """Return the first line of text in a message, "" if it has none."""
     for message in history:
         if message.info.id == id:
             texts = (part.text for part in message.parts if isinstance(part, TextPart) and not part.synthetic)

@@ -21,7 +21,8 @@ from weft.model.part import (
     ToolPart,
 )
 
-INTERRUPTED = "Tool execution was interrupted"
+INTERRUPTED = "Tool execution was interrupted"  # the run died
+ABORTED = "Tool execution aborted"  # a person aborted the run; OpenCode stores the same text
 STREAMED_PARTS = (TextPart, ReasoningPart)
 OPEN_STATES = (PendingState, RunningState)
 INTERRUPTED_ANSWER = "The run was interrupted before this answer was whole."

@@ -12,15 +12,19 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from weft.errors import NotFoundError
+from weft.host.now import day_of, find_midnight
 from weft.journal import Journal
 from weft.model.failure import BudgetFailure
-from weft.model.ids import SessionID
+from weft.model.ids import ProjectID, SessionID
 from weft.model.message import AnyMessage, AssistantMessage
 from weft.model.part import Tokens
-from weft.model.session import Session, get_weft_data, with_weft_data
+from weft.model.session import SessionInfo, get_weft_data, with_weft_data
 from weft.model.spending import Ledger, Spending, Spent, add_spent, to_child_spent, total_spent
+from weft.session.lifecycle import list_descendants
+from weft.store.contract import Store
+from weft.store.statistics import DAY_MS, StatisticsQuery
 
-ListMessages = Callable[[Session], Iterable[AnyMessage]]
+ListMessages = Callable[[SessionInfo], Iterable[AnyMessage]]
 
 
 def to_message_spent(message: AssistantMessage) -> Spent:
@@ -37,7 +41,7 @@ def to_message_spent(message: AssistantMessage) -> Spent:
 
 
 class Charge(Protocol):
-    """Anything with tokens and a cost: a message, the end of a step, a bill."""
+    """Anything with tokens and a cost: a message, the end of a step, the usage of an answer."""
 
     @property
     def tokens(self) -> Tokens: ...
@@ -63,13 +67,13 @@ def to_spent(charge: Charge) -> Spent:
     )
 
 
-def add_own_spending(session: Session, spent: Spent) -> Session:
+def add_own_spending(session: SessionInfo, spent: Spent) -> SessionInfo:
     """Return the session with a cost in its ledger that no message contains."""
     ledger = get_ledger(session)
     return with_ledger(session, replace(ledger, own=add_spent((ledger.own, spent))))
 
 
-def get_ledger(session: Session) -> Ledger:
+def get_ledger(session: SessionInfo) -> Ledger:
     # A message older than its session was copied by a fork, and counts in the original. OpenCode counts it in both.
     return get_weft_data(session).spent or Ledger(until=session.time.created - 1)
 
@@ -87,7 +91,7 @@ def count_messages(ledger: Ledger, messages: Iterable[AnyMessage]) -> Ledger:
     return replace(ledger, own=own, until=max(message.time.created for message in new))
 
 
-def is_behind(session: Session, messages: Iterable[AnyMessage]) -> bool:
+def is_behind(session: SessionInfo, messages: Iterable[AnyMessage]) -> bool:
     """Return True if the session's ledger has not counted all these messages."""
     ledger = get_ledger(session)
     return count_messages(ledger, messages) != ledger
@@ -106,23 +110,23 @@ async def update_ledger(journal: Journal, session: SessionID, messages: list[Any
             child = await journal.edit(child.parent_id, _add_child_spending(child))
 
 
-def _add_child_spending(child: Session) -> Callable[[Session], Session]:
+def _add_child_spending(child: SessionInfo) -> Callable[[SessionInfo], SessionInfo]:
     spent = to_child_spent(total_spent(get_ledger(child)))
 
-    def edit(parent: Session) -> Session:
+    def edit(parent: SessionInfo) -> SessionInfo:
         ledger = get_ledger(parent)
         return with_ledger(parent, replace(ledger, below={**ledger.below, child.id: spent}))
 
     return edit
 
 
-def with_ledger(session: Session, ledger: Ledger) -> Session:
+def with_ledger(session: SessionInfo, ledger: Ledger) -> SessionInfo:
     return with_weft_data(session, replace(get_weft_data(session), spent=ledger))
 
 
-def total_spending(session: Session, others: Iterable[Session], messages: ListMessages) -> Spending:
+def total_spending(session: SessionInfo, others: Iterable[SessionInfo], messages: ListMessages) -> Spending:
     """Return what a session spent, alone and with all below it. For a removed child, use its parent's ledger."""
-    children: dict[SessionID, list[Session]] = {}
+    children: dict[SessionID, list[SessionInfo]] = {}
     for other in others:
         if other.parent_id is not None and other.id != session.id:
             children.setdefault(other.parent_id, []).append(other)
@@ -136,3 +140,20 @@ def total_spending(session: Session, others: Iterable[Session], messages: ListMe
         amounts += [spent, *(ledger.below[id] for id in removed)]
         waiting += [(child, count_messages(get_ledger(child), messages(child))) for child in below]
     return Spending(own=own.own, tree=add_spent(amounts))
+
+
+async def get_spending(store: Store, session: SessionInfo) -> Spending:
+    """Compute the spending of a session from the ledgers and the messages that they do not include yet."""
+    descendants = await list_descendants(store, session.id)
+    messages: dict[SessionID, list[AnyMessage]] = {}
+    for each in (session, *descendants):
+        messages[each.id] = [message.info for message in await store.list_messages(each.id)]
+    return total_spending(session, descendants, lambda each: messages[each.id])
+
+
+def to_statistics_query(now: int, *, days: int | None, project: ProjectID | None) -> StatisticsQuery:
+    """Build the query for the last `days` days; 0 means since midnight, None all time."""
+    if days is None:
+        return StatisticsQuery(day_of=day_of, project=project)
+    since = find_midnight(now) if days == 0 else now - days * DAY_MS
+    return StatisticsQuery(day_of=day_of, project=project, since=since, days=max(days, 1))

@@ -9,14 +9,14 @@ from msgspec import Struct
 
 from weft.config.flags import read_flags
 from weft.config.schema import Config
-from weft.errors import InvalidInputError, NotFoundError, SharingDisabledError, SharingError
+from weft.errors import InvalidInputError, NotFoundError, SharingDisabledError, SharingError, UnreadableError
 from weft.host.clock import Clock
 from weft.journal import Journal
 from weft.model.catalog import Model
 from weft.model.ids import SessionID
 from weft.model.part import ModelRef
 from weft.model.share import Share, ShareItem, ShareTicket
-from weft.share.records import ShareRecord, ShareRecords, to_share
+from weft.share.records import OPENCODE_KEY, ShareRecord, ShareRecords, to_share
 from weft.store.contract import Store
 
 MAX_ADDRESS_LENGTH: Final = 2048
@@ -147,7 +147,11 @@ async def get_record(store: Store, id: str) -> ShareRecord:
 async def _list_opencode_shares(store: Store) -> list[ShareRecord]:
     """Return the shares that OpenCode made: it marks the session and stores its own record."""
     records, shares = ShareRecords(store), []
-    for session in await store.list_sessions():
+    for key in await store.list_keys((OPENCODE_KEY,)):
+        try:
+            session = await store.get_session(SessionID(key[-1]))
+        except (NotFoundError, UnreadableError):
+            continue
         if session.share is not None:
             record = await records.find_for_session(session.id)
             if record is not None and record.listed and not record.server:

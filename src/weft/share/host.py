@@ -36,7 +36,7 @@ class ShareHost:
         self._records = ShareRecords(context.store)
         self._redactors: OrderedDict[str, tuple[SessionRedactor, asyncio.Lock]] = OrderedDict()
 
-    async def get_shown(self, id: str) -> SharedSession:
+    async def get_share(self, id: str) -> SharedSession:
         """Return a shared session, redacted. Raise `NotFoundError` if there is none."""
         record = await self._get_record(id)
         export = await self._load_export(record)
@@ -46,7 +46,7 @@ class ShareHost:
             redacted = await asyncio.to_thread(redactor.redact, view)
         return SharedSession(id=id, export=redacted, busy=is_busy(export), expires=record.expires)
 
-    async def feel_pulse(self, id: str) -> str:
+    async def get_revision(self, id: str) -> str:
         """Return a text that changes with the session. Only the session and its last messages can change."""
         record = await self._get_record(id)
         if record.target == "received":
@@ -84,7 +84,7 @@ class ShareHost:
         await self._records.add(record)
         return ShareTicket(id=id, url=url, secret=secret)
 
-    async def take_in(self, id: str, secret: str, items: tuple[ShareItem, ...]) -> None:
+    async def add_items(self, id: str, secret: str, items: tuple[ShareItem, ...]) -> None:
         """Store items of a received share. Raise `NotFoundError` for a wrong secret."""
         record = await self._check_secret(id, secret)
         received = {name_item(item): to_plain(item) for item in items}
@@ -101,7 +101,7 @@ class ShareHost:
 
         await self._context.store.update_value((HOSTED_KEY, record.id), change)
 
-    async def drop(self, id: str, secret: str) -> None:
+    async def remove(self, id: str, secret: str) -> None:
         """Remove a received share. Raise `NotFoundError` for a wrong secret."""
         await self._get_revoker().revoke(await self._check_secret(id, secret))
         self._redactors.pop(id, None)

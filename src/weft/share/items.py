@@ -13,7 +13,7 @@ from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, check_file_name
 from weft.model.message import AnyMessage, MessageWithParts, message_sort_key, sort_parts
 from weft.model.part import AnyPart
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.share import ShareItem
 from weft.model.transfer import SessionExport
 from weft.model.wire import encode, from_plain, to_plain
@@ -82,7 +82,7 @@ def name_item(item: ShareItem) -> str:
     try:
         match item.type:
             case "session":
-                from_plain(data, Session)
+                from_plain(data, SessionInfo)
                 return "session"
             case "message":
                 return f"message/{check_file_name('message', from_plain(data, AnyMessage).id)}"
@@ -123,7 +123,7 @@ def from_items(items: Items) -> SessionExport | None:
     )
     diff = items["session_diff"].data if "session_diff" in items else []
     return SessionExport(
-        info=from_plain(items["session"].data, Session),
+        info=from_plain(items["session"].data, SessionInfo),
         messages=tuple(messages),
         diff=from_plain(diff, tuple[FileDiff, ...]),
     )

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from weft.model.ids import MessageID
 from weft.model.message import MessageWithParts
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.share import SharePreview, ShareRedaction, ShareTerms
 from weft.model.transfer import SessionExport
 from weft.share.view import count_binary_files, to_shared_view
@@ -54,7 +54,7 @@ class SessionRedactor:
 
 def _to_single(export: SessionExport, message: MessageWithParts) -> SessionExport:
     """Return a session with one message only, so that the rest of the session is not searched with each message."""
-    return SessionExport(info=Session(id=export.info.id, time=export.info.time), messages=(message,))
+    return SessionExport(info=SessionInfo(id=export.info.id, time=export.info.time), messages=(message,))
 
 
 def to_preview(export: SessionExport, terms: ShareTerms) -> SharePreview:

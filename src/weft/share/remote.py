@@ -82,7 +82,10 @@ async def _send_once(method: str, server: str, path: str, body: Any) -> bytes:
             _check_status(response.status_code, address)
             return await _read_body(response, address)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise _RetryError(f"{address} did not answer: {str(error) or type(error).__name__}") from error
+        raise _RetryError(
+            f"{address} did not answer: {str(error) or type(error).__name__}",
+            hint="check the address and that its server runs",
+        ) from error
 
 
 def _check_status(status: int, address: str) -> None:

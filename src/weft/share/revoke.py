@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from weft.errors import NotFoundError, SharingError
 from weft.journal import Journal
 from weft.model.ids import SessionID
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.share.contract import ShareClient
 from weft.share.records import HOSTED_KEY, ShareRecord, ShareRecords
 from weft.store.contract import Store
@@ -31,7 +31,7 @@ class ShareRevoker(Struct, frozen=True, kw_only=True):
         else:
             await self._unmark(record)
 
-    async def revoke_session(self, session: Session) -> None:
+    async def revoke_session(self, session: SessionInfo) -> None:
         """Revoke the share of a session that is about to be removed.
 
         If this raises `SharingError`, keep the session: its removal would lose the secret that revokes the share.
@@ -40,7 +40,7 @@ class ShareRevoker(Struct, frozen=True, kw_only=True):
         if record is not None:
             await self.revoke(record)
 
-    async def sweep(self, now: int) -> None:
+    async def revoke_expired(self, now: int) -> None:
         """Revoke expired shares. One that cannot be revoked now is tried again the next time."""
         for record in await ShareRecords(self.store).list_all():
             if record.is_expired(now):
@@ -63,6 +63,6 @@ class ShareRevoker(Struct, frozen=True, kw_only=True):
             return  # the session was removed, and now its share, too
 
 
-async def unmark_session(journal: Journal, session: SessionID) -> Session:
+async def unmark_session(journal: Journal, session: SessionID) -> SessionInfo:
     """Mark a session as not shared, without changing its time of update."""
     return await journal.edit(session, lambda it: replace(it, share=None))

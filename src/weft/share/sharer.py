@@ -17,7 +17,7 @@ from weft.errors import ConflictError, InvalidInputError, NotFoundError, Sharing
 from weft.host.tasks import open_tasks
 from weft.model.event import SessionWarned
 from weft.model.ids import SessionID, check_id
-from weft.model.session import Session, SessionShare
+from weft.model.session import SessionInfo, SessionShare
 from weft.model.share import DEFAULT_SHARE_TERMS, Share, SharePreview, ShareTerms
 from weft.share.contract import NO_TARGET_HINT, ShareContext, check_address, get_record, list_shares
 from weft.share.records import SECRET_BYTES, ShareRecord, ShareRecords, new_share_id
@@ -41,12 +41,12 @@ class Sharer:
         self._revoker = ShareRevoker(store=context.store, journal=context.journal, remote=context.remote)
 
     @cached_property
-    def showing(self) -> ShareHost:
+    def pages(self) -> ShareHost:
         from weft.share.host import ShareHost  # noqa: PLC0415  only a server shows pages
 
         return ShareHost(self._context)
 
-    async def share(self, session: SessionID, terms: ShareTerms = DEFAULT_SHARE_TERMS) -> Session:
+    async def share(self, session: SessionID, terms: ShareTerms = DEFAULT_SHARE_TERMS) -> SessionInfo:
         """Share a session. If it is shared on the same terms, return it; on others, raise `ConflictError`."""
         id = SessionID(check_id("session", session))
         info = await self._context.store.get_session(id)
@@ -72,7 +72,7 @@ class Sharer:
         export = await pack_session(self._context.store, id)
         return await asyncio.to_thread(to_preview, export, terms)
 
-    async def unshare(self, session: SessionID, *, forget: bool = False) -> Session:
+    async def unshare(self, session: SessionID, *, forget: bool = False) -> SessionInfo:
         """Revoke the share of a session. Raise `NotFoundError` if it is not shared."""
         id = SessionID(check_id("session", session))
         info = await self._context.store.get_session(id)
@@ -88,7 +88,7 @@ class Sharer:
 
     async def list_shares(self) -> list[Share]:
         """Return all shares, after revoking expired ones as far as possible."""
-        await self.sweep()
+        await self.revoke_expired()
         return await list_shares(self._context.store)
 
     async def revoke_share(self, id: str, *, forget: bool = False) -> None:
@@ -101,21 +101,21 @@ class Sharer:
             self._sync.forget(record.session_id)
             await self._revoker.revoke(record, forget=forget)
 
-    async def revoke(self, session: Session) -> None:
+    async def revoke(self, session: SessionInfo) -> None:
         """Revoke the share of a session that is about to be removed."""
         self._sync.forget(session.id)
         await self._revoker.revoke_session(session)
 
-    async def sweep(self) -> None:
+    async def revoke_expired(self) -> None:
         """Revoke expired shares."""
-        await self._revoker.sweep(self._context.clock.now())
+        await self._revoker.revoke_expired(self._context.clock.now())
 
-    async def try_sweep(self) -> None:
+    async def try_revoke_expired(self) -> None:
         """Revoke expired shares, and ignore failures."""
         with suppress(WeftError):  # reported when somebody lists the shares
-            await self.sweep()
+            await self.revoke_expired()
 
-    def welcome(self, session: Session) -> None:
+    def on_created(self, session: SessionInfo) -> None:
         """Share a new session in the background if the mode is `auto`. Creating it does not wait for that."""
         if self._context.settings.mode == "auto" and session.parent_id is None:
             self.start_background(self._share_or_warn(session.id))
@@ -146,7 +146,7 @@ class Sharer:
             warning = SessionWarned(session_id=session, message=f"it is not shared: {error}{hint}")
             await self._context.journal.commit(warning)
 
-    async def _create(self, info: Session, terms: ShareTerms) -> ShareRecord:
+    async def _create(self, info: SessionInfo, terms: ShareTerms) -> ShareRecord:
         settings, now = self._context.settings, self._context.clock.now()
         if terms.expires is not None and terms.expires <= now:
             raise InvalidInputError("expires", "that time is over")
@@ -201,7 +201,7 @@ class Sharer:
             raise
         return record
 
-    async def _mark_shared(self, record: ShareRecord) -> Session:
+    async def _mark_shared(self, record: ShareRecord) -> SessionInfo:
         info = await self._context.store.get_session(record.session_id)
         if info.share is not None and info.share.url == record.url:
             return info
@@ -237,7 +237,7 @@ async def open_sharer(context: ShareContext, bus: Bus) -> AsyncIterator[Sharer]:
     """Open a `Sharer` that keeps its shares up to date in the background."""
     async with open_share_sync(context, bus) as sync, open_tasks() as tasks:
         sharer = Sharer(context, sync, tasks)
-        sharer.start_background(sharer.try_sweep())
+        sharer.start_background(sharer.try_revoke_expired())
         try:
             yield sharer
         finally:

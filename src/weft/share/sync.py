@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from weft.bus import Bus
-from weft.errors import CursorLostError, NotFoundError, StoreError, WeftError
+from weft.errors import NotFoundError, StoreError, WeftError
 from weft.host.tasks import open_tasks
-from weft.model.event import Event, SessionRested, SessionUpdated, SessionWarned, session_of
+from weft.model.event import Event, SessionIdled, SessionUpdated, SessionWarned, session_of
 from weft.model.ids import SessionID
 from weft.share.contract import GoneError, ShareContext
 from weft.share.records import ShareRecord, ShareRecords
@@ -28,10 +28,13 @@ class ShareSync:
 
     def __init__(self, context: ShareContext, bus: Bus) -> None:
         self._context = context
-        self._bus = bus
-        self._listener = bus.listen(None)
         self._deliveries: dict[SessionID, ShareDelivery] = {}
+        self._changed: set[SessionID] = set()  # since the shares were last looked at
+        self._outdated = True  # another process may have shared a session since the shares were read
+        self._wake = asyncio.Event()
         self._unsent: set[SessionID] = set()
+        # Most sessions are not shared. Called for each event, this costs less than a listener that wakes up for it.
+        bus.watch(self._note)
 
     async def send(self, record: ShareRecord) -> None:
         """Send everything that the other server does not have yet. Raise `SharingError` on failure."""
@@ -44,12 +47,12 @@ class ShareSync:
 
     async def follow(self) -> None:
         """Follow the events and send changes until cancelled."""
-        await self._load_shares()
         while True:
-            self._note_changes(await self._receive())
+            await self._find_unsent()
             if self._unsent:
                 await self._context.clock.sleep(SYNC_DELAY_SECONDS)
                 await self.flush()
+            await self._wake.wait()
 
     async def flush(self) -> None:
         """Send the sessions that have unsent changes."""
@@ -61,36 +64,31 @@ class ShareSync:
 
     async def catch_up(self) -> None:
         """Send everything that was not sent yet. OpenCode loses it at the end of a process, and so all of a short run."""
-        if self._has_unread_events():
-            await self._load_shares()
-        # Check again: `follow` may have received the events meanwhile, and waiting for more may never end.
-        if self._has_unread_events():
-            self._note_changes(await self._receive())
+        await self._find_unsent()
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                 await self.flush()
         except TimeoutError:
             return  # it is sent the next time
 
-    def _has_unread_events(self) -> bool:
-        return self._bus.cursor > self._listener.cursor
+    def _note(self, event: Event) -> None:
+        session = session_of(event)
+        if session is None or isinstance(event, SessionWarned):
+            return
+        self._changed.add(session)
+        if isinstance(event, SessionUpdated | SessionIdled):
+            self._outdated = True
+        if self._outdated or session in self._deliveries:
+            self._wake.set()
 
-    async def _receive(self) -> list[Event]:
-        try:
-            events = [each.event for each in await self._listener.take()]
-        except CursorLostError:
-            self._listener = self._bus.listen(None)
-            self._unsent |= self._deliveries.keys()
-            return []
-        if any(isinstance(event, SessionUpdated | SessionRested) for event in events):
-            await self._load_shares()  # another process may have shared it meanwhile
-        return events
-
-    def _note_changes(self, events: Iterable[Event]) -> None:
-        for event in events:
-            session = session_of(event)
-            if session in self._deliveries and not isinstance(event, SessionWarned):
-                self._unsent.add(session)
+    async def _find_unsent(self) -> None:
+        """Find the shared sessions that changed."""
+        self._wake.clear()
+        if self._outdated:
+            self._outdated = False
+            await self._load_shares()
+        self._unsent |= self._changed & self._deliveries.keys()
+        self._changed.clear()
 
     async def _load_shares(self) -> None:
         now = self._context.clock.now()

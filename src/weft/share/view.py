@@ -27,7 +27,7 @@ from weft.model.part import (
     ToolPart,
     UnknownPart,
 )
-from weft.model.session import Session, SessionRevert, SessionShare
+from weft.model.session import SessionInfo, SessionRevert, SessionShare
 from weft.model.transfer import SessionExport
 
 F = TypeVar("F", bound=AnyFailure | None)
@@ -60,8 +60,8 @@ def count_binary_files(export: SessionExport) -> int:
     return sum(1 for file in files if file.url and not file.mime.startswith("text/"))
 
 
-def _strip_session(info: Session) -> Session:
-    return Session(
+def _strip_session(info: SessionInfo) -> SessionInfo:
+    return SessionInfo(
         id=info.id,
         slug=info.slug,
         version=info.version,
@@ -79,7 +79,7 @@ def _strip_session(info: Session) -> Session:
     )
 
 
-def _drop_reverted(messages: tuple[MessageWithParts, ...], info: Session) -> list[MessageWithParts]:
+def _drop_reverted(messages: tuple[MessageWithParts, ...], info: SessionInfo) -> list[MessageWithParts]:
     """Return the messages that were not reverted."""
     if info.revert is None:
         return list(messages)

@@ -1,6 +1,6 @@
 """The contract of snapshots: record the files that an agent changes, show the changes, and undo them safely."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Literal, Protocol
 
@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from weft.model.diff import FileDiff, FileFate, Patch, Tree
 from weft.model.ids import SessionID
+from weft.snapshot.entry import FileEntry
 
 MAX_BYTES: Final = 2 << 30
 MAX_FILE_BYTES: Final = 10 << 20
@@ -61,6 +62,20 @@ class Coverage(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class SnapshotReader(Protocol):
+    """Reads files out of the stored snapshots of one checkout. Calls block."""
+
+    def has_tree(self, tree: Tree) -> bool: ...
+
+    def find_entry(self, tree: Tree, path: bytes) -> FileEntry | None:
+        """Return the entry of a file in a tree, None if it is not there or the tree cannot be read."""
+        ...
+
+    def read_contents(self, oids: Collection[str]) -> dict[str, bytes]:
+        """Return the contents that exist and are not damaged, by their names."""
+        ...
+
+
 class Snapshots(Protocol):
     """Tracks and restores the files below one directory.
 
@@ -98,7 +113,7 @@ class Snapshots(Protocol):
         """Return what the session changed since the last call, pinned. Usually that is one patch, none if nothing changed.
 
         There are several, oldest first, if the user changed a file between two changes of the agent. After a crash
-        `recover` returns them again, until `stored` is called.
+        `recover` returns them again, until `mark_stored` is called.
         """
         ...
 
@@ -133,9 +148,23 @@ class Snapshots(Protocol):
         """Return the difference as a unified diff."""
         ...
 
+    # --- reading ---
+
+    async def list_files(self, tree: Tree) -> Mapping[bytes, FileEntry]:
+        """Return the files of a tree by their paths below the directory. Raise `SnapshotMissingError` if it cannot be read."""
+        ...
+
+    async def read_contents(self, oids: Collection[str]) -> dict[str, bytes]:
+        """Return the contents of files by object name. What is missing or damaged is left out."""
+        ...
+
+    def open_archive(self, root: str) -> SnapshotReader:
+        """Return a reader of the stored snapshots of a checkout, this one or another. Its calls block."""
+        ...
+
     # --- restoring ---
 
-    async def borrow(self, git_dir: str, snapshot: str, trees: Mapping[str, str]) -> Patch:
+    async def read_opencode_revert(self, git_dir: str, snapshot: str, trees: Mapping[str, str]) -> Patch:
         """Return as a patch what OpenCode changed when it reverted a session, read from its own snapshot repository.
 
         `trees` maps each file to the tree from which it was restored. Raise `SnapshotMissingError` if that tree is missing.

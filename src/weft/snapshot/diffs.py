@@ -83,7 +83,7 @@ class TreeDiffs:
         return files is None or format_path(self._root.rstrip(b"/") + b"/" + path) in files
 
     def _run_git(self, *args: str) -> bytes:
-        return self._plumbing.run(args, borrow=self._objects.borrow, seconds=GIT_SECONDS)
+        return self._plumbing.run(args, alternate=self._objects.alternate, seconds=GIT_SECONDS)
 
 
 def _make_diff(

@@ -84,7 +84,7 @@ class _Collector:
     def __init__(self, place: SnapshotLocation, environ: Mapping[str, str], options: GcOptions) -> None:
         self._place = place
         self._options = options
-        self._plumbing = Plumbing(environ, place.git_dir, place.home)
+        self._plumbing = Plumbing(environ, place.git_dir, place.directory)
         self._objects = ObjectStore(place, self._plumbing, 0)
         self._listing = GitListing(self._plumbing, self._objects, GIT_SECONDS)
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -22,8 +22,10 @@ from weft.snapshot.contract import (
     Restoration,
     RestorePlan,
     SnapshotLimits,
+    SnapshotReader,
     Snapshots,
 )
+from weft.snapshot.entry import FileEntry
 from weft.snapshot.location import SnapshotSite, find_scan_obstacle, locate_snapshots
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
@@ -215,11 +217,25 @@ class GitSnapshots:
     async def diff_text(self, before: Tree, after: Tree, files: Sequence[str] | None = None) -> str:
         return await asyncio.to_thread(self._tracker.diffs.make_text, before, after, files)
 
+    # --- reading ---
+
+    async def list_files(self, tree: Tree) -> Mapping[bytes, FileEntry]:
+        return (await asyncio.to_thread(self._tracker.objects.read_state, tree)).files
+
+    async def read_contents(self, oids: Collection[str]) -> dict[str, bytes]:
+        objects = self._tracker.objects
+        return await asyncio.to_thread(lambda: dict(objects.read(oids)))
+
+    def open_archive(self, root: str) -> SnapshotReader:
+        from weft.snapshot.archive import SnapshotArchive  # noqa: PLC0415  few runs read what they stored
+
+        return SnapshotArchive(self._site.base, self._site.project, root, self._environ)
+
     # --- restoring ---
 
-    async def borrow(self, git_dir: str, snapshot: str, trees: Mapping[str, str]) -> Patch:
+    async def read_opencode_revert(self, git_dir: str, snapshot: str, trees: Mapping[str, str]) -> Patch:
         await asyncio.to_thread(self._tracker.make)
-        return await asyncio.to_thread(self._tracker.borrow, git_dir, snapshot, trees)
+        return await asyncio.to_thread(self._tracker.read_opencode_revert, git_dir, snapshot, trees)
 
     async def preview(self, plan: RestorePlan) -> Restoration:
         return await asyncio.to_thread(self._tracker.restorer.preview, plan)

@@ -114,7 +114,9 @@ class GitListing:
 
     def _list_files(self, index: str, *args: str) -> bytes:
         command = [*self.settings, "ls-files", "-z", *args]
-        return self._plumbing.run(command, index=index, borrow=self._objects.borrow, seconds=self._seconds)
+        return self._plumbing.run(
+            command, index=index, alternate=self._objects.alternate, seconds=self._seconds
+        )
 
 
 def _to_arguments(paths: Collection[bytes]) -> Sequence[str] | None:

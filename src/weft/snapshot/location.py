@@ -13,6 +13,7 @@ from weft.errors import InvalidInputError
 from weft.host.files import make_directory, write_atomic
 from weft.host.paths import Paths
 from weft.model.ids import ProjectID
+from weft.model.url import to_store_identity
 from weft.snapshot.contract import MAX_BYTES, MAX_FILE_BYTES, WAIT_SECONDS, SnapshotLimits
 
 NAME_LENGTH: Final = 16
@@ -61,26 +62,26 @@ _REPOSITORY_FILES: Final = {
 class SnapshotSite(Struct, frozen=True, kw_only=True):
     """A directory to track, and its project. Snapshots are stored below `base`; paths in `avoid` are never tracked.
 
-    `home` is the user's home directory. A directory that contains it is not scanned.
+    `user_home` is the user's home directory. A directory that contains it is not scanned.
     """
 
     root: str
     project: ProjectID
     base: str
     avoid: tuple[str, ...] = ()
-    home: str = ""
+    user_home: str = ""
 
 
 class SnapshotLocation:
     """The paths of the snapshots of one directory (`root`, real and absolute)."""
 
-    def __init__(self, home: str, root: str) -> None:
-        self.home = home
+    def __init__(self, directory: str, root: str) -> None:
+        self.directory = directory
         self.root = root
 
     @property
     def git_dir(self) -> str:
-        return f"{self.home}/git"
+        return f"{self.directory}/git"
 
     @property
     def objects(self) -> str:
@@ -93,26 +94,26 @@ class SnapshotLocation:
     @property
     def index(self) -> str:
         """The index of the last process, from which the next one starts."""
-        return f"{self.home}/index"
+        return f"{self.directory}/index"
 
     @property
     def live(self) -> str:
         """Contains a directory for each running process."""
-        return f"{self.home}/live"
+        return f"{self.directory}/live"
 
     @property
     def lock(self) -> str:
         """Held shared by processes that write objects, exclusively by one that removes them."""
-        return f"{self.home}/lock"
+        return f"{self.directory}/lock"
 
     @property
     def restore_lock(self) -> str:
-        return f"{self.home}/restore.lock"
+        return f"{self.directory}/restore.lock"
 
     @property
     def intent(self) -> str:
         """The file that says what a restore is about to change."""
-        return f"{self.home}/restore.json"
+        return f"{self.directory}/restore.json"
 
     def make(self, avoid: Iterable[str]) -> None:
         """Create the repository. `avoid` are directories of ours below `root`, which are never tracked."""
@@ -144,8 +145,8 @@ def locate_snapshots(base: str, project: ProjectID, root: str) -> SnapshotLocati
 
 def find_scan_obstacle(site: SnapshotSite, place: SnapshotLocation) -> str:
     """Return why a directory is not scanned; "" if it is."""
-    home = os.path.realpath(site.home) if site.home else ""
-    if place.root == "/" or (home and is_below(home, place.root)):
+    user_home = os.path.realpath(site.user_home) if site.user_home else ""
+    if place.root == "/" or (user_home and is_below(user_home, place.root)):
         return HOLDS_HOME
     return ""
 
@@ -204,14 +205,29 @@ def default_base(data: str) -> str:
     return f"{data}/weft/snapshot"
 
 
-def find_base(paths: Paths, url: str) -> str:
+def choose_base(paths: Paths, url: str) -> str:
     """Return the directory for the snapshots of a store's sessions.
 
     Each store has its own, because garbage collection only knows the sessions of one store.
     """
-    default, storage = default_base(paths.data), os.path.realpath(paths.storage)
-    if url.startswith("file:"):
-        url = f"file:{os.path.realpath(url.removeprefix('file:'))}"
-    if url == f"file:{storage}":
+    default, path = default_base(paths.data), _find_path(url)
+    if path == os.path.realpath(paths.storage):
         return default
-    return f"{default}-{hashlib.sha256(os.fsencode(url)).hexdigest()[:NAME_LENGTH]}"
+    name = to_store_identity(url) if path is None else f"{url.partition(':')[0]}:{path}"
+    return f"{default}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:NAME_LENGTH]}"
+
+
+def find_opencode_snapshots(paths: Paths, url: str) -> str:
+    """Return the directory of OpenCode's own snapshots: next to its tree, if the store is one."""
+    path = _find_path(url)
+    return (
+        os.path.join(os.path.dirname(path), "snapshot")
+        if path and not os.path.isfile(path)
+        else paths.snapshots
+    )
+
+
+def _find_path(url: str) -> str | None:
+    """Return the path in the URL of a store, None if it has none."""
+    _, _, rest = url.partition(":")
+    return os.path.realpath(rest) if rest.startswith("/") and not rest.startswith("//") else None

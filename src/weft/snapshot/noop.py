@@ -1,13 +1,15 @@
 """The snapshot contract when snapshots are switched off: nothing is tracked and nothing can be restored."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
 from weft.errors import SnapshotMissingError
 from weft.model.diff import EMPTY_TREE, FileDiff, Patch, Tree
-from weft.model.ids import SessionID
+from weft.model.ids import GLOBAL_PROJECT, SessionID
+from weft.snapshot.archive import SnapshotArchive
 from weft.snapshot.contract import Coverage, RecoveryReport, Restoration, RestorePlan
+from weft.snapshot.entry import FileEntry
 
 REASON: Final = "snapshots are switched off"
 
@@ -41,11 +43,11 @@ class NoSnapshots:
         return None
 
     async def changes(self, since: Tree, until: Tree | None = None) -> Patch:
-        return Patch(hash=since, until=until or since, files=())
+        return Patch(before=since, after=until or since, files=())
 
     async def fold(self, patches: Sequence[Patch]) -> Patch:
         del patches
-        return Patch(hash=EMPTY_TREE, until=EMPTY_TREE, files=())
+        return Patch(before=EMPTY_TREE, after=EMPTY_TREE, files=())
 
     async def diff(
         self, before: Tree, after: Tree, files: Sequence[str] | None = None
@@ -57,7 +59,19 @@ class NoSnapshots:
         del before, after, files
         return ""
 
-    async def borrow(self, git_dir: str, snapshot: str, trees: Mapping[str, str]) -> Patch:
+    async def list_files(self, tree: Tree) -> Mapping[bytes, FileEntry]:
+        if tree == EMPTY_TREE:
+            return {}
+        raise SnapshotMissingError(f"the snapshot {tree} cannot be read: {self._reason}")
+
+    async def read_contents(self, oids: Collection[str]) -> dict[str, bytes]:
+        del oids
+        return {}
+
+    def open_archive(self, root: str) -> SnapshotArchive:
+        return SnapshotArchive("", GLOBAL_PROJECT, root, {})
+
+    async def read_opencode_revert(self, git_dir: str, snapshot: str, trees: Mapping[str, str]) -> Patch:
         del git_dir, snapshot
         raise SnapshotMissingError(self._reason, files=sorted(trees))
 

@@ -28,7 +28,7 @@ class SnapshotsFullError(Exception):
 
 
 class ObjectStore:
-    """Reads objects of our own repository and of the user's (`borrow`); writes only to our own. Calls block.
+    """Reads objects of our own repository and of the user's (`alternate`); writes only to our own. Calls block.
 
     Every object is checked against its name when it is read. A damaged one counts as missing.
     """
@@ -39,7 +39,7 @@ class ObjectStore:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._size: int | None = None
-        self.borrow = ""
+        self.alternate = ""
 
     # --- writing ---
 
@@ -85,12 +85,12 @@ class ObjectStore:
     def copy_borrowed(self, oids: Collection[str]) -> set[str]:
         """Copy blobs that only the user's repository has, because it may drop them. Return those that are missing."""
         unsure = [oid for oid in oids if not os.path.exists(self._path(oid))]
-        missing = self._find_missing(unsure, borrow="")
+        missing = self._find_missing(unsure, alternate="")
         if not missing:
             return set()
         with suppress(SnapshotsFullError):
             self.write_many((content for _, _, content in self._read_packed(missing)), count=len(missing))
-        return set(self._find_missing(missing, borrow=""))
+        return set(self._find_missing(missing, alternate=""))
 
     # --- reading ---
 
@@ -116,7 +116,7 @@ class ObjectStore:
         """Return the objects that exist neither in our repository nor in the user's. Contents are not checked."""
         few = len(oids) <= MAX_LOOSE_OBJECTS
         unsure = [oid for oid in oids if not (few and os.path.exists(self._path(oid)))]
-        return set(self._find_missing(unsure, borrow=self.borrow))
+        return set(self._find_missing(unsure, alternate=self.alternate))
 
     def find_unreadable(self, oids: Collection[str]) -> set[str]:
         """Return the objects that are missing or damaged."""
@@ -163,20 +163,20 @@ class ObjectStore:
     def _read_packed(self, oids: Collection[str]) -> Iterator[tuple[str, bytes, bytes]]:
         for batch in _split_batches(list(oids), BATCH_SIZE):
             with suppress(GitError):
-                output = self._run_git("cat-file", "--batch", oids=batch, borrow=self.borrow)
+                output = self._run_git("cat-file", "--batch", oids=batch, alternate=self.alternate)
                 yield from _parse_batch(output)
 
-    def _find_missing(self, oids: Collection[str], *, borrow: str) -> list[str]:
+    def _find_missing(self, oids: Collection[str], *, alternate: str) -> list[str]:
         if not oids:
             return []
         try:
-            output = self._run_git("cat-file", "--batch-check=%(objectname)", oids=oids, borrow=borrow)
+            output = self._run_git("cat-file", "--batch-check=%(objectname)", oids=oids, alternate=alternate)
         except GitError:
             return list(oids)
         return [line.split()[0].decode() for line in output.splitlines() if line.endswith(b" missing")]
 
-    def _run_git(self, *args: str, oids: Collection[str], borrow: str) -> bytes:
-        return self._plumbing.run(args, input=_encode_lines(oids), borrow=borrow, seconds=GIT_SECONDS)
+    def _run_git(self, *args: str, oids: Collection[str], alternate: str) -> bytes:
+        return self._plumbing.run(args, input=_encode_lines(oids), alternate=alternate, seconds=GIT_SECONDS)
 
     # --- size ---
 

@@ -48,8 +48,8 @@ class OpenCodeSnapshots:
                 files=sorted(trees),
             ) from error
         return Patch(
-            hash=objects.write_state(TreeState(files=before)),
-            until=objects.write_state(TreeState(files=after)),
+            before=objects.write_state(TreeState(files=before)),
+            after=objects.write_state(TreeState(files=after)),
             files=tuple(
                 format_path(os.path.join(os.fsencode(self._root), name)) for name in sorted(before | after)
             ),

@@ -170,11 +170,11 @@ class Restorer:
         emptied = list_emptied(sides, steps)
         before, after = to_states(self._to_changes(steps, frozenset(emptied)))
         undo = Patch(
-            hash=self._objects.write_state(before),
-            until=self._objects.write_state(after),
+            before=self._objects.write_state(before),
+            after=self._objects.write_state(after),
             files=tuple(self._format_path(step.path) for step in steps),
         )
-        pin_trees(self._place, plan.session, (undo.hash, undo.until))
+        pin_trees(self._place, plan.session, (undo.before, undo.after))
         made = sorted(after.dirs - before.dirs, key=lambda path: (-path.count(b"/"), path))
         return RestoreIntent(
             session=plan.session,
@@ -204,7 +204,7 @@ class Restorer:
     def _read_sides(self, patch: Patch) -> PatchSides:
         try:
             return PatchSides(
-                before=self._objects.read_state(patch.hash), after=self._objects.read_state(patch.until)
+                before=self._objects.read_state(patch.before), after=self._objects.read_state(patch.after)
             )
         except SnapshotMissingError as error:
             raise SnapshotMissingError(error.reason, files=patch.files) from error

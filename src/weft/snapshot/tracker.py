@@ -92,7 +92,7 @@ class FileTracker:
         )
         return scanner
 
-    def borrow(self, git_dir: str, snapshot: str, trees: Mapping[str, str]) -> Patch:
+    def read_opencode_revert(self, git_dir: str, snapshot: str, trees: Mapping[str, str]) -> Patch:
         """Return what OpenCode changed when it reverted a session."""
         from weft.snapshot.opencode import OpenCodeSnapshots  # noqa: PLC0415  few sessions were undone in OpenCode
 
@@ -148,7 +148,7 @@ class FileTracker:
         with suppress(GitError):
             common = self._git.common_dir(self.place.root)
             if self._git.object_format(self.place.root) == "sha1":
-                self.objects.borrow = f"{common}/objects"
+                self.objects.alternate = f"{common}/objects"
             if os.path.isfile(f"{common}/info/exclude"):
                 self.listing.ignoring = (f"--exclude-from={common}/info/exclude",)
         with suppress(GitError):
@@ -216,17 +216,21 @@ class FileTracker:
             groups = [[]]
         with share_lock(self.place.lock):
             patches = [self.make_patch(group) for group in groups]
-            pin_trees(self.place, session, (tree for patch in patches for tree in (patch.hash, patch.until)))
+            pin_trees(
+                self.place, session, (tree for patch in patches for tree in (patch.before, patch.after))
+            )
         if patches and uncovered_files:
             last = patches[-1]
-            patches[-1] = Patch(hash=last.hash, until=last.until, files=last.files, uncovered=uncovered_files)
+            patches[-1] = Patch(
+                before=last.before, after=last.after, files=last.files, uncovered=uncovered_files
+            )
         return tuple(patches)
 
     def make_patch(self, changes: Collection[RecordedChange]) -> Patch:
         before, after = to_states(changes)
         return Patch(
-            hash=self.objects.write_state(before),
-            until=self.objects.write_state(after),
+            before=self.objects.write_state(before),
+            after=self.objects.write_state(after),
             files=tuple(
                 self.format_path(change.path) for change in sorted(changes, key=lambda each: each.path)
             ),
@@ -236,7 +240,7 @@ class FileTracker:
         """Combine patches into one, from the first to the last state of each file."""
         changes: dict[bytes, RecordedChange] = {}
         for index, patch in enumerate(patches):
-            before, after = self.objects.read_state(patch.hash), self.objects.read_state(patch.until)
+            before, after = self.objects.read_state(patch.before), self.objects.read_state(patch.after)
             for change in _to_changes(before, after, index):
                 old = changes.get(change.path, change)
                 changes[change.path] = RecordedChange(
@@ -245,7 +249,7 @@ class FileTracker:
         # Paths that cannot exist in one tree come from different times. The first group is shown.
         folded = self.make_patch(next(iter(group_changes(list(join_changes(changes.values())))), []))
         uncovered = tuple({each.file: each for patch in patches for each in patch.uncovered}.values())
-        return Patch(hash=folded.hash, until=folded.until, files=folded.files, uncovered=uncovered)
+        return Patch(before=folded.before, after=folded.after, files=folded.files, uncovered=uncovered)
 
     def compare_trees(self, since: Tree, until: Tree) -> Patch:
         changes = [

@@ -133,7 +133,7 @@ class StepRecord:
                     pass
         return max(times) if self.calls else self.get_end()
 
-    def get_error(self) -> str | None:
+    def find_error(self) -> str | None:
         return get_error_type(self.message.error) if self.message.error else None
 
     def get_model_attributes(self) -> Attributes:
@@ -154,7 +154,7 @@ class StepRecord:
             start=self.message.time.created,
             end=self.get_end(),
             attributes={conventions.STEP: self.number, conventions.CONVERSATION: self.message.session_id},
-            error=self.get_error(),
+            error=self.find_error(),
         )
 
     def to_request_span(self, trace: int, *, content: bool) -> SpanRecord:
@@ -187,7 +187,7 @@ class StepRecord:
             end=self.get_answer_end(),
             attributes=attributes | (to_usage_attributes(self.sum_tokens()) if self.has_counts() else {}),
             events=tuple(self._iterate_retries()),
-            error=self.get_error(),
+            error=self.find_error(),
         )
 
     def _iterate_retries(self) -> Iterator[SpanEvent]:
@@ -240,7 +240,7 @@ class StepRecord:
         tokens, model = self.sum_tokens(), self.get_model_attributes()
         request: Attributes = {conventions.OPERATION: "chat", **model}
         duration = self.get_answer_end() - self.message.time.created
-        error_attributes: Attributes = {conventions.ERROR: error} if (error := self.get_error()) else {}
+        error_attributes: Attributes = {conventions.ERROR: error} if (error := self.find_error()) else {}
         yield Measurement(
             name=conventions.DURATION, value=duration / 1000, attributes=request | error_attributes
         )
@@ -318,7 +318,7 @@ class RunRecord:
         self.finished.add(step.message.id)
         self.last = step
         self.end = max(self.end, step.get_end())
-        self.error = step.get_error()
+        self.error = step.find_error()
         self.tokens = add_tokens(self.tokens, step.sum_tokens())
         self.counted &= step.has_counts()
         cost = step.sum_cost()

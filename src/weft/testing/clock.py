@@ -5,13 +5,13 @@ from heapq import heappop, heappush
 
 
 class HandClock:
-    """Stands still until it is turned. A sleeper wakes when the time it waits for is reached."""
+    """A clock that stands still until a test moves it with `turn` or `set`. A sleeper wakes when its time is reached."""
 
     def __init__(self, now: int = 1_790_000_000_000) -> None:
         self._now = now
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
         self._count = 0
-        self._lay_down = asyncio.Event()
+        self._sleeper_added = asyncio.Event()
 
     def now(self) -> int:
         return self._now
@@ -29,16 +29,16 @@ class HandClock:
         self.set(self._now + ms)
 
     async def somebody_sleeps(self, at_least: float) -> None:
-        """Return once somebody sleeps for at least so many seconds, so that turning the clock wakes them."""
+        """Return once a task sleeps for at least this many seconds, so that moving the clock wakes it."""
         while not any(
             until - self._now >= at_least * 1000 for until, _, waiting in self._sleepers if not waiting.done()
         ):
-            self._lay_down.clear()
-            await self._lay_down.wait()
+            self._sleeper_added.clear()
+            await self._sleeper_added.wait()
 
     async def sleep(self, seconds: float) -> None:
         self._count += 1
         waiting = asyncio.get_running_loop().create_future()
         heappush(self._sleepers, (self._now + round(seconds * 1000), self._count, waiting))
-        self._lay_down.set()
+        self._sleeper_added.set()
         await waiting

@@ -118,7 +118,7 @@ class FakeServer:
         self.url = ""
         self.connections = 0
         self._answers: deque[SendAnswer] = deque()
-        self._left = asyncio.Event()
+        self._client_left = asyncio.Event()
 
     def play(self, *answers: Sequence[AnyMove]) -> None:
         """Prepare scripted answers."""
@@ -162,10 +162,10 @@ class FakeServer:
         """Discard the prepared answers."""
         self._answers.clear()
 
-    async def left(self) -> None:
+    async def wait_for_disconnect(self) -> None:
         """Wait until the client has closed a connection during an answer."""
         async with asyncio.timeout(WAIT_SECONDS):
-            await self._left.wait()
+            await self._client_left.wait()
 
     @staticmethod
     def _make_answer(frames: list[bytes]) -> SendAnswer:
@@ -203,7 +203,7 @@ class FakeServer:
             speaking.cancel()
             listening.cancel()
         if left:
-            self._left.set()
+            self._client_left.set()
             raise ConnectionResetError
 
 
@@ -227,11 +227,11 @@ async def open_server(dialect: Dialect) -> AsyncIterator[FakeServer]:
     async with asyncio.TaskGroup() as tasks:
         serving: list[asyncio.Task[None]] = []
 
-        def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             serving.append(tasks.create_task(fake.serve(reader, writer)))
             serving[-1].add_done_callback(lambda _: writer.transport.abort())
 
-        server = await asyncio.start_server(greet, "127.0.0.1", 0, limit=2**20)
+        server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=2**20)
         fake.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         try:
             yield fake

@@ -32,10 +32,10 @@ async def fill(store: Store) -> None:
     )
 
 
-async def nothing_is_wrong_with_a_sound_store(store: Store, look: OpenMaintenance) -> None:
+async def a_sound_store_has_no_findings(store: Store, open_maintenance: OpenMaintenance) -> None:
     await fill(store)
     await store.discard([OTHER], at=NOW)
-    maintenance = look()
+    maintenance = open_maintenance()
     maintenance.check_format()
     assert not maintenance.is_outdated()
     assert maintenance.find_damage() == []
@@ -47,27 +47,27 @@ async def nothing_is_wrong_with_a_sound_store(store: Store, look: OpenMaintenanc
     assert maintenance.list_broken_bundles() == []
 
 
-async def every_session_is_listed(store: Store, look: OpenMaintenance) -> None:
+async def every_session_is_listed(store: Store, open_maintenance: OpenMaintenance) -> None:
     await fill(store)
-    maintenance = look()
+    maintenance = open_maintenance()
     assert maintenance.list_session_ids() == [SESSION, OTHER]
     assert [maintenance.has_session(id) for id in (SESSION, OTHER, "ses_3")] == [True, True, False]
     assert maintenance.reader.find_session(SESSION) == session()
 
 
-async def sessions_are_listed_once(store: Store, look: OpenMaintenance) -> None:
+async def sessions_are_listed_once(store: Store, open_maintenance: OpenMaintenance) -> None:
     await fill(store)
-    maintenance = look()
+    maintenance = open_maintenance()
     assert maintenance.list_session_ids() == [SESSION, OTHER]
     await store.apply(SessionCreated(info=session("ses_3")))
     assert maintenance.list_session_ids() == [SESSION, OTHER]
-    assert look().list_session_ids() == [SESSION, OTHER, "ses_3"]
+    assert open_maintenance().list_session_ids() == [SESSION, OTHER, "ses_3"]
 
 
-async def sizes_add_up(store: Store, look: OpenMaintenance) -> None:
+async def sizes_add_up(store: Store, open_maintenance: OpenMaintenance) -> None:
     await fill(store)
     counter = SizeCounter()
-    look().measure(counter)
+    open_maintenance().measure(counter)
     sizes = counter.sizes()
     assert sizes.total.bytes > 0
     for by in (sizes.kinds, sizes.projects, sizes.sessions):
@@ -77,62 +77,68 @@ async def sizes_add_up(store: Store, look: OpenMaintenance) -> None:
     assert sizes.projects[PROJECT].bytes >= sizes.sessions[SESSION].bytes + sizes.sessions[OTHER].bytes
 
 
-async def parts_are_searched(store: Store, look: OpenMaintenance) -> None:
+async def parts_are_searched(store: Store, open_maintenance: OpenMaintenance) -> None:
     await fill(store)
-    assert look().find_in_parts("tool_[a-z]+") == {"tool_abc", "tool_def"}
-    assert look().find_in_parts("nothing") == set()
+    assert open_maintenance().find_in_parts("tool_[a-z]+") == {"tool_abc", "tool_def"}
+    assert open_maintenance().find_in_parts("nothing") == set()
 
 
-async def upgrading_a_current_store_changes_nothing(store: Store, look: OpenMaintenance) -> None:
+async def upgrading_a_current_store_changes_nothing(store: Store, open_maintenance: OpenMaintenance) -> None:
     await fill(store)
     before = await store.list_messages(SESSION)
-    look().upgrade()
+    open_maintenance().upgrade()
     assert await store.list_messages(SESSION) == before
 
 
-async def an_edit_is_stored_and_the_original_is_backed_up(store: Store, look: OpenMaintenance) -> None:
+async def an_edit_is_stored_and_the_original_is_backed_up(
+    store: Store, open_maintenance: OpenMaintenance
+) -> None:
     await fill(store)
-    repairer = look().make_repairer("check", now=NOW)
+    repairer = open_maintenance().make_repairer("check", now=NOW)
     assert repairer.backup == ""
-    edited = repairer.edit_session(SESSION, lambda known: replace(known, title="mended"))
+    edited = repairer.edit_session(SESSION, lambda stored: replace(stored, title="mended"))
     assert edited == session(title="mended")
     assert await store.get_session(SESSION) == edited
     assert repairer.backup != ""
 
 
-async def editing_a_session_that_does_not_exist_changes_nothing(store: Store, look: OpenMaintenance) -> None:
+async def editing_a_session_that_does_not_exist_changes_nothing(
+    store: Store, open_maintenance: OpenMaintenance
+) -> None:
     await fill(store)
-    repairer = look().make_repairer("check", now=NOW)
-    assert repairer.edit_session(SessionID("ses_3"), lambda known: known) is None
+    repairer = open_maintenance().make_repairer("check", now=NOW)
+    assert repairer.edit_session(SessionID("ses_3"), lambda stored: stored) is None
     assert [each.id for each in await store.list_sessions()] == [SESSION, OTHER]
     assert repairer.backup == ""
 
 
-async def a_session_that_exists_is_not_rebuilt(store: Store, look: OpenMaintenance) -> None:
+async def a_session_that_exists_is_not_rebuilt(store: Store, open_maintenance: OpenMaintenance) -> None:
     await fill(store)
-    repairer = look().make_repairer("check", now=NOW)
+    repairer = open_maintenance().make_repairer("check", now=NOW)
     assert repairer.rebuild_session(SESSION) is None
     assert await store.get_session(SESSION) == session()
 
 
-async def a_session_without_messages_cannot_be_rebuilt(store: Store, look: OpenMaintenance) -> None:
+async def a_session_without_messages_cannot_be_rebuilt(
+    store: Store, open_maintenance: OpenMaintenance
+) -> None:
     await fill(store)
-    assert look().make_repairer("check", now=NOW).rebuild_session(SessionID("ses_3")) == 0
+    assert open_maintenance().make_repairer("check", now=NOW).rebuild_session(SessionID("ses_3")) == 0
     assert [each.id for each in await store.list_sessions()] == [SESSION, OTHER]
 
 
-async def whole_files_are_cut_out_of_diffs(store: Store, look: OpenMaintenance) -> None:
+async def large_diffs_are_shortened(store: Store, open_maintenance: OpenMaintenance) -> None:
     await fill(store)
     await store.apply(
         MessageUpdated(info=replace(prompt(), summary=UserSummary(title="Weave", diffs=(WHOLE_FILE,)))),
         SessionDiffed(session_id=OTHER, diff=(WHOLE_FILE,)),
     )
-    large = look().find_large()
+    large = open_maintenance().find_large()
     assert [each.after for each in large] == [0, 0]
-    shrunk = look().make_repairer("check", now=NOW).shrink_large()
+    shrunk = open_maintenance().make_repairer("check", now=NOW).shrink_large()
     assert [(each.where, each.bytes) for each in shrunk] == [(each.where, each.bytes) for each in large]
     assert all(0 < each.after < each.bytes for each in shrunk)
-    assert look().find_large() == []
+    assert open_maintenance().find_large() == []
     [diff] = await store.list_diff(OTHER)
     assert is_capped([diff])
     assert (diff.file, diff.additions) == ("log", 100_000)
@@ -141,8 +147,18 @@ async def whole_files_are_cut_out_of_diffs(store: Store, look: OpenMaintenance) 
     assert [part.id for part in message.parts] == ["prt_1", "prt_2"]
 
 
+async def a_dropped_index_is_rebuilt_by_the_next_search(store: Store, look: OpenMaintenance) -> None:
+    await fill(store)
+    found = await store.search("saved", limit=5)
+    assert [hit.session_id for hit in found] == [SESSION]
+    assert look().check_index() is None
+    look().make_repairer("test", now=NOW).drop_index()
+    assert look().check_index() is None
+    assert await store.search("saved", limit=5) == look().reader.search("saved", limit=5) == found
+
+
 CHECKS: tuple[MaintenanceCheck, ...] = (
-    nothing_is_wrong_with_a_sound_store,
+    a_sound_store_has_no_findings,
     every_session_is_listed,
     sessions_are_listed_once,
     sizes_add_up,
@@ -152,5 +168,6 @@ CHECKS: tuple[MaintenanceCheck, ...] = (
     editing_a_session_that_does_not_exist_changes_nothing,
     a_session_that_exists_is_not_rebuilt,
     a_session_without_messages_cannot_be_rebuilt,
-    whole_files_are_cut_out_of_diffs,
+    large_diffs_are_shortened,
+    a_dropped_index_is_rebuilt_by_the_next_search,
 )

@@ -34,8 +34,8 @@ def to_file_name(request: pytest.FixtureRequest) -> str:
 def weft_tape(request: pytest.FixtureRequest) -> "Iterator[Tape]":
     """The tape of this test, to pass as `tape=`: replayed, or recorded with `--weft-record`.
 
-    It is `tapes/<file>.<test>.jsonl` next to the test; the class, if there is one, comes before the test. The test fails if a request is not on the tape, or if a recorded one
-    was not made.
+    It is `tapes/<file>.<test>.jsonl` next to the test; the class, if there is one, comes before the test. The test fails if a
+    request is not on the tape, or if a recorded one was not made.
     """
     from weft.testing.replay import recording, replaying  # noqa: PLC0415  few tests replay a tape
 

@@ -34,7 +34,7 @@ def replaying(path: str | Path, *, record: str = "") -> Iterator[Replay]:
     try:
         yield tape
     finally:
-        # A question that was not on the tape has failed already; this error says why.
+        # A request that was not on the tape has failed already; this error says why.
         if tape.missed:
             raise AssertionError(f"{tape.missed[0]}{again}")
     if tape.left:

@@ -16,12 +16,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from weft.context.reminders import VALUE_TOOL
 from weft.errors import FaultKind, InvalidInputError, ProviderError
 from weft.host.clock import Clock, SystemClock
 from weft.model.catalog import Model, ModelApi
 from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.chunk import AnyChunk, FinishReason, Usage
-from weft.provider.contract import ModelMessage, ModelRequest, TextContent, ToolTurn, UserTurn
+from weft.provider.contract import ModelMessage, ModelRequest, TextContent, ToolModelMessage, UserModelMessage
 from weft.provider.registry import ServedModel
 from weft.provider.scripted import AnyMove, End, Fail, Say, Think, UseTool, Wait, play
 
@@ -236,6 +237,10 @@ class ScriptPlayer:
                 self._taken.append(taken := PlayedTurn(turn, prompts))
                 return taken
         asked = prompts[-1]
+        if VALUE_TOOL in asked:
+            raise ProviderError(
+                "the question has a schema, and the script answered with text: write .answers(value)"
+            )
         if any(turn.matches(prompts) for turn in self._silent):
             raise ProviderError(f"the script has no response to {asked!r}: add .says(…)")
         if not self._waiting:
@@ -347,7 +352,7 @@ def to_conversation(request: ModelRequest) -> ModelConversation:
     prompts = [text for message in request.messages for text in _list_texts(message)]
     return ModelConversation(
         prompt=prompts[-1] if prompts else "",
-        results=tuple(each.output for each in last.content) if isinstance(last, ToolTurn) else (),
+        results=tuple(each.output for each in last.content) if isinstance(last, ToolModelMessage) else (),
         messages=request.messages,
         tools=tuple(tool.name for tool in request.tools),
         system="\n\n".join(request.system),
@@ -356,11 +361,11 @@ def to_conversation(request: ModelRequest) -> ModelConversation:
 
 def list_prompts(messages: Sequence[ModelMessage]) -> list[str]:
     """Return the texts of the user since the last response; none if the last message is a tool's result."""
-    latest = takewhile(lambda message: isinstance(message, UserTurn), reversed(messages))
+    latest = takewhile(lambda message: isinstance(message, UserModelMessage), reversed(messages))
     return [text for message in reversed(list(latest)) for text in _list_texts(message)]
 
 
 def _list_texts(message: ModelMessage) -> list[str]:
-    if not isinstance(message, UserTurn):
+    if not isinstance(message, UserModelMessage):
         return []
     return [content.text for content in message.content if isinstance(content, TextContent)]

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from weft.errors import ConflictError, SessionBusyError
+from weft.errors import ConflictError
 from weft.model.diff import FileDiff
 from weft.model.event import (
     Durable,
@@ -20,11 +20,14 @@ from weft.model.event import (
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AnyMessage, MessageWithParts
 from weft.model.part import AnyPart, CallTime, CompletedState, ToolPart, UnknownPart
-from weft.model.session import Session, Todo, TrashBundle
+from weft.model.session import SessionInfo, Todo, TrashBundle
 from weft.model.wire import decode, encode, to_plain
 from weft.store.contract import Store
 from weft.testing.clock import HandClock
 from weft.testing.ids import seeded_mint
+from weft.testing.store_leases import LEASES
+from weft.testing.store_queries import QUERIES
+from weft.testing.store_search import SEARCH
 from weft.testing.store_values import (
     ANSWER,
     HOSTILE,
@@ -60,7 +63,7 @@ async def editing_what_is_not_there_says_so(store: Store) -> None:
 
 
 async def an_edit_that_fails_changes_nothing(store: Store) -> None:
-    def refuse(_: Session) -> Session:
+    def refuse(_: SessionInfo) -> SessionInfo:
         raise ValueError("no")
 
     await store.apply(SessionCreated(info=session()))
@@ -73,7 +76,7 @@ async def an_edit_that_fails_changes_nothing(store: Store) -> None:
 
 
 async def edits_at_once_are_all_kept(store: Store) -> None:
-    def one_more(known: Session) -> Session:
+    def one_more(known: SessionInfo) -> SessionInfo:
         return replace(known, time=replace(known.time, updated=known.time.updated + 1))
 
     await store.apply(SessionCreated(info=session()))
@@ -135,35 +138,6 @@ async def a_sound_store_has_no_damage(store: Store) -> None:
     assert await store.damage() == []
 
 
-async def a_lease_has_one_holder_and_the_next_is_told_who_it_is(store: Store) -> None:
-    async with store.lease(SESSION, "the first"):
-        assert await _owner_in_the_way(store) == "the first"
-        assert await store.find_holder(SESSION) == "the first"
-        assert await store.find_holder(SessionID("ses_other")) is None
-        async with store.lease(SessionID("ses_other"), "the second"):
-            pass
-    assert await _owner_in_the_way(store) is None
-    assert await store.find_holder(SESSION) is None
-    assert await store.list_abandoned() == []
-
-
-async def _owner_in_the_way(store: Store) -> str | None:
-    try:
-        async with store.lease(SESSION, "the next"):
-            return None
-    except SessionBusyError as busy:
-        return busy.owner
-
-
-async def a_lease_is_given_back_whatever_happens_under_it(store: Store) -> None:
-    for _ in range(2):
-        try:
-            async with store.lease(SESSION, "somebody"):
-                raise KeyError("a fault")
-        except KeyError:
-            pass
-
-
 KEEPING: tuple[Check, ...] = (
     an_edit_gives_back_what_it_stored,
     editing_what_is_not_there_says_so,
@@ -174,8 +148,6 @@ KEEPING: tuple[Check, ...] = (
     what_is_kept_is_reworked_in_one_step,
     a_rework_that_fails_changes_nothing,
     a_sound_store_has_no_damage,
-    a_lease_has_one_holder_and_the_next_is_told_who_it_is,
-    a_lease_is_given_back_whatever_happens_under_it,
 )
 
 
@@ -214,6 +186,11 @@ async def what_is_discarded_is_out_of_sight_and_comes_back_as_it_was(store: Stor
     assert trashed == TrashBundle(id=NAME, time=AT, sessions=(session(), session(OTHER)))
     assert await everything(store) == [[], [], [], [], [], [], []]
     assert await store.list_trash() == [trashed]
+    found = await store.read_bundle(NAME)
+    assert [each.info for each in found] == [session(), session(OTHER)]
+    assert [list(each.messages) for each in found] == before[1:3]
+    assert [list(each.diff) for each in found] == before[3:5]
+    assert [list(each.todos) for each in found] == before[5:7]
     assert await store.restore(NAME) == trashed
     assert await everything(store) == before
     assert await store.list_trash() == []
@@ -268,7 +245,7 @@ async def what_is_purged_is_gone_for_good(store: Store) -> None:
     await store.discard([SESSION], at=AT)
     await store.purge(NAME)
     assert await store.list_trash() == []
-    for gone in (store.restore(NAME), store.purge(NAME)):
+    for gone in (store.restore(NAME), store.purge(NAME), store.read_bundle(NAME)):
         assert (await missing(gone)).id == NAME
     assert await everything(store) == [[], [], [], [], [], [], []]
 
@@ -313,7 +290,7 @@ TRASHING: tuple[Check, ...] = (
 async def order_holds_across_the_wrap_of_ids(store: Store) -> None:
     clock = HandClock(WRAP - 2)
     mint = seeded_mint(clock.now)
-    sessions: list[Session] = []
+    sessions: list[SessionInfo] = []
     messages: list[AnyMessage] = []
     for _ in range(5):
         sessions.append(session(mint.session(), created=clock.now()))
@@ -374,6 +351,8 @@ async def saying_growth_twice_changes_nothing(store: Store) -> None:
     for _ in range(2):
         await store.apply(growth("prt_1", "bc", 1))
         assert await words(store) == "abc"
+    await store.apply(growth("prt_1", "b", 1))  # the beginning of what was said
+    assert await words(store) == "abc"
     await store.apply(growth("prt_1", "X", 2))
     assert await words(store) == "abX"
 
@@ -440,7 +419,7 @@ async def what_we_do_not_know_is_still_there(store: Store) -> None:
         "mood": {"deep": [1, "two"]},
         "time": {"created": NOW, "updated": 1, "seen": 7},
     }
-    known = decode(encode(raw), Session)
+    known = decode(encode(raw), SessionInfo)
     await store.apply(SessionCreated(info=known))
     await store.edit(SESSION, lambda found: replace(found, title="renamed"))
     assert to_plain(await store.get_session(SESSION)) == raw | {"title": "renamed"}
@@ -484,4 +463,4 @@ READING: tuple[Check, ...] = (
 )
 
 
-CHECKS: tuple[Check, ...] = (*WRITING, *READING, *KEEPING, *TRASHING)
+CHECKS: tuple[Check, ...] = (*WRITING, *READING, *KEEPING, *TRASHING, *QUERIES, *SEARCH, *LEASES)

@@ -19,7 +19,7 @@ from weft.model.part import (
     Tokens,
     ToolPart,
 )
-from weft.model.session import Session, SessionSummary, SessionTime
+from weft.model.session import SessionInfo, SessionSummary, SessionTime
 from weft.store.contract import Store
 
 Check = Callable[[Store], Awaitable[None]]
@@ -43,8 +43,8 @@ HOSTILE = (
 )
 
 
-def session(id: str = SESSION, *, project: str = PROJECT, created: int = NOW, title: str = "") -> Session:
-    return Session(
+def session(id: str = SESSION, *, project: str = PROJECT, created: int = NOW, title: str = "") -> SessionInfo:
+    return SessionInfo(
         id=SessionID(id),
         slug="quiet-otter",
         version="1.0",

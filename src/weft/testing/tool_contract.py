@@ -1,4 +1,4 @@
-"""Checks that every tool must pass, and a bench to run tools on, with real files and processes."""
+"""Checks that every tool must pass, and a harness that runs tools on real files and with real processes."""
 
 import asyncio
 import os
@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from weft.errors import DeniedError, NotPermittedError, ToolError
+from weft.errors import DeniedError, NotFoundError, NotPermittedError, ToolError
 from weft.host.clock import Clock, SystemClock
 from weft.host.processes import tool_environment
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.ids import MessageID, SessionID
-from weft.model.search import RecallMatch
+from weft.model.search import HistoryMatch, RecallMatch
 from weft.model.session import Todo
 from weft.testing.ids import seeded_mint
 from weft.tool.contract import (
@@ -55,7 +55,18 @@ class MemoryTodos:
         self._todos = tuple(todos)
 
 
-class Bench:
+def _to_history(text: str) -> HistoryMatch:
+    return HistoryMatch(
+        session_id=SessionID("ses_earlier"),
+        title="Earlier",
+        message_id=MessageID("msg_cut"),
+        by="user",
+        at=0,
+        excerpt=text,
+    )
+
+
+class ToolHarness:
     """Runs tools in a directory. Everything is allowed except what is in `denied`. All requests are recorded."""
 
     def __init__(
@@ -71,30 +82,31 @@ class Bench:
         self.todos = MemoryTodos()
         self.cut: list[str] = []
         self.spill = Spill(str(outside / "tool-output"), seeded_mint(self.clock.now))
-        self.desk = ToolResources(
+        self.resources = ToolResources(
             guard=ReadGuard(),
             spill=self.spill,
             todos=self.todos,
             after_edit=self._note_edit,
             recall=self._recall,
+            history=lambda: self,
             environment=tool_environment(environment),
         )
 
     def context(self) -> ToolContext:
         return ToolContext(
-            session_id=SessionID("ses_bench"),
-            message_id=MessageID("msg_bench"),
-            call_id="call_bench",
+            session_id=SessionID("ses_harness"),
+            message_id=MessageID("msg_harness"),
+            call_id="call_harness",
             agent="build",
             directory=str(self.directory),
             worktree=str(self.directory),
             clock=self.clock,
             ask=self._ask,
             report=self._report,
-            resources=self.desk,
-            agents={"explore": Agent(name="explore", mode="subagent")},
+            resources=self.resources,
+            agents={"explore": AgentInfo(name="explore", mode="subagent")},
             spawn=self._spawn,
-            call=self._call_also,
+            call=self._call_nested,
         )
 
     async def _recall(self, words: str, *, limit: int) -> list[RecallMatch]:
@@ -102,6 +114,17 @@ class Bench:
         return [
             RecallMatch(message_id=MessageID("msg_cut"), by="user", excerpt=text) for text in found[:limit]
         ]
+
+    async def search(self, words: str, *, limit: int) -> list[HistoryMatch]:
+        """Return the earlier messages that contain all words, for the `history` tool."""
+        return [_to_history(each) for each in self.cut if all(word in each for word in words.split())][:limit]
+
+    async def read(self, session: str, message: str) -> HistoryMatch:
+        del session
+        found = [each for each in self.cut if message == "msg_cut"]
+        if not found:
+            raise NotFoundError("message", message)
+        return _to_history(found[0])
 
     async def call(self, tool: AnyTool, /, **given: Any) -> ToolResult:
         """Call a tool as a run does: check its arguments, and limit its output."""
@@ -117,7 +140,7 @@ class Bench:
         del metadata
         self.asked.append(AskedPermission(permission=permission, patterns=patterns, always=always))
         if permission in self.denied or "*" in self.denied:
-            raise DeniedError(permission, " ".join(patterns), "denied by the bench")
+            raise DeniedError(permission, " ".join(patterns), "denied by the harness")
 
     async def _report(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         del title
@@ -126,7 +149,7 @@ class Bench:
     async def _spawn(self, child_task: ChildTask) -> ChildResult:
         return ChildResult(session_id=SessionID("ses_child"), text=child_task.prompt * 20_000, metadata={})
 
-    async def _call_also(self, tool: str, arguments: dict[str, Any], *, error: str = "") -> bool:
+    async def _call_nested(self, tool: str, arguments: dict[str, Any], *, error: str = "") -> bool:
         """Record a call of another tool without running it. Return False if `error` prevents it."""
         del arguments
         self.called.append((tool, error))
@@ -136,90 +159,90 @@ class Bench:
         self.edited.append(path)
 
 
-class Trial(Struct, frozen=True, kw_only=True):
-    """A tool, arguments that work on the bench, and arguments that do not fit (None if it accepts all)."""
+class ToolCase(Struct, frozen=True, kw_only=True):
+    """A tool, arguments with which a harness can run it, and arguments that it refuses (None if it accepts all)."""
 
     tool: AnyTool
-    given: dict[str, Any]
-    misfit: dict[str, Any] | None
+    valid: dict[str, Any]
+    invalid: dict[str, Any] | None
 
 
-Check = Callable[[Trial, Bench], Awaitable[None]]
+Check = Callable[[ToolCase, ToolHarness], Awaitable[None]]
 
 
-async def it_says_what_it_is_for(trial: Trial, bench: Bench) -> None:
-    del bench
-    assert trial.tool.about.strip()
+async def it_has_a_description(tool_case: ToolCase, harness: ToolHarness) -> None:
+    del harness
+    assert tool_case.tool.about.strip()
 
 
-async def it_takes_an_object(trial: Trial, bench: Bench) -> None:
-    del bench
-    schema = schema_of(trial.tool)
+async def its_schema_is_an_object(tool_case: ToolCase, harness: ToolHarness) -> None:
+    del harness
+    schema = schema_of(tool_case.tool)
     assert schema["type"] == "object"
     assert schema["additionalProperties"] is False
-    assert set(trial.given) <= set(schema["properties"])
+    assert set(tool_case.valid) <= set(schema["properties"])
 
 
-async def every_argument_is_described(trial: Trial, bench: Bench) -> None:
-    del bench
-    assert all(each.get("description") for each in schema_of(trial.tool)["properties"].values())
+async def every_argument_is_described(tool_case: ToolCase, harness: ToolHarness) -> None:
+    del harness
+    assert all(each.get("description") for each in schema_of(tool_case.tool)["properties"].values())
 
 
-async def arguments_that_do_not_fit_are_refused_by_name(trial: Trial, bench: Bench) -> None:
-    if trial.misfit is None:
+async def invalid_arguments_are_refused_by_name(tool_case: ToolCase, harness: ToolHarness) -> None:
+    if tool_case.invalid is None:
         return
     said = ""
     try:
-        await bench.call(trial.tool, **trial.misfit)
+        await harness.call(tool_case.tool, **tool_case.invalid)
     except ToolError as error:
         said = str(error)
-    assert said.startswith(f"The {trial.tool.name} tool was called with invalid arguments: ")
-    assert bench.asked == []
+    assert said.startswith(f"The {tool_case.tool.name} tool was called with invalid arguments: ")
+    assert harness.asked == []
 
 
-async def it_does_what_it_can(trial: Trial, bench: Bench) -> None:
-    result = await bench.call(trial.tool, **trial.given)
+async def valid_arguments_give_a_result(tool_case: ToolCase, harness: ToolHarness) -> None:
+    result = await harness.call(tool_case.tool, **tool_case.valid)
     assert isinstance(result.title, str)
     assert "truncated" in result.metadata
 
 
-async def its_output_is_bounded(trial: Trial, bench: Bench) -> None:
-    result = await bench.call(trial.tool, **trial.given)
+async def its_output_is_bounded(tool_case: ToolCase, harness: ToolHarness) -> None:
+    result = await harness.call(tool_case.tool, **tool_case.valid)
     assert len(result.output.encode()) <= MAX_BYTES + MAX_FRAMING
     assert result.output.count("\n") <= MAX_LINES + 20
 
 
-async def what_is_denied_changes_nothing(trial: Trial, bench: Bench) -> None:
-    bench.denied = {"*"}
-    before = contents(bench.directory)
+async def a_denied_call_changes_nothing(tool_case: ToolCase, harness: ToolHarness) -> None:
+    harness.denied = {"*"}
+    before = contents(harness.directory)
     try:
-        await bench.call(trial.tool, **trial.given)
+        await harness.call(tool_case.tool, **tool_case.valid)
     except NotPermittedError:
         pass
     else:
-        assert bench.asked == [], "it was denied the permission and continued"
-    assert contents(bench.directory) == before
+        assert harness.asked == [], "it was denied the permission and continued"
+    assert contents(harness.directory) == before
 
 
-async def cancelled_it_leaves_no_process(trial: Trial, bench: Bench) -> None:
-    calling = asyncio.ensure_future(bench.call(trial.tool, **trial.given))
+async def a_cancelled_call_leaves_no_process(tool_case: ToolCase, harness: ToolHarness) -> None:
+    calling = asyncio.ensure_future(harness.call(tool_case.tool, **tool_case.valid))
     await asyncio.sleep(0)
-    while not calling.done() and not processes_in(bench.directory):  # noqa: ASYNC110  there is no event for processes that start or end
+    while not calling.done() and not processes_in(harness.directory):  # noqa: ASYNC110  there is no event for processes that start or end
         await asyncio.sleep(0)
     calling.cancel()
     await asyncio.wait([calling])
-    assert processes_in(bench.directory) == []
+    assert processes_in(harness.directory) == []
 
 
 TOOL_CHECKS: Final[tuple[Check, ...]] = (
-    it_says_what_it_is_for,
-    it_takes_an_object,
+    it_has_a_description,
+    its_schema_is_an_object,
     every_argument_is_described,
-    arguments_that_do_not_fit_are_refused_by_name,
-    it_does_what_it_can,
+    invalid_arguments_are_refused_by_name,
+    valid_arguments_give_a_result,
     its_output_is_bounded,
-    what_is_denied_changes_nothing,
-    cancelled_it_leaves_no_process,
+    a_denied_call_changes_nothing,
+    a_cancelled_call_leaves_no_process,
 )
 
 

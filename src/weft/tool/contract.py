@@ -17,10 +17,10 @@ from msgspec import Struct
 from weft.errors import NobodyError, NotFoundError, ToolError
 from weft.host.clock import Clock
 from weft.host.processes import ProcessCommand
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.ids import MessageID, SessionID
 from weft.model.permission import CallRef, Question
-from weft.model.search import RecallMatch
+from weft.model.search import HistoryMatch, RecallMatch
 from weft.model.session import Todo
 from weft.model.wire import Wire
 from weft.sandbox.policy import NO_SANDBOX, Sandbox
@@ -206,6 +206,23 @@ class Recall(Protocol):
     async def __call__(self, words: str, *, limit: int) -> Sequence[RecallMatch]: ...
 
 
+class SessionHistory(Protocol):
+    """The earlier sessions of the project, without the one that asks.
+
+    `search` returns the best place of each session that contains all words. `read` returns a whole message, within bounds, and
+    raises `NotFoundError` if the project has no such message.
+    """
+
+    async def search(self, words: str, *, limit: int) -> Sequence[HistoryMatch]: ...
+
+    async def read(self, session: str, message: str) -> HistoryMatch: ...
+
+
+def refuse_history() -> SessionHistory:
+    """Raise `ToolError`. For callers that have no other sessions."""
+    raise ToolError("There are no earlier sessions here.")
+
+
 class ToolResources(Struct, frozen=True, kw_only=True):
     """What the tools of one session work with.
 
@@ -225,6 +242,7 @@ class ToolResources(Struct, frozen=True, kw_only=True):
     ask_questions: AskQuestions = refuse_questions
     handover: Handover = NoHandover()
     jobs: Jobs = NoJobs()
+    history: Callable[[], SessionHistory] = refuse_history
     sandbox: Sandbox = NO_SANDBOX
 
 
@@ -341,7 +359,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     ask: AskPermission
     report: ReportProgress
     resources: ToolResources
-    agents: Mapping[str, Agent] = {}
+    agents: Mapping[str, AgentInfo] = {}
     spawn: SpawnChild = refuse_spawn
     call: CallTool = refuse_tool_call
     watch: WatchChanges = watch_nothing
@@ -358,15 +376,15 @@ class Audience(Struct, frozen=True, kw_only=True):
     provider_id: str
     api_id: str
     allowed: Callable[[str, str], bool]
-    agents: Mapping[str, Agent] = {}
+    agents: Mapping[str, AgentInfo] = {}
 
 
 class Tool(Struct, Generic[Input], frozen=True, kw_only=True):
     """A tool: a struct of its arguments, a function that does the work, and a description for the model.
 
     `describe`, if set, replaces `about`: it returns the description for an audience, or None if the tool is not offered
-    to it. With `declares_changes`, the tool names the files that it changes with `ctx.watch`; without, every change made
-    while it runs counts as its own. With a `schema`, it takes `RawArguments`: the arguments as the model wrote them.
+    to it. With `watch_all`, every change of a file while the tool runs counts as its own and can be undone.
+    Only a tool that changes no files, or that names them with `ctx.watch`, sets it to False. With a `schema`, it takes `RawArguments`: the arguments as the model wrote them.
     """
 
     name: str
@@ -374,7 +392,7 @@ class Tool(Struct, Generic[Input], frozen=True, kw_only=True):
     takes: type[Input]
     run: Callable[[Input, ToolContext], Awaitable[ToolResult]]
     describe: Callable[[Audience], str | None] | None = None
-    declares_changes: bool = False
+    watch_all: bool = True
     schema: dict[str, Any] | None = None
 
 
@@ -390,11 +408,12 @@ class RawArguments(Struct, frozen=True):
 def schema_of(tool: AnyTool) -> dict[str, Any]:
     """Return the JSON schema of a tool's arguments, as the model sees it. Every call returns the same object."""
     takes: type[Struct] = tool.takes
-    return _build_schema(takes) if tool.schema is None else tool.schema
+    return build_schema(takes) if tool.schema is None else tool.schema
 
 
 @cache
-def _build_schema(takes: type[Struct]) -> dict[str, Any]:
+def build_schema(takes: type[Struct]) -> dict[str, Any]:
+    """Return the JSON schema of a struct of arguments. Every call returns the same object."""
     (root,), components = msgspec.json.schema_components([takes], ref_template="#/$defs/{name}")
     root_schema = components.pop(root["$ref"].rpartition("/")[2])
     return {**root_schema, "additionalProperties": False} | ({"$defs": components} if components else {})

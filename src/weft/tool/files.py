@@ -139,7 +139,7 @@ def _replace(path: str, raw: bytes, mode: int | None) -> Stamp:
     parent_fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _check_not_moved(parent_fd, parent)
-        existing_mode = _get_writable_mode(name, parent_fd)
+        existing_mode = _find_writable_mode(name, parent_fd)
         mode = mode if existing_mode is None else existing_mode
         # OpenCode writes into the file itself, so a full disk or a crash leaves it empty.
         temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
@@ -165,12 +165,12 @@ def check_replaceable(path: str) -> None:
         return  # the directory is created with the file
     try:
         _check_not_moved(parent_fd, parent)
-        _get_writable_mode(name, parent_fd)
+        _find_writable_mode(name, parent_fd)
     finally:
         os.close(parent_fd)
 
 
-def _get_writable_mode(name: str, parent_fd: int) -> int | None:
+def _find_writable_mode(name: str, parent_fd: int) -> int | None:
     """Return the mode of a file, or None if there is none. Raise `ToolError` if it is read-only or not plain."""
     try:
         status = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)

@@ -27,13 +27,18 @@ class QuestionInput(Struct, frozen=True, kw_only=True):
     questions: Annotated[tuple[QuestionItem, ...], Meta(description="What to ask, all at once.")]
 
 
+# How long a command may run unless the model or the environment says otherwise.
+DEFAULT_COMMAND_TIMEOUT_MS: Final = 120_000
+
+
 class BashInput(Struct, frozen=True, kw_only=True):
     command: Annotated[str, Meta(description="The command, as typed into a shell.")]
     description: Annotated[
         str, Meta(description="What it does, in five to ten words, for the person watching.")
     ]
     timeout: Annotated[
-        int | None, Meta(description="How long it may take, in milliseconds; 120000 if left out.")
+        int | None,
+        Meta(description="How long it may take, in milliseconds; leave it out for the usual time."),
     ] = None
     workdir: Annotated[
         str | None, Meta(description="Where to run it, instead of `cd`; the working directory if left out.")
@@ -215,6 +220,15 @@ class RecallInput(Struct, frozen=True, kw_only=True):
     query: Annotated[str, Meta(description="Words that must all occur in a message.")]
     limit: Annotated[
         int, Meta(description=f"How many places at most, up to {MAX_RESULTS}.", ge=1, le=MAX_RESULTS)
+    ] = 5
+
+
+class HistoryInput(Struct, frozen=True, kw_only=True):
+    query: Annotated[str, Meta(description="Words that must all occur in a message.")] = ""
+    session: Annotated[str | None, Meta(description="The id of a session, to read a message of it.")] = None
+    message: Annotated[str | None, Meta(description="The id of the message to read.")] = None
+    limit: Annotated[
+        int, Meta(description=f"How many sessions at most, up to {MAX_RESULTS}.", ge=1, le=MAX_RESULTS)
     ] = 5
 
 

@@ -9,11 +9,13 @@ from msgspec import Meta, Struct
 from weft.model.agent import list_offered
 from weft.tool.contract import AnyTool, Audience, Tool, ToolContext, ToolResult, read_description
 from weft.tool.inputs import (
+    DEFAULT_COMMAND_TIMEOUT_MS,
     BashInput,
     BatchInput,
     EditInput,
     GlobInput,
     GrepInput,
+    HistoryInput,
     JobsInput,
     ListInput,
     LspInput,
@@ -34,6 +36,7 @@ from weft.tool.skill import SKILL, SkillSource, make_skill_tool
 from weft.tool.websearch import CODESEARCH, WEBSEARCH, make_search_tools
 
 AGENTS_PLACEHOLDER: Final = "{agents}"
+TIMEOUT_PLACEHOLDER: Final = "{timeout}"
 
 
 class InvalidInput(Struct, frozen=True, kw_only=True):
@@ -48,7 +51,7 @@ async def invalid(arguments: InvalidInput, ctx: ToolContext) -> ToolResult:
 
 
 INVALID = Tool(
-    name="invalid", about=read_description("invalid"), takes=InvalidInput, run=invalid, declares_changes=True
+    name="invalid", about=read_description("invalid"), takes=InvalidInput, run=invalid, watch_all=False
 )
 
 
@@ -58,11 +61,11 @@ def declare(
     function: str,
     *,
     describe: Callable[[Audience], str | None] | None = None,
-    declares_changes: bool = True,
+    watch_all: bool = True,
 ) -> AnyTool:
     """Return a built-in tool. `function` names what does the work, as `module:name` in this package.
 
-    It is loaded when the tool is called: a run calls few of the tools, and many runs none.
+    It is loaded when the tool is called: a run calls few of the tools, and many runs none. `watch_all` is that of `Tool`.
     """
     module, _, attribute = function.partition(":")
 
@@ -76,8 +79,20 @@ def declare(
         takes=takes,
         run=run,
         describe=describe,
-        declares_changes=declares_changes,
+        watch_all=watch_all,
     )
+
+
+def make_bash_tool(timeout_ms: int) -> AnyTool:
+    """Return the tool `bash`. A command ends after `timeout_ms` unless the model says otherwise."""
+
+    async def run(wanted: Any, ctx: ToolContext) -> ToolResult:
+        from weft.tool.shell.bash import bash  # noqa: PLC0415  loaded when it is called, as the others are
+
+        return await bash(wanted, ctx, default_ms=timeout_ms)
+
+    about = read_description("bash").replace(TIMEOUT_PLACEHOLDER, f"{timeout_ms / 1000:g} seconds")
+    return Tool(name="bash", about=about, takes=BashInput, run=run, watch_all=False)
 
 
 def prefers_patches(api_id: str) -> bool:
@@ -110,26 +125,31 @@ def describe_task(audience: Audience) -> str | None:
     return read_description("task").replace(AGENTS_PLACEHOLDER, "\n".join(usable)) if usable else None
 
 
-QUESTION = declare("question", QuestionInput, "question:question")
-BASH = declare("bash", BashInput, "shell.bash:bash")
-READ = declare("read", ReadInput, "read:read")
-GLOB = declare("glob", GlobInput, "glob:glob")
-GREP = declare("grep", GrepInput, "grep:grep")
-EDIT = declare("edit", EditInput, "edit:edit", describe=describe_edit)
-WRITE = declare("write", WriteInput, "write:write", describe=describe_write)
-TASK = declare("task", TaskInput, "task:task", describe=describe_task)
-WEBFETCH = declare("webfetch", WebFetchInput, "webfetch:webfetch")
-TODOWRITE = declare("todowrite", TodoWriteInput, "todo:todowrite")
-TODOREAD = declare("todoread", TodoReadInput, "todo:todoread")
-APPLY_PATCH = declare("apply_patch", PatchInput, "patch:apply_patch", describe=describe_apply_patch)
-LSP = declare("lsp", LspInput, "lsp.tool:lsp")
-BATCH = declare("batch", BatchInput, "batch:batch")
-LIST = declare("list", ListInput, "list:list_directory")
-MULTIEDIT = declare("multiedit", MultiEditInput, "edit:multiedit")
-RECALL = declare("recall", RecallInput, "recall:recall")
-JOBS = declare("jobs", JobsInput, "shell.jobs:jobs", declares_changes=False)
-PLAN_EXIT = declare("plan_exit", PlanExitInput, "plan:plan_exit")
-PLAN_ENTER = declare("plan_enter", PlanEnterInput, "plan:plan_enter")
+# A tool with `watch_all=False` changes no files, or names them with `ctx.watch`. `jobs` is watched: a job that it stops may
+# change files while it ends.
+QUESTION = declare("question", QuestionInput, "question:question", watch_all=False)
+BASH = make_bash_tool(DEFAULT_COMMAND_TIMEOUT_MS)
+READ = declare("read", ReadInput, "read:read", watch_all=False)
+GLOB = declare("glob", GlobInput, "glob:glob", watch_all=False)
+GREP = declare("grep", GrepInput, "grep:grep", watch_all=False)
+EDIT = declare("edit", EditInput, "edit:edit", describe=describe_edit, watch_all=False)
+WRITE = declare("write", WriteInput, "write:write", describe=describe_write, watch_all=False)
+TASK = declare("task", TaskInput, "task:task", describe=describe_task, watch_all=False)
+WEBFETCH = declare("webfetch", WebFetchInput, "webfetch:webfetch", watch_all=False)
+TODOWRITE = declare("todowrite", TodoWriteInput, "todo:todowrite", watch_all=False)
+TODOREAD = declare("todoread", TodoReadInput, "todo:todoread", watch_all=False)
+APPLY_PATCH = declare(
+    "apply_patch", PatchInput, "patch:apply_patch", describe=describe_apply_patch, watch_all=False
+)
+LSP = declare("lsp", LspInput, "lsp.tool:lsp", watch_all=False)
+BATCH = declare("batch", BatchInput, "batch:batch", watch_all=False)
+LIST = declare("list", ListInput, "list:list_directory", watch_all=False)
+MULTIEDIT = declare("multiedit", MultiEditInput, "edit:multiedit", watch_all=False)
+RECALL = declare("recall", RecallInput, "recall:recall", watch_all=False)
+HISTORY = declare("history", HistoryInput, "history:search_history", watch_all=False)
+JOBS = declare("jobs", JobsInput, "shell.jobs:jobs")
+PLAN_EXIT = declare("plan_exit", PlanExitInput, "plan:plan_exit", watch_all=False)
+PLAN_ENTER = declare("plan_enter", PlanEnterInput, "plan:plan_enter", watch_all=False)
 
 # Models are told about the tools in this order.
 TOOLS: Final[tuple[AnyTool, ...]] = (
@@ -154,6 +174,7 @@ TOOLS: Final[tuple[AnyTool, ...]] = (
     LIST,
     MULTIEDIT,
     RECALL,
+    HISTORY,
     JOBS,
 )
 
@@ -170,19 +191,24 @@ AFTER_BACKGROUND_JOB: Final = frozenset({"jobs"})
 
 
 class ToolSetup(Struct, frozen=True, kw_only=True):
-    """What is configured for tools: skills, a search service, and which experimental tools are on."""
+    """What is configured for tools: skills, a search service, how long a command may run, and which experimental tools are on."""
 
     skills: SkillSource | None = None
     search: str | None = None
     lsp: bool = False
     batch: bool = False
+    history: bool = False
+    command_timeout_ms: int = DEFAULT_COMMAND_TIMEOUT_MS
     planning: bool = False
 
 
 def list_tools(setup: ToolSetup) -> tuple[AnyTool, ...]:
     """Return the tools that exist in this configuration."""
-    disabled = {name for name, enabled in (("lsp", setup.lsp), ("batch", setup.batch)) if not enabled}
+    switches = (("lsp", setup.lsp), ("batch", setup.batch), ("history", setup.history))
+    disabled = {name for name, enabled in switches if not enabled}
     configured: dict[str, AnyTool] = {tool.name: tool for tool in make_search_tools(setup.search)}
+    if setup.command_timeout_ms != DEFAULT_COMMAND_TIMEOUT_MS:
+        configured["bash"] = make_bash_tool(setup.command_timeout_ms)
     if setup.skills is not None:
         configured["skill"] = make_skill_tool(setup.skills)
     tools = (*TOOLS, *PLAN_TOOLS) if setup.planning else TOOLS

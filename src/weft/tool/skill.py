@@ -65,7 +65,7 @@ def make_skill_tool(source: SkillSource) -> Tool[SkillInput]:
         takes=SkillInput,
         run=partial(load_skill, source),
         describe=partial(describe_skills, source),
-        declares_changes=True,
+        watch_all=False,
     )
 
 

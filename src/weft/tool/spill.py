@@ -37,11 +37,11 @@ class Spill:
         except OSError as error:
             raise ToolError(f"The output is too long, and could not be saved: {error}") from error
 
-    async def sweep(self, now: int) -> int:
+    async def remove_old(self, now: int) -> int:
         """Remove outputs that are older than a week, and return how many. Skip files that cannot be removed."""
-        return await asyncio.to_thread(self._sweep, now - MAX_OUTPUT_AGE_MS)
+        return await asyncio.to_thread(self._remove_old, now - MAX_OUTPUT_AGE_MS)
 
-    def _sweep(self, cutoff: int) -> int:
+    def _remove_old(self, cutoff: int) -> int:
         # OpenCode reads the age from the id, which wraps around every 795 days. The modification time does not.
         try:
             entries = list(os.scandir(self.directory))

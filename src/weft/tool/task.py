@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from weft.errors import ToolError
-from weft.model.agent import Agent, list_offered
+from weft.model.agent import AgentInfo, list_offered
 from weft.tool.contract import ChildTask, ToolContext, ToolResult
 from weft.tool.inputs import TaskInput
 from weft.tool.truncate import truncate_result
@@ -37,7 +37,7 @@ async def run_child_task(arguments: TaskInput, ctx: ToolContext) -> ToolResult:
     return replace(truncated, output=f"{truncated.output}\n\n{tail}")
 
 
-def make_unknown_agent_error(name: str, agents: Mapping[str, Agent]) -> ToolError:
+def make_unknown_agent_error(name: str, agents: Mapping[str, AgentInfo]) -> ToolError:
     """Return the error for an agent that does not exist or cannot be used for tasks."""
     names = ", ".join(list_offered(agents)) or "none"
     return ToolError(f"Unknown agent type: {name} is not a valid agent type. There are: {names}.")

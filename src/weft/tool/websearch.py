@@ -102,7 +102,7 @@ def make_search_tools(url: str | None = None) -> tuple[AnyTool, AnyTool]:
             takes=WebSearchInput,
             run=partial(websearch, url or SERVICE_URL),
             describe=describe and partial(describe, read_description("websearch")),
-            declares_changes=True,
+            watch_all=False,
         ),
         Tool(
             name="codesearch",
@@ -110,7 +110,7 @@ def make_search_tools(url: str | None = None) -> tuple[AnyTool, AnyTool]:
             takes=CodeSearchInput,
             run=partial(codesearch, url or SERVICE_URL),
             describe=describe and partial(describe, read_description("codesearch")),
-            declares_changes=True,
+            watch_all=False,
         ),
     )
 

@@ -48,7 +48,7 @@ class BundledFile(Wire, frozen=True, kw_only=True):
 
 
 class BundledSession(Wire, frozen=True, kw_only=True):
-    """A session in the archive, with the numbers of its documents."""
+    """A session in the archive, and how many documents of each kind it has."""
 
     id: SessionID
     title: str = always("")

@@ -38,7 +38,11 @@ def parse_rebind(text: str) -> Rebind:
     """Parse `OLD=NEW`. Both must be absolute; raise `InvalidInputError` otherwise."""
     old, equals, new = text.partition("=")
     if not equals or not os.path.isabs(old) or not os.path.isabs(new):
-        raise InvalidInputError("--rebind", f"{text!r} is not OLD=NEW with two absolute paths")
+        raise InvalidInputError(
+            "--rebind",
+            f"{text!r} is not OLD=NEW with two absolute paths",
+            hint="write it like /home/old/project=/home/new/project",
+        )
     return Rebind(_strip_slash(old), _strip_slash(new))
 
 
@@ -77,7 +81,7 @@ def _rebind_value(value: Any, rebinds: Sequence[Rebind]) -> Any:
             return value
 
 
-def find_origin_checkout(export: SessionExport) -> str:
+def choose_origin_checkout(export: SessionExport) -> str:
     """Return the root of the checkout in which a session was made, if its messages tell; otherwise its directory."""
     directory = export.info.directory
     for message in export.messages:
@@ -92,7 +96,7 @@ def find_rebinds(incoming: SessionExport, present: SessionExport) -> tuple[Rebin
     """Return the rebinds that convert the paths of one state of a session to those of another state elsewhere."""
     if not incoming.info.directory or incoming.info.directory == present.info.directory:
         return ()
-    old, new = find_origin_checkout(incoming), find_origin_checkout(present)
+    old, new = choose_origin_checkout(incoming), choose_origin_checkout(present)
     if incoming.info.directory[len(old) :] != present.info.directory[len(new) :]:
         old, new = incoming.info.directory, present.info.directory
     return (Rebind(old, new),)

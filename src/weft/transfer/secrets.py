@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 _WORD = r"[A-Za-z0-9_-]"
@@ -97,15 +98,10 @@ SHAPES = (
 # A match must not be part of a longer word. An escaped newline before it is not part of the word.
 _NOT_IN_WORD_BEFORE, _NOT_IN_WORD_AFTER = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))", r"(?![A-Za-z0-9])"
 KEY_HEADER = "-----BEGIN"
-_PATTERNS = [
-    (shape, re.compile(f"{_NOT_IN_WORD_BEFORE}{shape.pattern}{_NOT_IN_WORD_AFTER}")) for shape in SHAPES
-]
-_HEADER_PATTERNS = [each for each in _PATTERNS if KEY_HEADER in each[0].marks]
-_WORD_PATTERNS = [each for each in _PATTERNS if KEY_HEADER not in each[0].marks]
+_HEADER_SHAPES = [shape for shape in SHAPES if KEY_HEADER in shape.marks]
+_WORD_SHAPES = [shape for shape in SHAPES if KEY_HEADER not in shape.marks]
 # Most words contain no mark, so one search rules them out.
-_ANY_MARK = re.compile(
-    "|".join(sorted({re.escape(mark) for shape, _ in _WORD_PATTERNS for mark in shape.marks}))
-)
+_ANY_MARK = re.compile("|".join(sorted({re.escape(mark) for shape in _WORD_SHAPES for mark in shape.marks})))
 # Only long words are examined, and text has few of them.
 LONG_WORD = re.compile(r"[A-Za-z0-9_+/=.:-]{16,}")
 
@@ -121,22 +117,24 @@ class SecretSpan(NamedTuple):
 def find_shapes(text: str) -> Iterator[SecretSpan]:
     """Yield credentials that are recognisable by their form. They may overlap."""
     if KEY_HEADER in text:
-        yield from _match_shapes(_HEADER_PATTERNS, text, 0, len(text))
+        yield from _match_shapes(_HEADER_SHAPES, text, 0, len(text))
     for word in LONG_WORD.finditer(text):
         if _ANY_MARK.search(word[0]) is None:
             continue
-        candidates = [
-            pattern for pattern in _WORD_PATTERNS if any(mark in word[0] for mark in pattern[0].marks)
-        ]
+        candidates = [shape for shape in _WORD_SHAPES if any(mark in word[0] for mark in shape.marks)]
         yield from _match_shapes(candidates, text, word.start(), word.end())
 
 
-def _match_shapes(
-    patterns: list[tuple[SecretShape, re.Pattern[str]]], text: str, start: int, end: int
-) -> Iterator[SecretSpan]:
-    for shape, pattern in patterns:
-        for match in pattern.finditer(text, start, end):
+def _match_shapes(shapes: list[SecretShape], text: str, start: int, end: int) -> Iterator[SecretSpan]:
+    for shape in shapes:
+        for match in _compile_shape(shape).finditer(text, start, end):
             yield SecretSpan(*match.span(), shape.kind)
+
+
+@cache
+def _compile_shape(shape: SecretShape) -> re.Pattern[str]:
+    """Compile a pattern when a mark of it first occurs. Compiling all of them takes longer than most texts do."""
+    return re.compile(f"{_NOT_IN_WORD_BEFORE}{shape.pattern}{_NOT_IN_WORD_AFTER}")
 
 
 MIN_RANDOM_LENGTH, MIN_PASSWORD_LENGTH = 8, 6

@@ -20,7 +20,7 @@ from weft.model.ids import GLOBAL_PROJECT, MessageID, ProjectID, SessionID
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import AnyPart, ReasoningPart, TextPart, ToolPart
 from weft.model.project import Place
-from weft.model.session import ForkedFrom, Session, get_weft_data, with_weft_data
+from weft.model.session import ForkedFrom, SessionInfo, get_owner, get_weft_data, with_owner, with_weft_data
 from weft.model.spending import Ledger
 from weft.model.transfer import ExportCounts, ImportResult, ImportVerdict, SessionExport, count_export
 from weft.model.wire import from_plain, to_plain
@@ -29,7 +29,7 @@ from weft.transfer.document import hash_content
 from weft.transfer.rebind import (
     IdRenamer,
     Rebind,
-    find_origin_checkout,
+    choose_origin_checkout,
     find_rebinds,
     rebind_export,
     rebind_path,
@@ -122,14 +122,22 @@ class MessageOwners(Protocol):
     async def owners(self, messages: Sequence[MessageID]) -> dict[MessageID, SessionID]: ...
 
 
+@runtime_checkable
+class PrivateStore(Protocol):
+    """A store of one principal. An id that it does not know may be somebody else's."""
+
+    @property
+    def owner(self) -> str: ...
+
+
 class ImportOptions(Struct, frozen=True, kw_only=True):
     """How to import sessions.
 
-    `home` returns the project of a directory, None if the directory does not exist here. With `adopt`, sessions without
+    `find_project` returns the project of a directory, None if the directory does not exist here. With `adopt`, sessions without
     an existing directory move to the importing directory; otherwise they keep their own.
     """
 
-    home: ProjectLookup
+    find_project: ProjectLookup
     rebinds: tuple[Rebind, ...] = ()
     adopt: bool = True
     dry_run: bool = False
@@ -172,6 +180,8 @@ class SessionImporter:
 
     async def receive(self, export: SessionExport, *, counted: ExportCounts | None = None) -> ImportResult:
         """Store a session, read it back, and compare. `counted` are the numbers that its source reports."""
+        # A principal of the same name elsewhere may be somebody else.
+        export = replace(export, info=with_owner(export.info, ""))
         planned = await self._decide(export)
         if planned.verdict == "forked" or planned.export.info.id != export.info.id:
             self._copies[export.info.id] = planned.export.info.id
@@ -198,6 +208,9 @@ class SessionImporter:
 
     async def _decide(self, export: SessionExport) -> PlannedImport:
         candidate, copied = export, False
+        if isinstance(self._store, PrivateStore) and await self._find(export.info.id) is None:
+            # Always the same new ids, whether or not somebody else has the old ones: the answer must not tell.
+            candidate = IdRenamer(export, f"principal {self._store.owner}").rename()
         while (present := await self._find(candidate.info.id)) is not None:
             rebound = rebind_export(candidate, find_rebinds(candidate, present))
             planned = _combine(rebound, present)
@@ -218,12 +231,12 @@ class SessionImporter:
     async def _localize(self, export: SessionExport) -> SessionExport:
         """Return the session with the directory, project and parent that it gets here."""
         rebinds, directory = self._options.rebinds, rebind_path(export.info.directory, self._options.rebinds)
-        local_project = await self._options.home(directory) if directory else None
+        local_project = await self._options.find_project(directory) if directory else None
         project = export.info.project_id
         if local_project is not None:
             project = project if await self._is_known(project) else local_project
         elif self._options.adopt:
-            rebinds = (*rebinds, Rebind(find_origin_checkout(export), _get_checkout(self._place)))
+            rebinds = (*rebinds, Rebind(choose_origin_checkout(export), _get_checkout(self._place)))
             directory = await self._choose_directory(rebind_path(export.info.directory, rebinds))
             project = self._place.project.id
         elif not await self._is_known(project):
@@ -240,7 +253,7 @@ class SessionImporter:
         return replace(rebound, info=info)
 
     async def _choose_directory(self, directory: str) -> str:
-        return directory if await self._options.home(directory) is not None else self._place.directory
+        return directory if await self._options.find_project(directory) is not None else self._place.directory
 
     async def _is_known(self, project: ProjectID) -> bool:
         """Return True if this id names a project in the store. The global project does not count."""
@@ -261,7 +274,7 @@ class SessionImporter:
         info = planned.export.info
         if info.project_id != GLOBAL_PROJECT or not info.directory:
             return planned
-        project = await self._options.home(info.directory) or await self._find_recorded_project(
+        project = await self._options.find_project(info.directory) or await self._find_recorded_project(
             info.directory
         )
         if project == GLOBAL_PROJECT:
@@ -312,7 +325,7 @@ def _merge(incoming: SessionExport, present: SessionExport) -> SessionExport:
     diff, and does not know weft's own fields.
     """
     plain: dict[str, Any] = {**to_plain(present.info), **to_plain(incoming.info)}
-    info: Session = from_plain(plain, Session, where=present.info.id)
+    info: SessionInfo = from_plain(plain, SessionInfo, where=present.info.id)
     info = replace(
         info,
         project_id=present.info.project_id,
@@ -321,6 +334,7 @@ def _merge(incoming: SessionExport, present: SessionExport) -> SessionExport:
         revert=incoming.info.revert,
         share=present.info.share,
     )
+    info = with_owner(info, get_owner(present.info))
     return SessionExport(
         info=info,
         messages=incoming.messages,

@@ -62,7 +62,7 @@ class ChangeTotals:
                 diffs = cap_diffs([total.diffs[name] for name in sorted(total.diffs)])
                 total = replace(total, diffs={diff.file: diff for diff in diffs})
             else:
-                diffs = await self._snapshots.diff(total.folded.hash, total.folded.until)
+                diffs = await self._snapshots.diff(total.folded.before, total.folded.after)
         except (GitError, SnapshotMissingError, OSError):
             self._totals.pop(key, None)
             return None
@@ -97,7 +97,7 @@ class ChangeTotals:
         )
 
     async def _read_diffs(self, folded: Patch, files: Sequence[str] | None) -> dict[str, FileDiff]:
-        diffs = await self._snapshots.diff(folded.hash, folded.until, files)
+        diffs = await self._snapshots.diff(folded.before, folded.after, files)
         return {diff.file: diff for diff in diffs}
 
     async def _fold(self, patches: Sequence[Patch]) -> Patch:

@@ -11,7 +11,7 @@ from weft.model.diff import FileDiff
 from weft.model.event import Durable, MessageRemoved, PartRemoved, TodoUpdated
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import CompletedState, ToolPart
-from weft.model.session import Session, Todo, get_weft_data, with_weft_data
+from weft.model.session import SessionInfo, Todo, get_weft_data, with_weft_data
 from weft.model.wire import from_plain
 from weft.session.messages import list_diffs
 from weft.session.revert_point import (
@@ -22,14 +22,14 @@ from weft.session.revert_point import (
     list_patches,
 )
 from weft.session.totals import update_ledger
-from weft.undo.recovery import Undoer
+from weft.undo.recovery import UndoContext
 
 TODO_TOOL: Final = "todowrite"
 
 
 async def clean_up(
-    undoer: Undoer, session: Session, history: Sequence[MessageWithParts]
-) -> tuple[Session, list[Durable]]:
+    undo_context: UndoContext, session: SessionInfo, history: Sequence[MessageWithParts]
+) -> tuple[SessionInfo, list[Durable]]:
     """Remove the messages that were undone. Return the session and the events. The cost of the messages still counts.
 
     OpenCode leaves the parts of removed messages behind, and keeps their todo list.
@@ -37,17 +37,17 @@ async def clean_up(
     if session.revert is None:
         return session, []
     cut = cut_at_revert(session.revert, history)
-    await update_ledger(undoer.journal, session.id, [message.info for message in history])
+    await update_ledger(undo_context.journal, session.id, [message.info for message in history])
     events = [*list_removals(cut), *_list_todo_events(session, cut)]
     if events:
-        await undoer.journal.commit(*events)
+        await undo_context.journal.commit(*events)
     undone = get_weft_data(session).undo
-    session = await undoer.update_session(
+    session = await undo_context.update_session(
         session.id,
         list_patches(cut.kept),
         lambda stored: with_weft_data(replace(stored, revert=None), replace(get_weft_data(stored), undo=())),
     )
-    await undoer.release_trees(
+    await undo_context.release_trees(
         session.id, get_history_trees(cut.removed) | get_patch_trees(undone), remaining=cut.kept
     )
     return session, events
@@ -65,7 +65,7 @@ def list_removals(cut: HistoryCut) -> Iterator[Durable]:
             yield PartRemoved(session_id=session, message_id=id, part_id=part.id)
 
 
-def _list_todo_events(session: Session, cut: HistoryCut) -> Iterator[Durable]:
+def _list_todo_events(session: SessionInfo, cut: HistoryCut) -> Iterator[Durable]:
     """Yield the todo list of the messages that stay, if the others changed it."""
     if find_todos(cut.removed) is not None:
         yield TodoUpdated(session_id=session.id, todos=find_todos(cut.kept) or ())
@@ -85,32 +85,32 @@ def find_todos(messages: Iterable[MessageWithParts]) -> tuple[Todo, ...] | None:
     return found
 
 
-async def pin_session(undoer: Undoer, session: Session) -> None:
+async def pin_session(undo_context: UndoContext, session: SessionInfo) -> None:
     """Keep the snapshots of a session that is a copy, because its original may be removed."""
-    history = await undoer.store.list_messages(session.id)
+    history = await undo_context.store.list_messages(session.id)
     trees = get_history_trees(history) | get_patch_trees(get_weft_data(session).undo)
     if trees:
-        await undoer.snapshots.pin(session.id, sorted(trees))
+        await undo_context.snapshots.pin(session.id, sorted(trees))
 
 
-async def release_sessions(undoer: Undoer, removed: Iterable[Session]) -> None:
+async def release_sessions(undo_context: UndoContext, removed: Iterable[SessionInfo]) -> None:
     """Release the snapshots of removed sessions."""
     for session in removed:
-        await undoer.snapshots.release(session.id)
+        await undo_context.snapshots.release(session.id)
 
 
-async def list_message_diffs(undoer: Undoer, message: MessageWithParts) -> list[FileDiff]:
+async def list_message_diffs(undo_context: UndoContext, message: MessageWithParts) -> list[FileDiff]:
     """Return the file changes of a prompt or of an answer; empty if they can no longer be read."""
     if isinstance(message.info, UserMessage):
         return list_diffs(message)
-    total = await undoer.totals.add_up(message.info.id, list_patches([message]))
+    total = await undo_context.totals.add_up(message.info.id, list_patches([message]))
     return [] if total is None else list(total.diffs)
 
 
-async def make_diff_text(undoer: Undoer, messages: Iterable[MessageWithParts]) -> str:
+async def make_diff_text(undo_context: UndoContext, messages: Iterable[MessageWithParts]) -> str:
     """Return the file changes of messages as one unified diff; empty if they can no longer be read."""
     try:
-        patch = await undoer.snapshots.fold(list_patches(messages))
-        return await undoer.snapshots.diff_text(patch.hash, patch.until)
+        patch = await undo_context.snapshots.fold(list_patches(messages))
+        return await undo_context.snapshots.diff_text(patch.before, patch.after)
     except (GitError, SnapshotMissingError):
         return ""

@@ -13,16 +13,16 @@ from weft.model.event import PartUpdated, SessionDiffed
 from weft.model.ids import Mint, SessionID
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import ErrorState, PatchPart, ToolPart, WeftPatchData
-from weft.model.session import Session, get_weft_data
+from weft.model.session import SessionInfo, get_weft_data
 from weft.session.revert_point import cut_at_revert, get_history_trees, get_patch_trees, list_patches
 from weft.snapshot.contract import Snapshots
 from weft.store.contract import Store
 from weft.undo.changes import ChangeTotals
 
-SessionEditor = Callable[[Session], Session]
+SessionEditor = Callable[[SessionInfo], SessionInfo]
 
 
-class Undoer(Struct, frozen=True, kw_only=True):
+class UndoContext(Struct, frozen=True, kw_only=True):
     """What undoing needs. `opencode_snapshots` is the directory with those of OpenCode, one repository for each project."""
 
     store: Store
@@ -35,12 +35,12 @@ class Undoer(Struct, frozen=True, kw_only=True):
 
     async def update_session(
         self, session: SessionID, patches: Sequence[Patch], editor: SessionEditor = lambda stored: stored
-    ) -> Session:
+    ) -> SessionInfo:
         """Change a session, and store its total of file changes. `patches` are all its patches."""
         total = await self.totals.add_up(session, patches)
         now = self.clock.now()
 
-        def apply(stored: Session) -> Session:
+        def apply(stored: SessionInfo) -> SessionInfo:
             stored = editor(stored)
             stored = stored if total is None else replace(stored, summary=total.summary)
             return replace(stored, time=replace(stored.time, updated=max(now, stored.time.updated)))
@@ -59,7 +59,7 @@ class Undoer(Struct, frozen=True, kw_only=True):
         await self.snapshots.unpin(session, sorted({*trees} - get_history_trees(remaining)))
 
 
-async def recover(undoer: Undoer) -> list[WeftError]:
+async def recover(undo_context: UndoContext) -> list[WeftError]:
     """Finish an interrupted undo if its session records it, else roll it back. Store file changes that were not stored.
 
     Return the errors of what could not be settled. That waits for the next opening, and does not keep anybody from working.
@@ -67,21 +67,21 @@ async def recover(undoer: Undoer) -> list[WeftError]:
 
     async def is_recorded(session: SessionID, note: str) -> bool:
         try:
-            return get_weft_data(await undoer.store.get_session(session)).restored == note
+            return get_weft_data(await undo_context.store.get_session(session)).restored == note
         except UnreadableError:
             raise  # unknown until the session is repaired
         except NotFoundError:
             return False
 
     try:
-        report = await undoer.snapshots.recover(is_recorded)
+        report = await undo_context.snapshots.recover(is_recorded)
     except (WeftError, OSError) as error:
         return [_to_unsettled_error("the undo of a dead process", error)]
     unsettled: list[WeftError] = []
     for session in dict.fromkeys(session for session, _ in report.patches):
         patches = [patch for owner, patch in report.patches if owner == session]
         try:
-            await _settle(undoer, session, patches)
+            await _settle(undo_context, session, patches)
         except (WeftError, OSError) as error:
             unsettled.append(
                 _to_unsettled_error(f"the file changes of a dead run of session {session}", error)
@@ -93,42 +93,46 @@ def _to_unsettled_error(what: str, error: Exception) -> WeftError:
     return StoreError(f"{what} is not settled yet: {error}", hint="the next opening tries again")
 
 
-async def _settle(undoer: Undoer, session: SessionID, patches: Sequence[Patch]) -> None:
+async def _settle(undo_context: UndoContext, session: SessionID, patches: Sequence[Patch]) -> None:
     try:
-        await _store(undoer, session, patches)
+        await _store(undo_context, session, patches)
     except UnreadableError:
         raise  # its snapshots are needed when it is repaired
     except NotFoundError:
-        await undoer.snapshots.release(session)
-    await undoer.snapshots.mark_stored(session)
+        await undo_context.snapshots.release(session)
+    await undo_context.snapshots.mark_stored(session)
 
 
-async def _store(undoer: Undoer, session: SessionID, patches: Sequence[Patch], call_id: str = "") -> None:
+async def _store(
+    undo_context: UndoContext, session: SessionID, patches: Sequence[Patch], call_id: str = ""
+) -> None:
     """Store patches with the last answer, which was cut short, and with the call in the parent that started the session."""
-    info = await undoer.store.get_session(session)
-    history = await undoer.store.list_messages(session)
-    stored_trees = {(patch.hash, patch.until) for patch in list_patches(history)}
-    new = [patch for patch in patches if (patch.hash, patch.until) not in stored_trees]
+    info = await undo_context.store.get_session(session)
+    history = await undo_context.store.list_messages(session)
+    stored_trees = {(patch.before, patch.after) for patch in list_patches(history)}
+    new = [patch for patch in patches if (patch.before, patch.after) not in stored_trees]
     answer = _find_last_answer(history)
     if new and answer is not None:
         data = [WeftPatchData(patch=patch, call_id=call_id) for patch in new]
-        await undoer.journal.commit(*(PartUpdated(part=_make_part(undoer, answer, each)) for each in data))
-        history = await undoer.store.list_messages(session)
-        await undoer.update_session(session, list_patches(cut_at_revert(info.revert, history).kept))
+        await undo_context.journal.commit(
+            *(PartUpdated(part=_make_part(undo_context, answer, each)) for each in data)
+        )
+        history = await undo_context.store.list_messages(session)
+        await undo_context.update_session(session, list_patches(cut_at_revert(info.revert, history).kept))
     if info.parent_id is not None:
-        await _store_in_parent(undoer, info.parent_id, session, patches)
+        await _store_in_parent(undo_context, info.parent_id, session, patches)
 
 
 async def _store_in_parent(
-    undoer: Undoer, parent: SessionID, child: SessionID, patches: Sequence[Patch]
+    undo_context: UndoContext, parent: SessionID, child: SessionID, patches: Sequence[Patch]
 ) -> None:
     """Store the changes of a child in its parent, too, if the last answer there has the call that started it."""
-    for message in reversed(await undoer.store.list_messages(parent)):
+    for message in reversed(await undo_context.store.list_messages(parent)):
         if isinstance(message.info, AssistantMessage):
             call = next((part for part in message.parts if _has_started(part, child)), None)
             if isinstance(call, ToolPart):
-                await undoer.snapshots.pin(parent, sorted(get_patch_trees(patches)))
-                await _store(undoer, parent, patches, call.call_id)
+                await undo_context.snapshots.pin(parent, sorted(get_patch_trees(patches)))
+                await _store(undo_context, parent, patches, call.call_id)
             return
 
 
@@ -145,12 +149,12 @@ def _find_last_answer(history: Sequence[MessageWithParts]) -> AssistantMessage |
     return next(answers, None)
 
 
-def _make_part(undoer: Undoer, answer: AssistantMessage, data: WeftPatchData) -> PatchPart:
+def _make_part(undo_context: UndoContext, answer: AssistantMessage, data: WeftPatchData) -> PatchPart:
     return PatchPart(
-        id=undoer.mint.part(),
+        id=undo_context.mint.part(),
         session_id=answer.session_id,
         message_id=answer.id,
-        hash=data.patch.hash,
+        hash=data.patch.before,
         files=(),
         weft=data,
     )

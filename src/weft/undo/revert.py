@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from weft.errors import InvalidInputError
 from weft.model.diff import FileFate, Patch
 from weft.model.message import MessageWithParts
-from weft.model.session import RevertResult, Session, SessionRevert, get_weft_data, with_weft_data
+from weft.model.session import RevertResult, SessionInfo, SessionRevert, get_weft_data, with_weft_data
 from weft.session.revert_point import (
     WHOLE_REVERT,
     RevertScope,
@@ -21,8 +21,8 @@ from weft.session.revert_point import (
     cut_at_revert,
     cut_history,
     find_opencode_trees,
-    find_point,
     get_patch_trees,
+    get_point,
     has_commands,
     list_foreign_files,
     list_patches,
@@ -30,7 +30,7 @@ from weft.session.revert_point import (
 )
 from weft.snapshot.contract import Restoration, RestorePlan
 from weft.undo.changes import is_within
-from weft.undo.recovery import Undoer, recover
+from weft.undo.recovery import UndoContext, recover
 
 MAX_DIFF_CHARS: Final = 256 << 10
 COMMAND_CAUTION: Final = "changes that commands made to ignored files, nested repositories and files outside the project are not undone"
@@ -38,32 +38,32 @@ _FILE_HEADER: Final = "diff --git "
 
 
 async def revert(
-    undoer: Undoer,
-    session: Session,
+    undo_context: UndoContext,
+    session: SessionInfo,
     history: Sequence[MessageWithParts],
     to: RevertTarget,
     scope: RevertScope = WHOLE_REVERT,
 ) -> RevertResult:
     """Undo back to a message, or to a part of one. If the session is undone already, this may go further back or forward."""
-    point = find_point(history, *to)
+    point = get_point(history, *to)
     cut = cut_history(history, point)
     _check_opencode_undo(session, history, cut.removed)
     undone = get_weft_data(session).undo
-    plan = _make_plan(undoer, session, [*list_patches(cut.removed), *undone], scope)
+    plan = _make_plan(undo_context, session, [*list_patches(cut.removed), *undone], scope)
     others = _select([*list_unrecorded_files(cut.removed), *list_foreign_files(cut.removed)], scope)
     caution = COMMAND_CAUTION if scope.files is None and has_commands(cut.removed) else ""
     if scope.dry_run:
-        preview = await undoer.snapshots.preview(plan)
+        preview = await undo_context.snapshots.preview(plan)
         return RevertResult(session=session, files=_list_fates(preview, others), caution=caution)
-    async with _restore(undoer, plan) as restored:
+    async with _restore(undo_context, plan) as restored:
         redo = undone if restored.undo is None else (*undone, restored.undo)
         mark = SessionRevert(
             message_id=point.message_id,
             part_id=point.part_id,
             snapshot=None if session.revert is None else session.revert.snapshot,
-            diff=await _make_diff(undoer, redo),
+            diff=await _make_diff(undo_context, redo),
         )
-        changed = await undoer.update_session(
+        changed = await undo_context.update_session(
             session.id,
             list_patches(cut.kept),
             lambda stored: with_weft_data(
@@ -74,7 +74,10 @@ async def revert(
 
 
 async def unrevert(
-    undoer: Undoer, session: Session, history: Sequence[MessageWithParts], scope: RevertScope = WHOLE_REVERT
+    undo_context: UndoContext,
+    session: SessionInfo,
+    history: Sequence[MessageWithParts],
+    scope: RevertScope = WHOLE_REVERT,
 ) -> RevertResult:
     """Redo all that was undone. What the person changed meanwhile stays. A session that is not undone is returned unchanged.
 
@@ -84,14 +87,17 @@ async def unrevert(
     if session.revert is None:
         return RevertResult(session=session)
     cut = cut_at_revert(session.revert, history)
-    undone = (*await _read_opencode_undo(undoer, session, cut.removed, scope), *get_weft_data(session).undo)
-    plan = _make_plan(undoer, session, undone, scope)
+    undone = (
+        *await _read_opencode_undo(undo_context, session, cut.removed, scope),
+        *get_weft_data(session).undo,
+    )
+    plan = _make_plan(undo_context, session, undone, scope)
     foreign = _select(list_foreign_files(cut.removed), scope)
     if scope.dry_run:
-        preview = await undoer.snapshots.preview(plan)
+        preview = await undo_context.snapshots.preview(plan)
         return RevertResult(session=session, files=_list_fates(preview, foreign))
-    async with _restore(undoer, plan) as restored:
-        changed = await undoer.update_session(
+    async with _restore(undo_context, plan) as restored:
+        changed = await undo_context.update_session(
             session.id,
             list_patches(history),
             lambda stored: with_weft_data(
@@ -99,7 +105,7 @@ async def unrevert(
             ),
         )
     released = undone if restored.undo is None else (*undone, restored.undo)
-    await undoer.release_trees(session.id, get_patch_trees(released), remaining=history)
+    await undo_context.release_trees(session.id, get_patch_trees(released), remaining=history)
     return RevertResult(session=changed, files=_list_fates(restored, foreign))
 
 
@@ -107,19 +113,19 @@ async def unrevert(
 
 
 async def _read_opencode_undo(
-    undoer: Undoer, session: Session, removed: Sequence[MessageWithParts], scope: RevertScope
+    undo_context: UndoContext, session: SessionInfo, removed: Sequence[MessageWithParts], scope: RevertScope
 ) -> tuple[Patch, ...]:
     """Return the file changes that OpenCode made when it undid the session."""
     snapshot = None if session.revert is None else session.revert.snapshot
     trees = find_opencode_trees(removed)
     if snapshot is None or not trees or scope.files == ():
         return ()
-    git_dir = os.path.join(undoer.opencode_snapshots, session.project_id)
-    return (await undoer.snapshots.borrow(git_dir, snapshot, trees),)
+    git_dir = os.path.join(undo_context.opencode_snapshots, session.project_id)
+    return (await undo_context.snapshots.read_opencode_revert(git_dir, snapshot, trees),)
 
 
 def _check_opencode_undo(
-    session: Session, history: Sequence[MessageWithParts], removed: Sequence[MessageWithParts]
+    session: SessionInfo, history: Sequence[MessageWithParts], removed: Sequence[MessageWithParts]
 ) -> None:
     """Raise `InvalidInputError` if messages would be redone without the files that OpenCode undid with them."""
     if session.revert is None or session.revert.snapshot is None:
@@ -138,27 +144,29 @@ def _check_opencode_undo(
 # --- the plan ---
 
 
-def _make_plan(undoer: Undoer, session: Session, patches: Iterable[Patch], scope: RevertScope) -> RestorePlan:
+def _make_plan(
+    undo_context: UndoContext, session: SessionInfo, patches: Iterable[Patch], scope: RevertScope
+) -> RestorePlan:
     if scope.files == ():
         patches = ()
     selected = tuple(patches)
-    if not is_within(undoer.totals.root, selected):
+    if not is_within(undo_context.totals.root, selected):
         raise InvalidInputError(
             "session",
-            f"it changed files outside of {undoer.totals.root}",
+            f"it changed files outside of {undo_context.totals.root}",
             hint=f"undo it from its own directory: --dir {session.directory}",
         )
-    return RestorePlan(session=session.id, patches=selected, files=scope.files, note=undoer.mint.part())
+    return RestorePlan(session=session.id, patches=selected, files=scope.files, note=undo_context.mint.part())
 
 
 @asynccontextmanager
-async def _restore(undoer: Undoer, plan: RestorePlan) -> AsyncIterator[Restoration]:
+async def _restore(undo_context: UndoContext, plan: RestorePlan) -> AsyncIterator[Restoration]:
     """Restore the files. They stay restored if the body does not raise."""
     if not plan.patches:
         yield Restoration(session=plan.session, fates=(), note=plan.note)
         return
-    await recover(undoer)  # finish an earlier attempt that ran out of space
-    async with undoer.snapshots.restoring(plan) as restored:
+    await recover(undo_context)  # finish an earlier attempt that ran out of space
+    async with undo_context.snapshots.restoring(plan) as restored:
         yield restored
 
 
@@ -171,12 +179,12 @@ def _list_fates(restored: Restoration, others: Iterable[FileFate]) -> tuple[File
     return tuple(fates[file] for file in sorted(fates))
 
 
-async def _make_diff(undoer: Undoer, redo: Sequence[Patch]) -> str | None:
+async def _make_diff(undo_context: UndoContext, redo: Sequence[Patch]) -> str | None:
     """Return the changes since the session was first undone, as a unified diff. Screens list its files."""
     if not redo:
         return None
-    patch = await undoer.snapshots.fold(redo)
-    text = await undoer.snapshots.diff_text(patch.hash, patch.until)
+    patch = await undo_context.snapshots.fold(redo)
+    text = await undo_context.snapshots.diff_text(patch.before, patch.after)
     return cut_diff(text) or None
 
 

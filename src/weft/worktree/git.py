@@ -95,6 +95,11 @@ class WorktreeGit:
             self.delete_ref(f"refs/heads/{branch}")
             raise
 
+    def add_detached(self, directory: str, commit: str) -> None:
+        """Create a checkout that is on no branch."""
+        self._run(["worktree", "add", "--quiet", "--no-checkout", "--detach", "--", directory, commit])
+        WorktreeGit(self._original_environ, directory).reset("HEAD")
+
     def remove(self, directory: str) -> None:
         """Remove a checkout with everything in it, even if parts of it are already gone."""
         if os.path.exists(os.path.join(directory, ".git")):
@@ -112,14 +117,31 @@ class WorktreeGit:
         except GitError:
             return None
 
+    def find_commit_at(self, seconds: int) -> str | None:
+        """Return the commit that was checked out at a time, by the log of the checkout, else by the dates of commits."""
+        return self.find_commit(f"HEAD@{{{seconds} +0000}}") or self._find_older_commit(seconds)
+
+    def _find_older_commit(self, seconds: int) -> str | None:
+        try:
+            return self._run_line(["rev-list", "-1", f"--before={seconds}", "HEAD"]) or None
+        except GitError:
+            return None
+
     def get_tree(self, commit: str) -> str:
         return self._run_line(["rev-parse", "--verify", f"{commit}^{{tree}}"])
+
+    def get_message(self, commit: str) -> str:
+        return self._run(["log", "-1", "--format=%B", commit]).strip()
 
     def put_ref(self, ref: str, commit: str) -> None:
         self._run(["update-ref", "--no-deref", ref, commit])
 
     def delete_ref(self, ref: str) -> None:
         self._run(["update-ref", "--no-deref", "-d", ref])
+
+    def get_merge_base(self, one: str, other: str) -> str:
+        """Return the best common ancestor of two commits."""
+        return self._run_line(["merge-base", one, other])
 
     def list_branches_containing(self, commit: str) -> list[str]:
         """Return the local and remote branches that contain a commit."""
@@ -198,7 +220,7 @@ class WorktreeGit:
 
     def merge_by_file(self, ours: str, theirs: str) -> TreeMerge:
         """Merge with an older git. A file that both sides changed differently is a conflict."""
-        base = self._run_line(["merge-base", ours, theirs])
+        base = self.get_merge_base(ours, theirs)
         our_changes = {change.path: change for change in self.list_differences(base, ours)}
         their_changes = self.list_differences(base, theirs)
         conflicts = [
@@ -208,14 +230,7 @@ class WorktreeGit:
         ]
         if conflicts:
             return TreeMerge(conflicts=tuple(conflicts))
-        with self._copied_index() as index:
-            self._run(["read-tree", ours], index=index)
-            lines = (
-                f"{change.mode or 0} {change.id or change.old_id}\t{change.path}\0"
-                for change in their_changes
-            )
-            self._run(["update-index", "-z", "--index-info"], index=index, input="".join(lines))
-            return TreeMerge(tree=self._run_line(["write-tree"], index=index))
+        return TreeMerge(tree=self.write_changed(ours, their_changes))
 
     def export(self, tree: str, paths: Sequence[str], into: str) -> None:
         """Write files of a tree below a directory, as in a checkout."""
@@ -223,6 +238,33 @@ class WorktreeGit:
             self._run(["read-tree", tree], index=index)
             args = ["checkout-index", "-z", "--stdin", "--force", f"--prefix={into.rstrip('/')}/"]
             self._run(args, index=index, input=_encode_paths(paths))
+
+    def count_lines(self, before: str, after: str) -> list[tuple[str, int, int]]:
+        """Return the paths in which two trees differ, with added and removed lines (zero for binary files)."""
+        args = ["diff-tree", "-r", "-z", "--numstat", "--no-renames", before, after]
+        entries = (entry.split("\t", 2) for entry in self._run(args).split("\0") if entry)
+        return [(path, _parse_count(added), _parse_count(removed)) for added, removed, path in entries]
+
+    def make_patch(self, before: str, after: str) -> str:
+        """Return the difference of two trees as a unified diff."""
+        return self._run(
+            ["diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", before, after]
+        )
+
+    def list_ignored(self) -> list[str]:
+        """Return the ignored files. A directory that holds nothing else is named instead of its files."""
+        output = self._run(["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"])
+        return [path.rstrip("/") for path in output.split("\0") if path]
+
+    def write_changed(self, tree: str, changes: Iterable[TreeDifference]) -> str:
+        """Write a tree: the given one with these changes applied."""
+        with self._copied_index() as index:
+            self._run(["read-tree", tree], index=index)
+            lines = (
+                f"{change.mode or 0} {change.id or change.old_id}\t{change.path}\0" for change in changes
+            )
+            self._run(["update-index", "-z", "--index-info"], index=index, input="".join(lines))
+            return self._run_line(["write-tree"], index=index)
 
     def get_identity(self) -> str:
         """Return the configured committer. Raise `GitError` if there is none."""
@@ -289,6 +331,11 @@ def _to_difference(head: str, path: str) -> TreeDifference:
         old_id=old_id if old_id.strip("0") else "",
         old_mode=old_mode if old_mode.strip("0") else "",
     )
+
+
+def _parse_count(lines: str) -> int:
+    """Return a number of lines; git counts none for a binary file."""
+    return int(lines) if lines.isdigit() else 0
 
 
 def _get_result(change: TreeDifference) -> tuple[str, str]:

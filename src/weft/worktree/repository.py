@@ -18,6 +18,7 @@ BRANCH_PREFIX = "opencode/"
 # Refs that name what was last merged from a worktree. They are not branches, and protect it from garbage collection.
 MERGED_PREFIX = "refs/weft/merged/"
 MAX_NAME_ATTEMPTS = 26
+MAKE_HINT = 'weft run --worktree "…" makes one'
 
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -100,7 +101,7 @@ def get_worktree(repository: WorktreeRepository, name: str | None) -> Worktree:
         exact = next((worktree for worktree in worktrees if worktree.name in (name, to_slug(name))), None)
         if exact is None:
             names = ", ".join(worktree.name for worktree in worktrees)
-            raise NotFoundError("worktree", name, hint=f"there are: {names}" if names else "there is none")
+            raise NotFoundError("worktree", name, hint=f"there are: {names}" if names else MAKE_HINT)
         return exact
     current = [
         worktree
@@ -110,19 +111,23 @@ def get_worktree(repository: WorktreeRepository, name: str | None) -> Worktree:
     if len(candidates := current or worktrees) == 1:
         return candidates[0]
     if not worktrees:
-        raise NotFoundError("worktree", "here", hint='weft run --worktree "…" makes one')
-    raise InvalidInputError("NAME", f"which one? {', '.join(worktree.name for worktree in worktrees)}")
+        raise InvalidInputError("NAME", "there are no worktrees", hint=MAKE_HINT)
+    raise InvalidInputError(
+        "NAME",
+        f"there are {len(worktrees)} worktrees",
+        hint=f"name one: {', '.join(worktree.name for worktree in worktrees)}",
+    )
 
 
 def create_worktree(
-    repository: WorktreeRepository, name: str | None, random: Callable[[int], bytes]
+    repository: WorktreeRepository, name: str | None, random: Callable[[int], bytes], *, commit: str = ""
 ) -> Worktree:
-    """Create a worktree from the commit that is checked out. Uncommitted changes are not included."""
+    """Create a worktree from a commit, or from the one that is checked out. Uncommitted changes are not included."""
     if name is not None and not _SLUG.fullmatch(to_slug(name)):
         raise InvalidInputError(
             "--worktree", f"{name!r} does not name a worktree", hint="use letters and digits"
         )
-    commit = repository.checkouts.find_commit() or ""
+    commit = commit or repository.checkouts.find_commit() or ""
     for candidate in _list_candidates(name, random):
         worktree = Worktree(
             name=candidate,

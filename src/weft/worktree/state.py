@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from weft.errors import GitError
+from weft.errors import ConflictError, GitError
 from weft.project.checkout import read_text
 from weft.worktree.git import WorktreeGit
 from weft.worktree.repository import BRANCH_PREFIX, MERGED_PREFIX, Worktree, WorktreeRepository
@@ -40,9 +40,9 @@ def read_state(repository: WorktreeRepository, worktree: Worktree) -> WorktreeSt
         return WorktreeState(missing=True)
     git = repository.inside(worktree)
     changed = tuple(git.list_changed())
-    head = git.find_commit() or ""
+    head = git.find_commit()  # None if its branch was deleted
     base = repository.checkouts.find_commit() or "HEAD"
-    ahead = 0 if _is_in_other_branch(git, head, worktree) else git.count_ahead(head, base)
+    ahead = 0 if head is None or _is_in_other_branch(git, head, worktree) else git.count_ahead(head, base)
     return WorktreeState(changed=changed, ahead=ahead, merged=_is_merged(git, worktree))
 
 
@@ -60,12 +60,20 @@ def _is_merged(git: WorktreeGit, worktree: Worktree) -> bool:
 def commit_state(repository: WorktreeRepository, worktree: Worktree) -> str:
     """Commit everything in the worktree without a branch. It can be restored until git drops it."""
     git = repository.inside(worktree)
-    head = git.find_commit() or ""
+    head = git.find_commit()
     tree = git.capture(untracked=True)
     last = git.find_commit(MERGED_PREFIX + worktree.name)
-    if last is None and tree == git.get_tree(head):
+    if last is None and head is not None and tree == git.get_tree(head):
         return head
-    return git.commit_tree(tree, head, *([last] if last else []), message=f"worktree {worktree.name}")
+    if head is None and last is None:
+        raise ConflictError(
+            "worktree",
+            worktree.name,
+            f"cannot be merged: its branch {worktree.branch} was deleted",
+            hint=f"its files are in {worktree.directory}",
+        )
+    parents = [commit for commit in (head, last) if commit is not None]
+    return git.commit_tree(tree, *parents, message=f"worktree {worktree.name}")
 
 
 def list_hints(worktree: Worktree) -> list[str]:

@@ -217,3 +217,9 @@ def script_a_model(answer: weft.Answer[Data], tape: Tape) -> None:
         pass
     with replaying("a.jsonl") as replayed, weft.open(".", tape=replayed):
         pass
+
+
+def narrow_messages(messages: list[weft.MessageWithParts]) -> list[str]:
+    """A comparison of `role` or `type` narrows a union, as in TypeScript."""
+    models = [each.info.model_id for each in messages if each.info.role == "assistant"]
+    return [*models, *(part.text for each in messages for part in each.parts if part.type == "text")]

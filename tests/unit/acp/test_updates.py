@@ -4,13 +4,11 @@ from acp.schema import AgentMessageChunk, AgentThoughtChunk, ToolCallProgress, T
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.acp.agent import paginate
 from weft.acp.updates import Update, UpdateStream
 from weft.model.event import Event, MessageUpdated, PartGrew, PartRemoved, PartUpdated
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts
 from weft.model.part import PendingState, ReasoningPart, Span, TextPart, ToolPart
-from weft.model.session import Session, SessionTime
 
 PLACE = {"session_id": SessionID("ses_1"), "message_id": MessageID("msg_1")}
 ANSWER = AssistantMessage(id=MessageID("msg_1"), session_id=SessionID("ses_1"), time=AssistantTime(created=1))
@@ -87,18 +85,3 @@ def test_what_an_answer_was_begun_anew_without_is_taken_back() -> None:
 
 def test_prompts_are_not_told_back() -> None:
     assert teller().feed(PartUpdated(part=text("what I typed"))) == []
-
-
-def test_sessions_come_in_pages_without_gap_or_repetition() -> None:
-    sessions = [
-        Session(id=SessionID(f"ses_{number:03}"), time=SessionTime(created=1, updated=5_000 - number // 3))
-        for number in range(250)
-    ]
-    seen: list[Session] = []
-    page, cursor = paginate(sessions, None)
-    while True:
-        seen += page
-        if cursor is None:
-            break
-        page, cursor = paginate(sessions, cursor)
-    assert seen == sessions

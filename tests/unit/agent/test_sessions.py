@@ -441,7 +441,7 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
     for use in (store.session(), store.list(), store.search("x"), session.load(), session.append("x")):
         with pytest.raises(StoreError, match="the store is closed") as caught:
             await use
-        assert "async with open_store" in caught.value.hint
+        assert "async with weft.open_store" in caught.value.hint
     with pytest.raises(StoreError):
         session.events()
 
@@ -463,3 +463,14 @@ async def test_a_plain_path_and_its_url_are_the_same_store(tmp_path: Path) -> No
         await (await store.session("a")).append("Hi")
     async with open_store(f"file:{tmp_path / 'history'}") as store:
         assert texts(await (await store.session("a")).load()) == ["Hi"]
+
+
+async def test_a_wrong_use_of_a_store_is_named() -> None:
+    with pytest.raises(TypeError, match=r"write `async with weft\.open_store"), open_store("memory:"):  # type: ignore[attr-defined]
+        pass
+    with pytest.raises(InvalidInputError, match="url: it is of the type int"):
+        open_store(3)  # type: ignore[arg-type]
+    async with open_store("memory:") as store:
+        assert repr(store) == "SessionStore('memory:')"
+        with pytest.raises(InvalidInputError, match="name: it is of the type int"):
+            await store.session(3)  # type: ignore[arg-type]

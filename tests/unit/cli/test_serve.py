@@ -32,8 +32,8 @@ def test_the_command_for_python_is_valid_python(username: str) -> None:
     ("url", "found"), [("http://0.0.0.0:1", "http://127.0.0.1:1"), ("http://[::]:1", "http://[::1]:1")]
 )
 def test_the_printed_address_can_be_used_if_the_server_listens_everywhere(url: str, found: str) -> None:
-    attach, *_ = pasted(url)
-    assert attach == ["weft", "attach", found]
+    web, attach, *_ = pasted(url)
+    assert (web, attach) == (["weft", "web", found], ["weft", "attach", found])
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system does not have it")

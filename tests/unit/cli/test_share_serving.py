@@ -4,7 +4,7 @@ from argparse import Namespace
 
 import pytest
 
-from weft.cli.serve import open_pages, to_pages_url
+from weft.cli.serve import allow_share_pages, to_share_url
 from weft.cli.serve_access import ServerAccess
 from weft.config.schema import Config, EnterpriseConfig
 from weft.errors import InvalidInputError
@@ -19,9 +19,9 @@ LOCKED, OPEN = (
 
 def test_pages_are_at_the_address_of_the_server_or_at_share_url() -> None:
     here = "http://127.0.0.1:4096"
-    assert to_pages_url(Namespace(share=False, share_url=None), here) == ""
-    assert to_pages_url(Namespace(share=True, share_url=None), here) == here
-    assert to_pages_url(Namespace(share=True, share_url="https://e.test/x/"), here) == "https://e.test/x"
+    assert to_share_url(Namespace(share=False, share_url=None), here) == ""
+    assert to_share_url(Namespace(share=True, share_url=None), here) == here
+    assert to_share_url(Namespace(share=True, share_url="https://e.test/x/"), here) == "https://e.test/x"
 
 
 @pytest.mark.parametrize(
@@ -35,16 +35,16 @@ def test_pages_are_at_the_address_of_the_server_or_at_share_url() -> None:
 )
 def test_an_address_that_nobody_could_use_is_refused(share: bool, share_url: str | None, url: str) -> None:
     with pytest.raises(InvalidInputError, match="--share-url"):
-        to_pages_url(Namespace(share=share, share_url=share_url), url)
+        to_share_url(Namespace(share=share, share_url=share_url), url)
 
 
 def test_a_server_without_a_password_is_not_shown_to_the_world() -> None:
-    assert open_pages(LOCKED, "") == LOCKED
-    policy = open_pages(LOCKED, "https://e.test").policy
+    assert allow_share_pages(LOCKED, "") == LOCKED
+    policy = allow_share_pages(LOCKED, "https://e.test").policy
     assert (policy.password, policy.open_to_all, policy.hosts) == ("pw", "/s/", frozenset({"e.test"}))
-    assert open_pages(OPEN, "http://127.0.0.1:4096").policy.open_to_all == "/s/"
+    assert allow_share_pages(OPEN, "http://127.0.0.1:4096").policy.open_to_all == "/s/"
     with pytest.raises(InvalidInputError, match="no password"):
-        open_pages(OPEN, "https://e.test")
+        allow_share_pages(OPEN, "https://e.test")
 
 
 def test_settings_and_environment_choose_the_mode_and_the_server() -> None:

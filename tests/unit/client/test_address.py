@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.client.address import Address, to_address
+from weft.client.address import Address, resolve_address
 from weft.client.errors import to_error
 from weft.errors import (
     ConfigError,
@@ -26,24 +26,24 @@ def make_home(home: Path, *, mode: int = 0o600) -> dict[str, str]:
 
 
 def test_an_address_is_shown_without_its_password() -> None:
-    found = to_address("http://ada:se%40cret@example.test:80/base/", {})
+    found = resolve_address("http://ada:se%40cret@example.test:80/base/", {})
     assert found == Address(url="http://example.test:80/base", username="ada", password="se@cret")
     with pytest.raises(InvalidInputError) as refused:
-        to_address("ftp://ada:secret@example.test", {})
+        resolve_address("ftp://ada:secret@example.test", {})
     assert "secret" not in str(refused.value)
 
 
 def test_the_password_of_this_machine_goes_to_no_other(tmp_path: Path) -> None:
     env = make_home(tmp_path)
-    assert to_address("127.0.0.1:4096", env).password == "kept"
-    assert to_address("http://[::1]:4096", env).url == "http://[::1]:4096"
-    assert to_address("http://example.test:4096", env).password is None
-    assert to_address("http://localhost", env | {"OPENCODE_SERVER_PASSWORD": "said"}).password == "said"
+    assert resolve_address("127.0.0.1:4096", env).password == "kept"
+    assert resolve_address("http://[::1]:4096", env).url == "http://[::1]:4096"
+    assert resolve_address("http://example.test:4096", env).password is None
+    assert resolve_address("http://localhost", env | {"OPENCODE_SERVER_PASSWORD": "said"}).password == "said"
 
 
 def test_a_password_that_others_could_have_written_is_not_believed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
-        to_address("127.0.0.1", make_home(tmp_path, mode=0o644))
+        resolve_address("127.0.0.1", make_home(tmp_path, mode=0o644))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.client.events import PER_SERVER, CursorMap, EventFrame, EventFrameReader
+from weft.client.events import CURSORS_PER_SERVER, CursorMap, EventFrame, EventFrameReader
 from weft.errors import CursorLostError
 
 STREAM = 'id: boot.7\ndata: {"a":"\u2028\x0b"}\n\n: a comment\nevent: x\ndata: one\ndata: two\r\n\r\ndata: cut'.encode()
@@ -28,7 +28,7 @@ def test_an_id_becomes_a_cursor_and_back() -> None:
     assert (cursors.to_id(first), cursors.to_id(later)) == ("one.5", "two.1")
     assert cursors.to_cursor(None, later) == later
     with pytest.raises(CursorLostError):
-        cursors.to_id(9 * PER_SERVER)
+        cursors.to_id(9 * CURSORS_PER_SERVER)
 
 
 def test_events_without_ids_get_cursors_that_cannot_be_resumed() -> None:

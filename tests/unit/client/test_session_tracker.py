@@ -13,7 +13,7 @@ from weft.model.event import (
     PermissionAsked,
     SessionCreated,
     SessionDeleted,
-    SessionRested,
+    SessionIdled,
     SessionUpdated,
     StatusChanged,
 )
@@ -21,11 +21,11 @@ from weft.model.ids import MessageID, PartID, PermissionID, SessionID
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import Moment, TextPart
 from weft.model.permission import PermissionRequest
-from weft.model.session import Busy, Idle, Session, SessionTime
+from weft.model.session import Busy, Idle, SessionInfo, SessionTime
 from weft.model.transcript import Transcript
 
 ID = SessionID("ses_1")
-SESSION = Session(id=ID, time=SessionTime(created=1, updated=10))
+SESSION = SessionInfo(id=ID, time=SessionTime(created=1, updated=10))
 
 
 def message(number: int, *texts: str) -> MessageWithParts:
@@ -52,7 +52,7 @@ def track(*events: Event) -> SessionTracker:
     return tracker
 
 
-def state(*messages: MessageWithParts, session: Session | None = SESSION, **more: object) -> ServerState:
+def state(*messages: MessageWithParts, session: SessionInfo | None = SESSION, **more: object) -> ServerState:
     sessions = {} if session is None else {ID: session}
     return ServerState(sessions=sessions, messages={ID: list(messages)}, status={}, **more)  # type: ignore[arg-type]
 
@@ -101,7 +101,7 @@ def test_messages_from_before_the_listener_are_not_reported() -> None:
 
 def test_the_end_of_a_run_is_reported_unless_this_client_waits_for_it() -> None:
     busy = StatusChanged(session_id=ID, status=Busy())
-    end = [StatusChanged(session_id=ID, status=Idle()), SessionRested(session_id=ID)]
+    end = [StatusChanged(session_id=ID, status=Idle()), SessionIdled(session_id=ID)]
     assert list(track(busy).find_missed(state())) == end
     assert list(track(busy).find_missed(state(running=[ID]))) == []
     expected = SessionTracker()
@@ -122,7 +122,7 @@ def test_changed_and_removed_sessions_and_open_requests_are_reported() -> None:
 
 
 def test_a_new_child_is_found_by_its_parent() -> None:
-    child = Session(id=SessionID("ses_2"), parent_id=ID, time=SessionTime(created=2, updated=2))
-    stranger = Session(id=SessionID("ses_3"), time=SessionTime(created=2, updated=2))
+    child = SessionInfo(id=SessionID("ses_2"), parent_id=ID, time=SessionTime(created=2, updated=2))
+    stranger = SessionInfo(id=SessionID("ses_3"), time=SessionTime(created=2, updated=2))
     there = {each.id: each for each in (SESSION, child, stranger)}
     assert track(SessionUpdated(info=SESSION)).find_new_children(there) == [child]

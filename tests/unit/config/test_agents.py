@@ -8,7 +8,7 @@ from weft.config.agents import build_agents, choose_agent, list_agents, list_mod
 from weft.config.schema import AgentConfig, Config, PermissionMap
 from weft.errors import InvalidInputError
 from weft.host.paths import Paths, paths_from
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.part import ModelRef
 from weft.model.permission import Ruleset
 
@@ -17,7 +17,7 @@ WORKTREE = "/home/ada/work"
 OUTPUT = "/home/ada/data/opencode/tool-output"
 
 
-def build(config: Config | None = None) -> dict[str, Agent]:
+def build(config: Config | None = None) -> dict[str, AgentInfo]:
     return build_agents(config or Config(), PATHS, WORKTREE)
 
 
@@ -134,7 +134,7 @@ def test_a_configured_agent_starts_from_the_defaults_and_the_person_s_rules() ->
     )
     agent = build(config)["mine"]
     assert rows(agent.permission) == [*DEFAULTS, "edit * ask", "edit *.md allow", *OUTPUT_ALLOWED]
-    assert agent == Agent(
+    assert agent == AgentInfo(
         name="mine",
         mode="all",
         model=ModelRef(provider_id="p", model_id="some/model"),

@@ -9,21 +9,21 @@ from weft.context.compaction import (
     MIN_PIECE_SHARE,
     SAFE_SHARE,
     list_smaller_versions,
-    shorten_turns,
+    shorten_messages,
     split_history,
 )
 from weft.context.history import CLEARED
 from weft.context.tokens import estimate_message
 from weft.model.message import MessageWithParts, UserMessage
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     MediaContent,
     ModelMessage,
     ResultContent,
     TextContent,
-    ToolTurn,
-    UserTurn,
+    ToolModelMessage,
+    UserModelMessage,
 )
 
 PICTURE = MediaContent(url="data:image/png;base64,AAAA", mime="image/png", filename="loom.png")
@@ -33,17 +33,17 @@ def call(number: int, output: str = "out") -> list[ModelMessage]:
     id = f"c{number}"
     result = ResultContent(call_id=id, tool="read", output=output)
     return [
-        AssistantTurn(content=(CallContent(call_id=id, tool="read", input={}),)),
-        ToolTurn(content=(result,)),
+        AssistantModelMessage(content=(CallContent(call_id=id, tool="read", input={}),)),
+        ToolModelMessage(content=(result,)),
     ]
 
 
 def outputs(turns: tuple[ModelMessage, ...]) -> list[str]:
-    return [result.output for turn in turns if isinstance(turn, ToolTurn) for result in turn.content]
+    return [result.output for turn in turns if isinstance(turn, ToolModelMessage) for result in turn.content]
 
 
 def test_first_pictures_go_and_then_old_results() -> None:
-    turns = [UserTurn(content=(TextContent(text="look"), PICTURE)), *call(1), *call(2), *call(3)]
+    turns = [UserModelMessage(content=(TextContent(text="look"), PICTURE)), *call(1), *call(2), *call(3)]
     first, second = list_smaller_versions(turns)
 
     assert "loom.png" in str(first[0])
@@ -53,12 +53,12 @@ def test_first_pictures_go_and_then_old_results() -> None:
 
 
 def test_what_would_be_no_smaller_is_not_tried() -> None:
-    assert list(list_smaller_versions([UserTurn(content=(TextContent(text="hi"),)), *call(1)])) == []
+    assert list(list_smaller_versions([UserModelMessage(content=(TextContent(text="hi"),)), *call(1)])) == []
 
 
 def test_the_last_resort_keeps_the_beginning_of_everything() -> None:
     long = "x" * (MAX_SHORTENED_CHARS + 1)
-    made = shorten_turns([UserTurn(content=(TextContent(text=long),)), *call(1, long)])
+    made = shorten_messages([UserModelMessage(content=(TextContent(text=long),)), *call(1, long)])
     assert len(outputs(made)[0]) < len(long) + 5
     assert outputs(made)[0].endswith("[…]")
 

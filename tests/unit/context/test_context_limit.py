@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from given.conversation import assistant_message, ids, user_message
 from weft.context.compaction import list_prunable_calls
-from weft.context.tokens import count_used, estimate, get_request_limit, get_usable_tokens
+from weft.context.tokens import count_used, estimate, find_request_limit, find_usable_tokens
 from weft.model.catalog import Limit, Model, ModelApi
 from weft.model.message import MessageWithParts
 from weft.model.part import CacheTokens, CallTime, CompletedState, Tokens, ToolPart
@@ -23,13 +23,13 @@ OUTPUT = 32_000
         (0, None, 32_000, (10**9, 0, 0), False),
     ],
 )
-def test_f18_a_window_is_full_when_another_answer_does_not_fit(
+def test_a_window_is_full_when_another_answer_does_not_fit(
     context: int, most_in: int | None, most_out: int, tokens: tuple[int, int, int], full: bool
 ) -> None:
     model = replace(MODEL, limit=Limit(context=context, input=most_in, output=most_out))
     taken, read, given = tokens
     counted = count_used(Tokens(input=taken, output=given, cache=CacheTokens(read=read)))
-    most = get_request_limit(model, OUTPUT)
+    most = find_request_limit(model, OUTPUT)
 
     assert (most is not None and counted > most) is full
 
@@ -41,13 +41,13 @@ def test_a_threshold_is_a_share_or_a_number_and_never_more_than_there_is(
     threshold: float | None, most: int
 ) -> None:
     assert (
-        get_request_limit(replace(MODEL, limit=Limit(context=100_000, output=32_000)), OUTPUT, threshold)
+        find_request_limit(replace(MODEL, limit=Limit(context=100_000, output=32_000)), OUTPUT, threshold)
         == most
     )
 
 
 def test_a_model_that_does_not_say_how_much_it_answers_is_left_room_for_the_most_we_ask() -> None:
-    assert get_usable_tokens(replace(MODEL, limit=Limit(context=100_000, output=0)), OUTPUT) == 68_000
+    assert find_usable_tokens(replace(MODEL, limit=Limit(context=100_000, output=0)), OUTPUT) == 68_000
 
 
 def test_estimates_know_prose_from_code_and_from_chinese() -> None:

@@ -26,7 +26,7 @@ from weft.model.part import (
     TextPart,
     ToolPart,
 )
-from weft.provider.contract import MediaContent, UserTurn
+from weft.provider.contract import MediaContent, UserModelMessage
 
 SESSION = SessionID("ses_1")
 KINDS: tuple[FaultKind, ...] = ("media", "signature", "overload")
@@ -118,7 +118,7 @@ def test_after_refused_media_files_are_named_and_not_shown_and_new_ones_are() ->
     assert "[cat.png is not shown: the model's API refused it]" in str(turns[0])
     assert "[shot.png is not shown: the model's API refused it]" in str(turns[2])
     newest = turns[-1]
-    assert isinstance(newest, UserTurn)
+    assert isinstance(newest, UserModelMessage)
     assert newest.content[-1] == MediaContent(url=PNG, mime="image/png", filename="cat.png")
 
 

@@ -25,14 +25,14 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     MediaContent,
     ReasoningContent,
     ResultContent,
     TextContent,
-    ToolTurn,
-    UserTurn,
+    ToolModelMessage,
+    UserModelMessage,
 )
 
 MODEL = Model(id="m", provider_id="p", name="M", api=ModelApi(id="m"), limit=Limit(context=0, output=0))
@@ -50,7 +50,7 @@ def shown(*history: MessageWithParts) -> list[object]:
     return list(to_model_messages(history, MODEL))
 
 
-def test_f11_a_history_starts_at_its_last_finished_compaction() -> None:
+def test_a_history_starts_at_its_last_finished_compaction() -> None:
     before = [user_message("U1", 1), assistant_message("A1", 2, "U1")]
     cut = user_message("U2", 3, compaction("U2"))
     summary = assistant_message("A2", 4, "U2", text("A2", "so far"), summary=True)
@@ -61,16 +61,16 @@ def test_f11_a_history_starts_at_its_last_finished_compaction() -> None:
     assert since_compaction(unfinished) == unfinished
 
 
-def test_f12_words_before_and_after_a_step_boundary_are_two_turns() -> None:
+def test_words_before_and_after_a_step_boundary_are_two_messages() -> None:
     parts = (text("A1", "one", 1), StepStartPart(**ids("A1", 2)), text("A1", "two", 3))
 
     assert shown(assistant_message("A1", 1, "U1", *parts)) == [
-        AssistantTurn(content=(TextContent(text="one"),)),
-        AssistantTurn(content=(TextContent(text="two"),)),
+        AssistantModelMessage(content=(TextContent(text="one"),)),
+        AssistantModelMessage(content=(TextContent(text="two"),)),
     ]
 
 
-def test_f12_a_call_and_its_result_with_a_picture() -> None:
+def test_a_call_and_its_result_with_a_picture() -> None:
     picture = FilePart(**ids("A1", 9), mime="image/png", url="data:image/png;base64,Zm9v")
     linked = FilePart(**ids("A1", 9), mime="image/png", url="https://example.test/a.png")
     done = CompletedState(
@@ -83,8 +83,8 @@ def test_f12_a_call_and_its_result_with_a_picture() -> None:
     )
 
     assert shown(assistant_message("A1", 1, "U1", call(done))) == [
-        AssistantTurn(content=(CallContent(call_id="c1", tool="read", input={"filePath": "a.png"}),)),
-        ToolTurn(
+        AssistantModelMessage(content=(CallContent(call_id="c1", tool="read", input={"filePath": "a.png"}),)),
+        ToolModelMessage(
             content=(
                 ResultContent(
                     call_id="c1",
@@ -97,7 +97,7 @@ def test_f12_a_call_and_its_result_with_a_picture() -> None:
     ]
 
 
-def test_f12_every_call_has_one_result_whatever_became_of_it() -> None:
+def test_every_call_has_one_result_whatever_became_of_it() -> None:
     time = CallTime(start=1, end=2)
     forgotten = CompletedState(
         input={}, output="long", title="", metadata={}, time=replace(time, compacted=3)
@@ -110,12 +110,12 @@ def test_f12_every_call_has_one_result_whatever_became_of_it() -> None:
     ]
     for state, output, failed in outcomes:
         turns = shown(assistant_message("A1", 1, "U1", call(state)))
-        assert turns[1] == ToolTurn(
+        assert turns[1] == ToolModelMessage(
             content=(ResultContent(call_id="c1", tool="read", output=output, error=failed),)
         )
 
 
-def test_f12_a_failed_answer_is_left_out_and_an_aborted_one_is_kept_if_it_said_something() -> None:
+def test_a_failed_answer_is_left_out_and_an_aborted_one_is_kept_if_it_said_something() -> None:
     broke = ApiFailure(data=ApiData(message="boom", is_retryable=False))
     thought = ReasoningPart(**ids("A1", 1), text="hm", time=Span(start=1))
     start = StepStartPart(**ids("A1", 0))
@@ -124,7 +124,7 @@ def test_f12_a_failed_answer_is_left_out_and_an_aborted_one_is_kept_if_it_said_s
     assert shown(assistant_message("A1", 1, "U1", start, thought, error=aborted_failure())) == []
     assert shown(
         assistant_message("A1", 1, "U1", start, thought, text("A1", "half", 2), error=aborted_failure())
-    ) == [AssistantTurn(content=(ReasoningContent(text="hm"), TextContent(text="half")))]
+    ) == [AssistantModelMessage(content=(ReasoningContent(text="hm"), TextContent(text="half")))]
 
 
 def test_what_another_model_wants_to_see_again_is_not_shown_to_this_one() -> None:
@@ -133,9 +133,9 @@ def test_what_another_model_wants_to_see_again_is_not_shown_to_this_one() -> Non
     foreign = replace(own, info=replace(own.info, model_id="other"))
 
     assert shown(own) == [
-        AssistantTurn(content=(ReasoningContent(text="hm", metadata={"p": {"signature": "s"}}),))
+        AssistantModelMessage(content=(ReasoningContent(text="hm", metadata={"p": {"signature": "s"}}),))
     ]
-    assert shown(foreign) == [AssistantTurn(content=(ReasoningContent(text="hm"),))]
+    assert shown(foreign) == [AssistantModelMessage(content=(ReasoningContent(text="hm"),))]
 
 
 def test_what_a_person_sends_is_shown_but_for_what_is_ignored_or_already_shown_as_text() -> None:
@@ -150,7 +150,7 @@ def test_what_a_person_sends_is_shown_but_for_what_is_ignored_or_already_shown_a
     )
 
     assert shown(user_message("U1", 1, *parts)) == [
-        UserTurn(
+        UserModelMessage(
             content=(
                 TextContent(text="look"),
                 MediaContent(url="data:image/png;base64,Zm9v", mime="image/png", filename="a.png"),
@@ -174,9 +174,9 @@ def test_messages_with_nothing_to_show_are_left_out() -> None:
     )
 
 
-def test_calls_of_one_step_share_one_turn_of_results() -> None:
+def test_calls_of_one_step_share_one_message_of_results() -> None:
     turns = shown(assistant_message("A1", 1, "U1", tool_part("A1", 1), tool_part("A1", 2)))
 
-    assert [type(turn) for turn in turns] == [AssistantTurn, ToolTurn]
-    assert isinstance(turns[1], ToolTurn)
+    assert [type(turn) for turn in turns] == [AssistantModelMessage, ToolModelMessage]
+    assert isinstance(turns[1], ToolModelMessage)
     assert [result.call_id for result in turns[1].content] == ["call_1", "call_2"]

@@ -12,7 +12,13 @@ from weft.model.failure import aborted_failure
 from weft.model.ids import MessageID
 from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts, UserMessage
 from weft.model.part import CompactionPart, TextPart
-from weft.provider.contract import AssistantTurn, ResultContent, TextContent, ToolTurn, UserTurn
+from weft.provider.contract import (
+    AssistantModelMessage,
+    ResultContent,
+    TextContent,
+    ToolModelMessage,
+    UserModelMessage,
+)
 
 PLAN_AGENT = wrap_reminder(read_text("plan"))
 SWITCH = wrap_reminder(read_text("build_switch"))
@@ -133,12 +139,17 @@ def test_a_request_for_a_summary_is_left_as_it_is() -> None:
 
 def test_the_last_step_is_told_at_the_end_of_the_last_turn() -> None:
     notice = TextContent(text=wrap_reminder(read_text("last_step")))
-    asking = UserTurn(content=(TextContent(text="go"),))
-    saying = AssistantTurn(content=(TextContent(text="I go"),))
-    result = ToolTurn(content=(ResultContent(call_id="c", tool="t", output="o"),))
+    asking = UserModelMessage(content=(TextContent(text="go"),))
+    saying = AssistantModelMessage(content=(TextContent(text="I go"),))
+    result = ToolModelMessage(content=(ResultContent(call_id="c", tool="t", output="o"),))
 
-    assert with_last_step((asking,)) == (UserTurn(content=(TextContent(text="go"), notice)),)
-    assert with_last_step((asking, saying, result)) == (asking, saying, result, UserTurn(content=(notice,)))
+    assert with_last_step((asking,)) == (UserModelMessage(content=(TextContent(text="go"), notice)),)
+    assert with_last_step((asking, saying, result)) == (
+        asking,
+        saying,
+        result,
+        UserModelMessage(content=(notice,)),
+    )
 
 
 @some.composite

@@ -9,15 +9,15 @@ from weft.context.system import (
     Briefing,
     Environment,
     build_system_prompt,
-    find_family,
+    choose_family,
     get_core_prompt,
     read_text,
 )
-from weft.model.agent import Agent, Instruction
+from weft.model.agent import AgentInfo, Instruction
 from weft.model.catalog import ModelApi
 from weft.model.message import UserMessage
 
-AGENT = Agent(name="build", mode="primary")
+AGENT = AgentInfo(name="build", mode="primary")
 CLAUDE = replace(MODEL, api=ModelApi(id="claude-sonnet-4-5"))
 PLACE = Environment(directory="/checkout", git=True, platform="linux", today="Sun Nov 15 2026")
 BASIS = Briefing(
@@ -69,7 +69,7 @@ def prompt(system: str | None = None) -> UserMessage:
     ],
 )
 def test_a_model_is_spoken_to_as_its_family_likes_it(name: str, wanted: str) -> None:
-    assert find_family(name) == wanted
+    assert choose_family(name) == wanted
 
 
 @pytest.mark.parametrize("name", ["codex", "gpt", "gemini", "claude", "generic"])

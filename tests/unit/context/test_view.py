@@ -19,7 +19,7 @@ from weft.model.failure import ApiData, ApiFailure
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage
 from weft.model.part import ModelRef, Moment, RetryPart, TextPart
-from weft.provider.contract import TextContent, UserTurn
+from weft.provider.contract import TextContent, UserModelMessage
 
 MODELS = ((CLAUDE.provider_id, CLAUDE.id), (GPT.provider_id, GPT.id))
 FORMAT = JsonFormat(schema={"type": "object"})
@@ -103,7 +103,7 @@ def test_what_is_shown_is_what_is_left_of_the_history_after_all_that_is_done_to_
     history = without_values(history)
     window = since_compaction(add_reminders(exclude_refused(history, CLAUDE), plan_files=plan_files))
     shown = View().show(history, CLAUDE, plan_files=plan_files)
-    assert shown.turns == to_model_messages(window, CLAUDE)
+    assert shown.messages == to_model_messages(window, CLAUDE)
     cut = history[: len(history) - len(window)]
     assert (shown.is_cut, list(shown.notes)) == (
         bool(cut),
@@ -111,7 +111,7 @@ def test_what_is_shown_is_what_is_left_of_the_history_after_all_that_is_done_to_
     )
 
 
-def test_a_message_that_did_not_change_gives_the_same_turns_again() -> None:
+def test_a_message_that_did_not_change_gives_the_same_model_messages_again() -> None:
     def said(number: int) -> MessageWithParts:
         id = MessageID(f"msg_{number}")
         info = UserMessage(id=id, session_id="ses_1", time=Moment(created=number))  # type: ignore[arg-type]
@@ -122,8 +122,8 @@ def test_a_message_that_did_not_change_gives_the_same_turns_again() -> None:
     first = view.show(history, CLAUDE, plan_files=True)
     second = view.show([*history, said(3)], CLAUDE, plan_files=True)
 
-    assert [one is other for one, other in zip(first.turns, second.turns, strict=False)] == [True] * 3
-    assert second.turns[3] == UserTurn(content=(TextContent(text="3"),))
+    assert [one is other for one, other in zip(first.messages, second.messages, strict=False)] == [True] * 3
+    assert second.messages[3] == UserModelMessage(content=(TextContent(text="3"),))
 
 
 def test_a_run_goes_on_with_the_view_of_the_one_before_it() -> None:

@@ -6,7 +6,7 @@ from weft.host.exit import ExitTimer
 
 
 def test_a_process_that_others_share_is_never_ended() -> None:
-    last_resort, before = ExitTimer(alone=False), threading.enumerate()
+    last_resort, before = ExitTimer(own_process=False), threading.enumerate()
     last_resort.end_within(60, 7)
     try:
         assert threading.enumerate() == before

@@ -36,7 +36,7 @@ def test_an_integration_without_its_package_names_the_extra(module: str, package
     )
     assert (done.stderr, done.stdout) == (
         "",
-        f"the package of the module {package!r} is not installed: pip install 'weft[{extra}]'\n",
+        f"the package of the module {package!r} is not installed; in weft's checkout: pip install '.[{extra}]'\n",
     )
 
 
@@ -44,4 +44,4 @@ def test_a_missing_package_is_an_error_of_weft_with_a_hint() -> None:
     require_package("json", "nothing")
     with pytest.raises(MissingPackageError) as caught:
         require_package("no_such_package", "weft[some-extra]")
-    assert caught.value.hint == "install weft[some-extra]"
+    assert caught.value.hint == "in weft's checkout: pip install '.[some-extra]'"

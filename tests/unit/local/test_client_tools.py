@@ -9,14 +9,15 @@ from given.client_tools import open_local
 from weft.errors import NotFoundError
 from weft.local.api import LocalApi
 from weft.local.permissions import PermissionSettings
-from weft.model.client_tool import ClientToolRequest, ClientToolResult
-from weft.model.event import PermissionAsked, PublishedEvent, SessionRested, ToolRequested
+from weft.model.client_tool import ClientToolAsk, ClientToolRequest, ClientToolResult
+from weft.model.event import PermissionAsked, PublishedEvent, SessionIdled, ToolRequested
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput, prompt
 from weft.model.part import CompletedState, ErrorState, ToolPart
 from weft.model.permission import Rule
 from weft.permission.policy import AskPolicy
 from weft.provider.scripted import AnyMove, Say, UseTool
+from weft.run.runtime import RunDeadlines
 from weft.testing.api_client_tools import WEIGH
 from weft.testing.clock import HandClock
 
@@ -49,7 +50,7 @@ class Run:
     async def list_states(self) -> list[object]:
         """Wait until the session is idle, and return the states of its calls."""
         async for published in self._events:
-            if isinstance(published.event, SessionRested):
+            if isinstance(published.event, SessionIdled):
                 break
         messages = await self.api.list_messages(self.session)
         return [part.state for each in messages for part in each.parts if isinstance(part, ToolPart)]
@@ -125,7 +126,7 @@ async def test_a_tool_that_was_withdrawn_during_the_run_is_not_requested() -> No
 async def test_a_person_is_asked_before_the_client() -> None:
     clock = HandClock()
     rules = (Rule(permission="weigh", pattern="*", action="ask"),)
-    permissions = PermissionSettings(terms=AskPolicy(answered=True))
+    permissions = PermissionSettings(policy=AskPolicy(answered=True))
     async with open_local(*SCRIPT, clock=clock, rules=rules, permissions=permissions) as api:
         events = api.events()
         run = await start(api, clock)
@@ -147,3 +148,31 @@ async def test_closing_the_directory_ends_a_call_that_waits() -> None:
         request = await run.next_request()
         await api.accept_tool(request.id)
     assert await api.list_tool_requests() == []
+
+
+async def test_the_time_in_which_a_person_is_asked_for_the_tool_does_not_count() -> None:
+    clock = HandClock()
+    rules = (
+        Rule(permission="*", pattern="*", action="allow"),
+        Rule(permission="scales", pattern="*", action="ask"),
+    )
+    permissions = PermissionSettings(policy=AskPolicy(answered=True))
+    async with open_local(
+        *SCRIPT, clock=clock, rules=rules, permissions=permissions, deadlines=RunDeadlines(tool=60)
+    ) as api:
+        events = api.events()
+        run = await start(api, clock)
+        request = await run.next_request()
+        ask = ClientToolAsk(key="1", permission="scales", patterns=("kitchen",))
+        asking = asyncio.ensure_future(api.ask_for_tool(request.id, ask))
+        async for published in events:
+            if isinstance(published.event, PermissionAsked):
+                break
+        for _ in range(12):  # two minutes, in the steps in which deadlines count
+            await api.accept_tool(request.id)
+            await run.pass_time(10)
+        await api.reply_permission(published.event.request.id, "once")  # type: ignore[attr-defined]
+        await asking
+        await api.finish_tool(request.id, ClientToolResult(output="3 g"))
+        (state,) = await run.list_states()
+        assert isinstance(state, CompletedState)

@@ -18,7 +18,7 @@ from weft.maintenance.prune import (
     to_families,
 )
 from weft.model.ids import ProjectID, SessionID
-from weft.model.session import Session, SessionShare, SessionTime, WeftSessionData
+from weft.model.session import SessionInfo, SessionShare, SessionTime, WeftSessionData
 from weft.store.memory import MemoryStore
 from weft.testing.store_values import session
 
@@ -26,13 +26,15 @@ DAY = 24 * 60 * 60 * 1000
 NOW = 1_790_000_000_000
 
 
-def old(id: str, *, days: float = 100, parent: str | None = None, **more: Any) -> Session:
+def old(id: str, *, days: float = 100, parent: str | None = None, **more: Any) -> SessionInfo:
     at = int(NOW - days * DAY)
     made = replace(session(id, created=at), parent_id=None if parent is None else SessionID(parent))
     return replace(made, time=SessionTime(created=at, updated=at), **more)
 
 
-def chosen(sessions: list[Session], policy: PrunePolicy, weights: dict[str, int] | None = None) -> list[str]:
+def chosen(
+    sessions: list[SessionInfo], policy: PrunePolicy, weights: dict[str, int] | None = None
+) -> list[str]:
     weights = weights or {each.id: 10 for each in sessions}
     return [family.root.id for family in choose_families(sessions, weights, policy, now=NOW).chosen]
 

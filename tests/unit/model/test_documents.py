@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.catalog import Model
 from weft.model.diff import FileDiff
 from weft.model.input import PromptInput
@@ -14,12 +14,12 @@ from weft.model.message import AnyMessage, MessageWithParts
 from weft.model.part import AnyPart, Part, UnknownPart
 from weft.model.permission import PermissionRequest, QuestionRequest
 from weft.model.project import Project
-from weft.model.session import AnyStatus, Session, Todo
+from weft.model.session import AnyStatus, SessionInfo, Todo
 from weft.model.wire import decode, encode, encode_pretty, from_plain, to_plain
 
 GOLDEN = Path(__file__).parent / "documents"
 KINDS = {
-    "agent": Agent,
+    "agent": AgentInfo,
     "diff": FileDiff,
     "message": AnyMessage,
     "message-with-parts": MessageWithParts,
@@ -29,7 +29,7 @@ KINDS = {
     "project": Project,
     "prompt": PromptInput,
     "question": QuestionRequest,
-    "session": Session,
+    "session": SessionInfo,
     "status": AnyStatus,
     "todo": Todo,
 }
@@ -71,11 +71,15 @@ OLD_SESSION = b'{"id":"ses_1","version":"0.3.1","title":"old","time":{"created":
 
 
 def test_a_session_of_an_early_version_lacks_fields_and_is_read_all_the_same() -> None:
-    session = decode(OLD_SESSION, Session)
+    session = decode(OLD_SESSION, SessionInfo)
     assert (session.slug, session.directory, session.project_id) == ("", "", "")
     assert encode(session) == OLD_SESSION
 
 
 def test_a_summary_without_files_is_given_them_when_it_is_written() -> None:
     raw = b'{"id":"ses_1","time":{"created":1,"updated":2},"summary":{"additions":1,"deletions":0}}'
-    assert json.loads(encode(decode(raw, Session)))["summary"] == {"additions": 1, "deletions": 0, "files": 0}
+    assert json.loads(encode(decode(raw, SessionInfo)))["summary"] == {
+        "additions": 1,
+        "deletions": 0,
+        "files": 0,
+    }

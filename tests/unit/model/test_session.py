@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.model.ids import SessionID
-from weft.model.session import Session, SessionTime, is_default_title, make_default_title, newest_sort_key
+from weft.model.session import SessionInfo, SessionTime, is_default_title, make_default_title, newest_sort_key
 
 NEW_YEAR_2026 = 1767225600000
 
@@ -43,8 +43,8 @@ def test_a_title_somebody_chose_is_not_a_default_one(title: str) -> None:
     assert not is_default_title(title)
 
 
-def session(id: str, created: int) -> Session:
-    return Session(id=SessionID(id), time=SessionTime(created=created, updated=0))
+def session(id: str, created: int) -> SessionInfo:
+    return SessionInfo(id=SessionID(id), time=SessionTime(created=created, updated=0))
 
 
 def test_sessions_stand_by_time_and_never_by_id() -> None:

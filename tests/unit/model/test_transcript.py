@@ -15,7 +15,7 @@ from weft.model.event import (
     PartGrew,
     PartRemoved,
     PartUpdated,
-    SessionRested,
+    SessionIdled,
 )
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AnyMessage, AssistantMessage, AssistantTime, MessageWithParts, UserMessage
@@ -102,7 +102,7 @@ def test_a_history_folds_to_messages_with_their_parts_oldest_first() -> None:
         MessageUpdated(info=first),
         PartUpdated(part=words("msg_1", "prt_2", "b")),
         PartUpdated(part=words("msg_1", "prt_1", "a")),
-        SessionRested(session_id=SESSION),
+        SessionIdled(session_id=SESSION),
     ) == [
         MessageWithParts(info=first, parts=()),
         MessageWithParts(info=second, parts=(words("msg_1", "prt_1", "a"), words("msg_1", "prt_2", "b"))),

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from msgspec.structs import fields, replace
 
 from weft.errors import DocumentError
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.catalog import Model
 from weft.model.failure import OtherFailure
 from weft.model.ids import MessageID, PartID, SessionID
@@ -20,7 +20,7 @@ from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts
 from weft.model.part import AnyPart, FilePart, StepFinishPart, TextPart, Tokens, UnknownPart
 from weft.model.permission import PermissionRequest
 from weft.model.project import Project
-from weft.model.session import AnyStatus, Session
+from weft.model.session import AnyStatus, SessionInfo
 from weft.model.wire import Wire, decode, encode, encode_pretty, from_plain, parse, to_plain, wire_name
 
 GOLDEN = Path(__file__).parent / "documents"
@@ -154,7 +154,7 @@ def test_spelling_that_key_with_escapes_makes_no_difference() -> None:
 
 
 SHAPES: dict[str, Any] = {
-    "agent/build": Agent,
+    "agent/build": AgentInfo,
     "message-with-parts/one": MessageWithParts,
     "message/assistant-failed-api": AnyMessage,
     "message/user-with-everything": AnyMessage,
@@ -171,7 +171,7 @@ SHAPES: dict[str, Any] = {
     "part/tool-running": AnyPart,
     "permission/request": PermissionRequest,
     "project/git": Project,
-    "session/with-everything": Session,
+    "session/with-everything": SessionInfo,
     "status/retry": AnyStatus,
 }
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)  # halves of surrogate pairs among them
@@ -325,7 +325,7 @@ def test_what_a_document_always_carries_is_written_even_when_it_is_the_default()
 
 
 def test_a_default_that_could_be_changed_is_nobody_elses() -> None:
-    one, other = Agent(name="a", mode="all"), Agent(name="b", mode="all")
+    one, other = AgentInfo(name="a", mode="all"), AgentInfo(name="b", mode="all")
     one.options["loom"] = 1
     assert other.options == {}
 

@@ -1,6 +1,7 @@
 """The permission gate: what passes, what is asked for, and what an answer permits."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,8 @@ from weft.errors import (
 from weft.model.event import PermissionAsked, PermissionReplied
 from weft.model.ids import GrantID, MessageID, PermissionID, ProjectID
 from weft.model.permission import Grant, GrantTerms, Question, QuestionRequest, Reply
+from weft.permission.storage import GRANTS_KEY
+from weft.store.files.layout import Layout, value_lock
 
 
 async def test_what_is_allowed_passes_and_what_is_denied_does_not() -> None:
@@ -63,7 +66,7 @@ async def test_an_approval_permits_one_call_and_the_next_is_asked_again() -> Non
     assert await harness.gate.list_grants() == []
 
 
-async def test_f14_a_no_ends_all_that_the_session_asks_and_nothing_of_another() -> None:
+async def test_a_no_ends_all_that_the_session_asks_and_nothing_of_another() -> None:
     harness = make_gate_harness()
     first, second = harness.request("a"), harness.request("b")
     elsewhere = harness.request("c", session_id=OTHER)
@@ -80,7 +83,7 @@ async def test_f14_a_no_ends_all_that_the_session_asks_and_nothing_of_another() 
         await three
 
 
-async def test_f14_an_always_also_answers_what_it_covers() -> None:
+async def test_an_always_also_answers_what_it_covers() -> None:
     harness = make_gate_harness()
     git, push, rm = (harness.request(each, always=("git *",)) for each in ("git status", "git push", "rm x"))
     async with run_alongside(*(harness.gate.let_pass(each, make_caller()) for each in (git, push, rm))) as [
@@ -302,12 +305,12 @@ async def test_an_answer_whose_grant_cannot_be_stored_leaves_the_question_open(t
     request = harness.request("ls")
     async with run_alongside(harness.gate.let_pass(request, make_caller())) as (passing,):
         await harness.wait_for_requests()
-        lock = tmp_path / "grants.json.lock"
-        lock.mkdir()
+        lock = Layout(str(tmp_path)).lock(value_lock(GRANTS_KEY))
+        os.mkdir(lock)
         with pytest.raises(StoreError):
             await harness.gate.reply(request.id, "always")
         assert [each.id for each in await harness.gate.pending()] == [request.id]
-        lock.rmdir()
+        os.rmdir(lock)
         await harness.gate.reply(request.id, "once")
         await passing
 

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from given.gate_harness import rules
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.ids import SessionID
 from weft.model.permission import Rule, Ruleset
-from weft.model.session import Session, SessionTime, WeftSessionData
-from weft.permission.rules import STRICTEST_FIRST, evaluate, judge, list_hidden, narrow, to_limits
+from weft.model.session import SessionInfo, SessionTime, WeftSessionData
+from weft.permission.rules import STRICTEST_FIRST, evaluate, judge, list_hidden, narrow, to_rulesets
 
 NAMES = st.sampled_from(["*", "bash", "edit", "read", "b*"])
 PATTERNS = st.sampled_from(["*", "ls", "ls *", "rm *", "git *", "git push *", "*.env", "src/*"])
@@ -24,8 +24,8 @@ def strictness(rule: Rule) -> int:
     return STRICTEST_FIRST.index(rule.action)
 
 
-def session(permission: Ruleset | None = None, *limits: Ruleset) -> Session:
-    return Session(
+def session(permission: Ruleset | None = None, *limits: Ruleset) -> SessionInfo:
+    return SessionInfo(
         id=SessionID("ses_1"),
         permission=permission,
         time=SessionTime(created=1, updated=1),
@@ -51,10 +51,10 @@ def test_what_is_narrowed_allows_no_more_than_either(own: Ruleset, above: Rulese
 def test_an_untrusted_project_can_only_restrict(
     person: Ruleset, project: Ruleset, own: Ruleset, thing: str
 ) -> None:
-    free = Agent(name="a", mode="primary", permission=person)
-    bound = Agent(name="a", mode="primary", permission=person, limits=(project,))
-    alone = judge("bash", thing, to_limits(free, session(own)))
-    limited = judge("bash", thing, to_limits(bound, session(own)))
+    free = AgentInfo(name="a", mode="primary", permission=person)
+    bound = AgentInfo(name="a", mode="primary", permission=person, limits=(project,))
+    alone = judge("bash", thing, to_rulesets(free, session(own)))
+    limited = judge("bash", thing, to_rulesets(bound, session(own)))
     assert strictness(limited) <= strictness(alone)
 
 
@@ -62,16 +62,16 @@ def test_an_untrusted_project_can_only_restrict(
 def test_a_child_may_never_do_what_the_same_agent_may_not_above_it(
     agent: Ruleset, parent: Ruleset, child: Ruleset, thing: str
 ) -> None:
-    one = Agent(name="a", mode="all", permission=agent)
-    above = judge("bash", thing, to_limits(one, session(parent)))
-    below = judge("bash", thing, to_limits(one, session(child, parent)))
+    one = AgentInfo(name="a", mode="all", permission=agent)
+    above = judge("bash", thing, to_rulesets(one, session(parent)))
+    below = judge("bash", thing, to_rulesets(one, session(child, parent)))
     assert strictness(below) <= strictness(above)
 
 
 @given(RULESETS, RULESETS, THINGS)
 def test_with_one_voice_the_last_match_wins(agent: Ruleset, own: Ruleset, thing: str) -> None:
-    one = Agent(name="a", mode="all", permission=agent)
-    assert judge("bash", thing, to_limits(one, session(own))) == evaluate("bash", thing, agent, own)
+    one = AgentInfo(name="a", mode="all", permission=agent)
+    assert judge("bash", thing, to_rulesets(one, session(own))) == evaluate("bash", thing, agent, own)
 
 
 def test_without_a_rule_the_verdict_is_ask() -> None:

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
 from weft.model.project import Place, Project, ProjectTime
-from weft.model.session import Session, SessionTime
+from weft.model.session import SessionInfo, SessionTime
 from weft.project.facts import (
     Adoption,
     Checkout,
@@ -150,9 +150,9 @@ def test_a_project_without_git_adopts_sessions_in_outer_repositories() -> None:
 
 
 def test_sessions_without_a_directory_are_not_adopted() -> None:
-    def session(id: str, directory: str, project: ProjectID = GLOBAL_PROJECT) -> Session:
+    def session(id: str, directory: str, project: ProjectID = GLOBAL_PROJECT) -> SessionInfo:
         time = SessionTime(created=1, updated=1)
-        return Session(id=SessionID(id), project_id=project, directory=directory, time=time)
+        return SessionInfo(id=SessionID(id), project_id=project, directory=directory, time=time)
 
     mine = session("mine", "/loom/nowhere/to/be/found")
     others = [

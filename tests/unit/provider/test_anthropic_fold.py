@@ -23,7 +23,7 @@ from weft.provider.chunk import (
     Usage,
 )
 from weft.provider.sse import SseEvent
-from weft.testing.provider_stand import check_order
+from weft.testing.provider_harness import check_order
 
 START = {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 3, "output_tokens": 1}}}
 END = [

@@ -14,23 +14,23 @@ from given.models import CLAUDE
 from weft.provider.anthropic.request import to_body
 from weft.provider.body import to_bytes
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     MediaContent,
     ReasoningContent,
     ResultContent,
     TextContent,
-    ToolTurn,
-    UserTurn,
+    ToolModelMessage,
+    UserModelMessage,
 )
 from weft.provider.normalise import CONTINUE_TEXT, INTERRUPTED, NO_OUTPUT
-from weft.testing.provider_stand import READ
+from weft.testing.provider_harness import READ
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 PNG = "iVBORw0KGgoAAAAAAAAAAAAAAAAAAAAA"
-HELLO = UserTurn(content=(TextContent(text="hello"),))
+HELLO = UserModelMessage(content=(TextContent(text="hello"),))
 CALL = CallContent(call_id="toolu_1", tool="read", input={"path": "a"})
-RESULT = ToolTurn(content=(ResultContent(call_id="toolu_1", tool="read", output="text"),))
+RESULT = ToolModelMessage(content=(ResultContent(call_id="toolu_1", tool="read", output="text"),))
 
 
 def thought(text: str = "hm", **kept: str) -> ReasoningContent:
@@ -47,7 +47,7 @@ def test_a_whole_request() -> None:
     asked = request(
         CLAUDE,
         HELLO,
-        AssistantTurn(content=(thought(), TextContent(text="I look"), CALL)),
+        AssistantModelMessage(content=(thought(), TextContent(text="I look"), CALL)),
         RESULT,
         HELLO,
         tools=(READ,),
@@ -103,7 +103,7 @@ def test_a_thought_goes_back_letter_by_letter() -> None:
     kept = ReasoningContent(text="", metadata={"anthropic": {"redactedData": redacted("x")}})
     foreign = ReasoningContent(text="not mine", metadata={"openai": {"itemId": "rs_1"}})
     unsigned = ReasoningContent(text="not signed")
-    turn = AssistantTurn(content=(signed, kept, foreign, unsigned, TextContent(text="a")))
+    turn = AssistantModelMessage(content=(signed, kept, foreign, unsigned, TextContent(text="a")))
     assert messages(HELLO, turn, HELLO)[1]["content"] == [
         {"type": "thinking", "thinking": "so \n", "signature": signature_of("so \n")},
         {"type": "redacted_thinking", "data": redacted("x")},
@@ -112,15 +112,17 @@ def test_a_thought_goes_back_letter_by_letter() -> None:
 
 
 def test_thoughts_alone_and_at_the_end_are_not_sent() -> None:
-    alone = AssistantTurn(content=(thought(),))
-    last = AssistantTurn(content=(TextContent(text="a"), thought()))
+    alone = AssistantModelMessage(content=(thought(),))
+    last = AssistantModelMessage(content=(TextContent(text="a"), thought()))
     assert [message["role"] for message in messages(HELLO, alone, HELLO)] == ["user"]
     assert messages(HELLO, last, HELLO)[1]["content"] == [{"type": "text", "text": "a", **MARK}]
 
 
 def test_results_follow_their_calls() -> None:
-    turn = AssistantTurn(content=(CALL, TextContent(text="and then"), replace(CALL, call_id="toolu:2")))
-    answer = ToolTurn(content=(ResultContent(call_id="toolu:2", tool="read", output="", error=True),))
+    turn = AssistantModelMessage(
+        content=(CALL, TextContent(text="and then"), replace(CALL, call_id="toolu:2"))
+    )
+    answer = ToolModelMessage(content=(ResultContent(call_id="toolu:2", tool="read", output="", error=True),))
     encoded_messages = messages(HELLO, turn, answer)
     assert [block["type"] for block in encoded_messages[1]["content"]] == ["text", "tool_use", "tool_use"]
     assert encoded_messages[2]["content"] == [
@@ -139,7 +141,7 @@ def test_files() -> None:
     paper = MediaContent(url="https://example.com/a.pdf", mime="application/pdf", filename="a.pdf")
     sketch = MediaContent(url="data:image/svg+xml,<svg/>", mime="image/svg+xml", filename="a.svg")
     source = {"type": "base64", "media_type": "image/png", "data": PNG}
-    assert messages(UserTurn(content=(picture, paper, sketch)))[0]["content"] == [
+    assert messages(UserModelMessage(content=(picture, paper, sketch)))[0]["content"] == [
         {"type": "image", "source": source},
         {"type": "document", "source": {"type": "url", "url": "https://example.com/a.pdf"}, "title": "a.pdf"},
         {
@@ -148,13 +150,15 @@ def test_files() -> None:
             **MARK,
         },
     ]
-    shown = ToolTurn(content=(ResultContent(call_id="toolu_1", tool="read", output="", files=(picture,)),))
-    [result] = messages(HELLO, AssistantTurn(content=(CALL,)), shown)[2]["content"]
+    shown = ToolModelMessage(
+        content=(ResultContent(call_id="toolu_1", tool="read", output="", files=(picture,)),)
+    )
+    [result] = messages(HELLO, AssistantModelMessage(content=(CALL,)), shown)[2]["content"]
     assert result["content"] == [{"type": "image", "source": source}]
 
 
 def test_nothing_to_say_is_still_a_question() -> None:
-    blank = UserTurn(content=(TextContent(text=" "),))
+    blank = UserModelMessage(content=(TextContent(text=" "),))
     assert messages(blank) == [{"role": "user", "content": [{"type": "text", "text": CONTINUE_TEXT, **MARK}]}]
 
 
@@ -179,31 +183,37 @@ def test_thinking_fits_the_answer(
 
 def test_a_turn_begun_without_thinking_goes_on_without() -> None:
     options = {"thinking": {"type": "enabled", "budgetTokens": 2000}}
-    turns = (HELLO, AssistantTurn(content=(CALL,)), RESULT)
+    turns = (HELLO, AssistantModelMessage(content=(CALL,)), RESULT)
     assert "thinking" not in to_body(request(CLAUDE, *turns, tools=(READ,), options=options))
-    thinking = (HELLO, AssistantTurn(content=(thought(), CALL)), RESULT)
+    thinking = (HELLO, AssistantModelMessage(content=(thought(), CALL)), RESULT)
     assert "thinking" in to_body(request(CLAUDE, *thinking, tools=(READ,), options=options))
 
 
 def test_only_the_first_answer_of_a_turn_has_to_begin_with_a_thought() -> None:
     options = {"thinking": {"type": "enabled", "budgetTokens": 2000}}
-    begun = (HELLO, AssistantTurn(content=(thought(), CALL)), RESULT, AssistantTurn(content=(CALL,)), RESULT)
+    begun = (
+        HELLO,
+        AssistantModelMessage(content=(thought(), CALL)),
+        RESULT,
+        AssistantModelMessage(content=(CALL,)),
+        RESULT,
+    )
     body = to_body(request(CLAUDE, *begun, tools=(READ,), options=options))
     check(msgspec.json.decode(to_bytes(body)))
     assert "thinking" in body
-    next_turn = (*begun, HELLO, AssistantTurn(content=(CALL,)), RESULT)
+    next_turn = (*begun, HELLO, AssistantModelMessage(content=(CALL,)), RESULT)
     assert "thinking" not in to_body(request(CLAUDE, *next_turn, tools=(READ,), options=options))
 
 
 def test_adaptive_thinking_is_requested_throughout_a_turn() -> None:
-    turns = (HELLO, AssistantTurn(content=(CALL,)), RESULT)
+    turns = (HELLO, AssistantModelMessage(content=(CALL,)), RESULT)
     body = to_body(request(CLAUDE, *turns, tools=(READ,), options={"thinking": {"type": "adaptive"}}))
     check(msgspec.json.decode(to_bytes(body)))
     assert body["thinking"] == {"type": "adaptive"}
 
 
 def test_calls_without_tools_get_one_that_does_nothing() -> None:
-    body = to_body(request(CLAUDE, HELLO, AssistantTurn(content=(CALL,)), RESULT))
+    body = to_body(request(CLAUDE, HELLO, AssistantModelMessage(content=(CALL,)), RESULT))
     check(msgspec.json.decode(to_bytes(body)))
     assert ([tool["name"] for tool in body["tools"]], body["tool_choice"]) == (["_noop"], {"type": "none"})
     assert "tools" not in to_body(request(CLAUDE, HELLO))
@@ -215,8 +225,8 @@ def test_a_longer_conversation_begins_as_the_shorter_did() -> None:
     for number in range(30):
         sent.append(to_body(request(CLAUDE, *turns, tools=(READ,))))
         id = f"toolu_{number}"
-        turns += [AssistantTurn(content=(thought(), replace(CALL, call_id=id)))]
-        turns += [ToolTurn(content=(ResultContent(call_id=id, tool="read", output="x"),))]
+        turns += [AssistantModelMessage(content=(thought(), replace(CALL, call_id=id)))]
+        turns += [ToolModelMessage(content=(ResultContent(call_id=id, tool="read", output="x"),))]
 
     def bare(body: Any) -> bytes:
         return to_bytes(body).replace(b',"cache_control":{"type":"ephemeral"}', b"").removesuffix(b"]}")
@@ -244,7 +254,7 @@ def test_a_longer_conversation_begins_as_the_shorter_did() -> None:
     ],
 )
 def test_the_fake_refuses_what_the_api_refuses(spoil: Any) -> None:
-    turns = (HELLO, AssistantTurn(content=(thought(), CALL)), RESULT)
+    turns = (HELLO, AssistantModelMessage(content=(thought(), CALL)), RESULT)
     body = to_body(request(CLAUDE, *turns, tools=(READ,), system=("a", "b")))
     good = msgspec.json.decode(to_bytes(body))
     check(good)

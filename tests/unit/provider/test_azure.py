@@ -11,7 +11,7 @@ from weft.provider.azure import AzureOpenAI, make_deployment_endpoint
 from weft.provider.endpoint import ModelEndpoint
 from weft.provider.scripted import Say
 from weft.testing.fake_server import Dialect, ReceivedRequest
-from weft.testing.provider_stand import hear, open_stand
+from weft.testing.provider_harness import collect_answer, open_provider_harness
 
 BASE = "https://mine.openai.azure.com/openai"
 
@@ -81,7 +81,7 @@ async def test_the_wire_is_the_one_that_is_wanted(
     def make(client: Any, endpoint: ModelEndpoint) -> AzureOpenAI:
         return AzureOpenAI(client, ModelEndpoint(base_url=endpoint.base_url, api_key="k", options=options))
 
-    async with open_stand(OnAzure(dialect, path), make, GPT_5) as stand:
-        stand.play([Say(text="fine")])
-        heard = await hear(stand.provider, request(GPT_5))
-    assert (heard.error, heard.text()) == (None, "fine")
+    async with open_provider_harness(OnAzure(dialect, path), make, GPT_5) as harness:
+        harness.play([Say(text="fine")])
+        answer = await collect_answer(harness.provider, request(GPT_5))
+    assert (answer.error, answer.text()) == (None, "fine")

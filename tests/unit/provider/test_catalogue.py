@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from weft.errors import ConfigError, ProviderError
-from weft.provider.catalog.models import fetch_catalogue, open_catalogue, read_snapshot
+from weft.provider.catalog.models import fetch_catalogue, make_catalogue, read_snapshot
 
 LOOM = b'{"loom": {"name": "Loom", "env": ["LOOM_API_KEY"], "npm": "x", "models": {"one": {"name": "One"}}}}'
 BROKEN = [b"", b"{", b"<html>busy</html>", b"[]", b"null", b'{"loom": 1}', b"{}", b'{"loom"', b"\xff\xfe"]
@@ -19,7 +19,7 @@ def test_the_bundled_catalogue_has_the_major_model_families() -> None:
 
 
 def test_the_bundled_catalogue_has_prices_for_caching_and_for_long_requests() -> None:
-    catalogue = open_catalogue("/nowhere/models.json", pytest.fail)
+    catalogue = make_catalogue("/nowhere/models.json", pytest.fail)
     google = catalogue.find("google")
     assert google is not None
     found = google.find("gemini-2.5-pro")
@@ -34,7 +34,7 @@ def test_the_bundled_catalogue_has_prices_for_caching_and_for_long_requests() ->
 
 
 def test_every_provider_and_model_in_it_can_be_read() -> None:
-    catalogue = open_catalogue("/nowhere/models.json", pytest.fail)
+    catalogue = make_catalogue("/nowhere/models.json", pytest.fail)
     for id in catalogue.list_providers():
         shelf = catalogue.find(id)
         assert shelf is not None
@@ -42,7 +42,7 @@ def test_every_provider_and_model_in_it_can_be_read() -> None:
 
 
 def test_what_is_not_in_it_is_not_found() -> None:
-    catalogue = open_catalogue("/nowhere/models.json", pytest.fail)
+    catalogue = make_catalogue("/nowhere/models.json", pytest.fail)
     assert catalogue.find("loom") is None
     anthropic = catalogue.find("anthropic")
     assert anthropic is not None
@@ -52,7 +52,7 @@ def test_what_is_not_in_it_is_not_found() -> None:
 def test_a_fetched_catalogue_takes_precedence(tmp_path: Path) -> None:
     path = tmp_path / "models.json"
     path.write_bytes(LOOM)
-    catalogue = open_catalogue(str(path), pytest.fail)
+    catalogue = make_catalogue(str(path), pytest.fail)
     assert catalogue.list_providers() == ["loom"]
 
 
@@ -60,20 +60,20 @@ def test_a_fetched_catalogue_takes_precedence(tmp_path: Path) -> None:
 def test_a_broken_fetched_catalogue_is_ignored_with_a_warning(raw: bytes, tmp_path: Path) -> None:
     path, heard = tmp_path / "models.json", list[ConfigError]()
     path.write_bytes(raw)
-    catalogue = open_catalogue(str(path), heard.append)
+    catalogue = make_catalogue(str(path), heard.append)
     assert "anthropic" in catalogue.list_providers()
     assert [error.path for error in heard] == [str(path)]
 
 
 def test_nothing_is_read_before_somebody_asks(tmp_path: Path) -> None:
     (tmp_path / "models.json").write_bytes(b"broken")
-    open_catalogue(str(tmp_path / "models.json"), pytest.fail)
+    make_catalogue(str(tmp_path / "models.json"), pytest.fail)
 
 
 def test_a_provider_told_in_words_we_do_not_know_hides_no_other(tmp_path: Path) -> None:
     path = tmp_path / "models.json"
     path.write_bytes(b'{"odd": {"models": [1, 2]}, ' + LOOM[1:])
-    catalogue = open_catalogue(str(path), pytest.fail)
+    catalogue = make_catalogue(str(path), pytest.fail)
     assert catalogue.find("odd") is None
     assert catalogue.find("loom") is not None
 

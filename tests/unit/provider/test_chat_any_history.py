@@ -21,7 +21,7 @@ from weft.model.part import AnyPart, ReasoningPart
 from weft.provider.anthropic import request as anthropic_request
 from weft.provider.body import to_bytes
 from weft.provider.openai_chat import request as openai_chat_request
-from weft.testing.provider_stand import READ
+from weft.testing.provider_harness import READ
 
 MADE_BY = tuple((model.provider_id, model.id) for model in (CLAUDE, GPT, MISTRAL, ROUTED))
 THINKING = {"thinking": {"type": "enabled", "budgetTokens": 16_000}}

@@ -11,15 +11,15 @@ from given.models import NOVA, ON_BEDROCK, QWEN_ON_BEDROCK
 from weft.provider.bedrock.request import to_body
 from weft.provider.body import to_bytes
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     MediaContent,
     ModelMessage,
     ReasoningContent,
     ResultContent,
     TextContent,
-    ToolTurn,
-    UserTurn,
+    ToolModelMessage,
+    UserModelMessage,
 )
 from weft.provider.normalise import INTERRUPTED
 
@@ -32,8 +32,8 @@ IMAGE = {"image": {"format": "png", "source": {"bytes": PNG}}}
 TOOL = {"toolSpec": {"name": "read", "description": "Read a file.", "inputSchema": {"json": READ.schema}}}
 
 
-def said(words: str) -> UserTurn:
-    return UserTurn(content=(TextContent(text=words),))
+def said(words: str) -> UserModelMessage:
+    return UserModelMessage(content=(TextContent(text=words),))
 
 
 def call(id: str, **more: Any) -> CallContent:
@@ -51,7 +51,7 @@ def thought(text: str, **kept: str) -> ReasoningContent:
 def test_a_whole_request() -> None:
     turns: tuple[ModelMessage, ...] = (
         said("hello"),
-        AssistantTurn(
+        AssistantModelMessage(
             content=(
                 thought("hm", signature=signature_of("hm \n"), tail=" \n"),
                 thought("", redactedData="c2VjcmV0"),
@@ -60,7 +60,7 @@ def test_a_whole_request() -> None:
                 TextContent(text="I look."),
             )
         ),
-        ToolTurn(content=(result("a/1", "no", error=True),)),
+        ToolModelMessage(content=(result("a/1", "no", error=True),)),
         said("go on"),
     )
     asked = request(ON_BEDROCK, *turns, tools=(READ,), max_output=1000, temperature=1.5, top_k=7)
@@ -100,8 +100,8 @@ def test_a_whole_request() -> None:
 def test_only_claude_is_marked_and_only_it_and_nova_take_files_for_a_result() -> None:
     turns = (
         said("hello"),
-        AssistantTurn(content=(call("a"),)),
-        ToolTurn(content=(result("a", files=(PICTURE,)),)),
+        AssistantModelMessage(content=(call("a"),)),
+        ToolModelMessage(content=(result("a", files=(PICTURE,)),)),
     )
     whole = {"toolResult": {"toolUseId": "a", "content": [{"text": "ok"}, IMAGE]}}
     words = {"toolResult": {"toolUseId": "a", "content": [{"text": "ok"}]}}
@@ -110,7 +110,9 @@ def test_only_claude_is_marked_and_only_it_and_nova_take_files_for_a_result() ->
 
 
 def test_documents_are_numbered_and_have_a_word_beside_them() -> None:
-    body = to_body(request(NOVA, UserTurn(content=(DOCUMENT, PICTURE)), UserTurn(content=(DOCUMENT,))))
+    body = to_body(
+        request(NOVA, UserModelMessage(content=(DOCUMENT, PICTURE)), UserModelMessage(content=(DOCUMENT,)))
+    )
     [message] = body["messages"]
     names = [block["document"]["name"] for block in message["content"] if "document" in block]
     assert (names, message["content"][-1]) == (
@@ -120,7 +122,7 @@ def test_documents_are_numbered_and_have_a_word_beside_them() -> None:
 
 
 def test_a_call_without_a_result_was_interrupted_and_a_tool_is_told_of() -> None:
-    body = to_body(request(QWEN_ON_BEDROCK, said("hello"), AssistantTurn(content=(call("a"),))))
+    body = to_body(request(QWEN_ON_BEDROCK, said("hello"), AssistantModelMessage(content=(call("a"),))))
     assert body["messages"][-1]["content"] == [
         {"toolResult": {"toolUseId": "a", "content": [{"text": INTERRUPTED}]}}
     ]
@@ -181,7 +183,7 @@ def test_what_was_sent_stays_a_prefix_as_the_conversation_grows() -> None:
     before = b""
     for number in range(6):
         turns.append(
-            UserTurn(
+            UserModelMessage(
                 content=(TextContent(text=f"prompt {number}"), DOCUMENT)
                 if number == 1
                 else (TextContent(text="p"),)
@@ -190,9 +192,11 @@ def test_what_was_sent_stays_a_prefix_as_the_conversation_grows() -> None:
         for grown in (
             (),
             (
-                AssistantTurn(content=(thought("t", signature=signature_of("t")), call(f"call_{number}"))),
-                ToolTurn(content=(result(f"call_{number}"),)),
-                AssistantTurn(content=(TextContent(text="done"),)),
+                AssistantModelMessage(
+                    content=(thought("t", signature=signature_of("t")), call(f"call_{number}"))
+                ),
+                ToolModelMessage(content=(result(f"call_{number}"),)),
+                AssistantModelMessage(content=(TextContent(text="done"),)),
                 said("and?"),
             ),
         ):

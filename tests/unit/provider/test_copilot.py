@@ -6,22 +6,22 @@ from fake.openai import OpenAIChatDialect
 from fake.responses import ResponsesDialect
 from given.model_requests import GPT_4O, GPT_5, request
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     MediaContent,
     ModelMessage,
     ResultContent,
     TextContent,
-    ToolTurn,
-    UserTurn,
+    ToolModelMessage,
+    UserModelMessage,
 )
 from weft.provider.copilot import SETTINGS_URL, Copilot, build_headers, uses_responses_api
 from weft.provider.scripted import Say
-from weft.testing.provider_stand import hear, open_stand
+from weft.testing.provider_harness import collect_answer, open_provider_harness
 
-HELLO = UserTurn(content=(TextContent(text="hello"),))
+HELLO = UserModelMessage(content=(TextContent(text="hello"),))
 PICTURE = MediaContent(url="data:image/png;base64,iVBORw0KGgo=", mime="image/png")
-CALL = AssistantTurn(content=(CallContent(call_id="a", tool="read", input={}),))
+CALL = AssistantModelMessage(content=(CallContent(call_id="a", tool="read", input={}),))
 ASKED = {"openai-intent": "conversation-edits"}
 
 
@@ -46,18 +46,20 @@ def test_newer_models_speak_the_newer_api(id: str, newer: bool) -> None:
     [
         ((HELLO,), {"x-initiator": "user"}),
         (
-            (HELLO, CALL, ToolTurn(content=(ResultContent(call_id="a", tool="read", output="x"),))),
+            (HELLO, CALL, ToolModelMessage(content=(ResultContent(call_id="a", tool="read", output="x"),))),
             {"x-initiator": "agent"},
         ),
         (
-            (UserTurn(content=(PICTURE,)), CALL, HELLO),
+            (UserModelMessage(content=(PICTURE,)), CALL, HELLO),
             {"x-initiator": "user", "copilot-vision-request": "true"},
         ),
         (
             (
                 HELLO,
                 CALL,
-                ToolTurn(content=(ResultContent(call_id="a", tool="read", output="x", files=(PICTURE,)),)),
+                ToolModelMessage(
+                    content=(ResultContent(call_id="a", tool="read", output="x", files=(PICTURE,)),)
+                ),
             ),
             {"x-initiator": "agent", "copilot-vision-request": "true"},
         ),
@@ -71,11 +73,11 @@ def test_headers_say_who_initiated_the_request_and_whether_it_has_images(
 
 async def test_an_answer_over_either_api() -> None:
     for dialect, model in ((OpenAIChatDialect(), GPT_4O), (ResponsesDialect(), GPT_5)):
-        async with open_stand(dialect, Copilot, model) as stand:
-            stand.play([Say(text="fine")])
-            heard = await hear(stand.provider, request(model))
-            assert (heard.error, heard.text()) == (None, "fine")
-            assert stand.server.requests[0].headers.items() >= (ASKED | {"x-initiator": "user"}).items()
+        async with open_provider_harness(dialect, Copilot, model) as harness:
+            harness.play([Say(text="fine")])
+            answer = await collect_answer(harness.provider, request(model))
+            assert (answer.error, answer.text()) == (None, "fine")
+            assert harness.server.requests[0].headers.items() >= (ASKED | {"x-initiator": "user"}).items()
 
 
 @pytest.mark.parametrize(
@@ -95,9 +97,9 @@ async def test_an_answer_over_either_api() -> None:
     ],
 )
 async def test_a_refusal_says_what_to_do(status: int, message: str, expected: str) -> None:
-    async with open_stand(OpenAIChatDialect(), Copilot, GPT_4O) as stand:
-        stand.server.refuse(status, message)
-        heard = await hear(stand.provider, request(GPT_4O))
-    assert heard.error is not None
-    assert (str(heard.error), heard.error.status) == (expected, status)
-    assert message in heard.error.body
+    async with open_provider_harness(OpenAIChatDialect(), Copilot, GPT_4O) as harness:
+        harness.server.refuse(status, message)
+        answer = await collect_answer(harness.provider, request(GPT_4O))
+    assert answer.error is not None
+    assert (str(answer.error), answer.error.status) == (expected, status)
+    assert message in answer.error.body

@@ -3,29 +3,29 @@
 from weft.host.clock import SystemClock
 from weft.provider.catalog.offers import DEMO, make_scripted_model
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     ModelMessage,
     ModelRequest,
     ResultContent,
     TextContent,
-    ToolTurn,
-    UserTurn,
+    ToolModelMessage,
+    UserModelMessage,
 )
-from weft.provider.demo import open_demo
+from weft.provider.demo import make_demo_provider
 from weft.run.usage import is_free
-from weft.testing.provider_stand import hear
+from weft.testing.provider_harness import collect_answer
 
-ASKED = UserTurn(content=(TextContent(text="greet"),))
-CALLED = AssistantTurn(content=(CallContent(call_id="c", tool="read", input={}),))
-SHOWN = ToolTurn(content=(ResultContent(call_id="c", tool="read", output="x"),))
-SAID = AssistantTurn(content=(TextContent(text="Done."),))
+ASKED = UserModelMessage(content=(TextContent(text="greet"),))
+CALLED = AssistantModelMessage(content=(CallContent(call_id="c", tool="read", input={}),))
+SHOWN = ToolModelMessage(content=(ResultContent(call_id="c", tool="read", output="x"),))
+SAID = AssistantModelMessage(content=(TextContent(text="Done."),))
 FIRST, LAST = "I'll look at the file first.", "Done. `greet.py` now greets"
 
 
 async def answer(*turns: ModelMessage) -> str:
     request = ModelRequest(model=make_scripted_model(DEMO), system=(), messages=turns)
-    heard = await hear(open_demo(SystemClock()), request)
+    heard = await collect_answer(make_demo_provider(SystemClock()), request)
     return heard.text()
 
 

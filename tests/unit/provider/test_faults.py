@@ -29,6 +29,13 @@ def test_a_failure_is_of_its_kind(failure: dict[str, Any]) -> None:
     assert str(error)
 
 
+@pytest.mark.parametrize("status", [429, 529])
+def test_a_refusal_for_now_is_no_overflow_even_if_it_names_tokens(status: int) -> None:
+    body = b'{"error": {"message": "Too many tokens: please reduce the length of the messages or try again in a minute"}}'
+    error = parse_error(status, {}, body)
+    assert (error.kind, error.retryable) == ("rate-limit" if status == 429 else "overload", True)
+
+
 def test_a_failure_says_what_the_provider_said() -> None:
     nested = parse_error(400, {}, b'{"error": {"message": "no such field"}}')
     plain = parse_error(400, {}, b'{"error": "no such field"}')

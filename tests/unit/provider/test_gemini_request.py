@@ -10,16 +10,16 @@ from given.model_requests import GEMINI_2, GEMINI_3, READ, model, request
 from weft.model.catalog import Model
 from weft.provider.body import to_bytes
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     MediaContent,
     ModelMessage,
     ReasoningContent,
     ResultContent,
     TextContent,
+    ToolModelMessage,
     ToolSpec,
-    ToolTurn,
-    UserTurn,
+    UserModelMessage,
 )
 from weft.provider.gemini.request import SKIP_SIGNATURE, is_gemini_3, to_body
 
@@ -27,8 +27,8 @@ IMAGE = MediaContent(url=f"data:image/png;base64,{PNG}", mime="image/png", filen
 INLINE = {"inlineData": {"mimeType": "image/png", "data": PNG}}
 
 
-def said(*words: str) -> UserTurn:
-    return UserTurn(content=tuple(TextContent(text=each) for each in words))
+def said(*words: str) -> UserModelMessage:
+    return UserModelMessage(content=tuple(TextContent(text=each) for each in words))
 
 
 def signed(signature: str = SIGNATURE, **more: str) -> dict[str, Any]:
@@ -43,12 +43,12 @@ def result(id: str = "call_1", output: str = "ok", **more: Any) -> ResultContent
     return ResultContent(call_id=id, tool="read", output=output, **more)
 
 
-def answer(*content: TextContent | ReasoningContent | CallContent) -> AssistantTurn:
-    return AssistantTurn(content=content)
+def answer(*content: TextContent | ReasoningContent | CallContent) -> AssistantModelMessage:
+    return AssistantModelMessage(content=content)
 
 
-def done(*results: ResultContent) -> ToolTurn:
-    return ToolTurn(content=results)
+def done(*results: ResultContent) -> ToolModelMessage:
+    return ToolModelMessage(content=results)
 
 
 def contents(*messages: ModelMessage, model: Model = GEMINI_3) -> list[dict[str, Any]]:
@@ -218,7 +218,7 @@ def test_files_of_the_user_are_shown() -> None:
     document = MediaContent(url=f"data:application/pdf;base64,{PDF}", mime="application/pdf")
     linked = MediaContent(url="https://example.com/c.png", mime="image/png")
     drawn = MediaContent(url="data:image/svg+xml;base64,PHN2Zz4=", mime="image/svg+xml", filename="d.svg")
-    assert contents(UserTurn(content=(IMAGE, document, linked, drawn))) == [
+    assert contents(UserModelMessage(content=(IMAGE, document, linked, drawn))) == [
         user(
             INLINE,
             {"inlineData": {"mimeType": "application/pdf", "data": PDF}},

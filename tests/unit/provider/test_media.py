@@ -13,7 +13,14 @@ from PIL import Image
 from given.models import CLAUDE, GPT, TEXT_ONLY
 from weft.model.catalog import Model
 from weft.provider.anthropic.request import MEDIA_LIMITS, to_messages
-from weft.provider.contract import MediaContent, ModelRequest, ResultContent, TextContent, ToolTurn, UserTurn
+from weft.provider.contract import (
+    MediaContent,
+    ModelRequest,
+    ResultContent,
+    TextContent,
+    ToolModelMessage,
+    UserModelMessage,
+)
 from weft.provider.media import (
     EMPTY_IMAGE,
     DataUrl,
@@ -56,7 +63,7 @@ def opened(data: DataUrl) -> Image.Image:
 
 
 def shown(model: Model, *files: MediaContent, limits: MediaLimits | None = None) -> list[object]:
-    [turn] = adapt_files([UserTurn(content=files)], model, lambda _: True, limits or MediaLimits())
+    [turn] = adapt_files([UserModelMessage(content=files)], model, lambda _: True, limits or MediaLimits())
     return [item.text if isinstance(item, TextContent) else item for item in turn.content]
 
 
@@ -84,10 +91,10 @@ def test_what_a_model_cannot_read_is_said() -> None:
 
 def test_a_result_keeps_its_words_when_its_picture_goes() -> None:
     held = ResultContent(call_id="a", tool="read", output="done", files=(picture(),))
-    [replaced] = adapt_files([ToolTurn(content=(held,))], TEXT_ONLY, lambda _: True, MediaLimits())
+    [replaced] = adapt_files([ToolModelMessage(content=(held,))], TEXT_ONLY, lambda _: True, MediaLimits())
     said = 'done\n\nERROR: Cannot read "a.png" (this model does not support image input). Inform the user.'
-    assert replaced == ToolTurn(content=(ResultContent(call_id="a", tool="read", output=said),))
-    assert [has_files([turn]) for turn in (ToolTurn(content=(held,)), replaced)] == [True, False]
+    assert replaced == ToolModelMessage(content=(ResultContent(call_id="a", tool="read", output=said),))
+    assert [has_files([turn]) for turn in (ToolModelMessage(content=(held,)), replaced)] == [True, False]
 
 
 # --- how much ---
@@ -125,14 +132,14 @@ def test_without_pillow_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) ->
     wide, large = drawn(90, 4), noise(120, 120)
     room = MediaLimits(max_side=64, max_file_chars=20_000)
     assert shown(GPT, MediaContent(url=wide.url, mime=wide.mime, filename="w"), limits=room) == [
-        "[w is not shown: it has 90 × 4 pixels, the model accepts 64 per side; install weft[images] to shrink it automatically]"
+        "[w is not shown: it has 90 × 4 pixels, the model accepts 64 per side; install weft's extra images to shrink it automatically]"
     ]
     [replaced] = shown(
         GPT, MediaContent(url=large.url, mime=large.mime), limits=MediaLimits(max_file_chars=20_000)
     )
     assert (
         replaced
-        == "[image/png is not shown: it is larger than the model accepts; install weft[images] to shrink it automatically]"
+        == "[image/png is not shown: it is larger than the model accepts; install weft's extra images to shrink it automatically]"
     )
 
 
@@ -250,7 +257,7 @@ def test_a_picture_in_a_request_stays_the_same_however_many_follow() -> None:
 
     def sent(count: int) -> list[dict[str, Any]]:
         files = tuple(MediaContent(url=each.url, mime=each.mime) for each in (first, *[wide] * count))
-        request = ModelRequest(model=CLAUDE, system=(), messages=(UserTurn(content=files),))
+        request = ModelRequest(model=CLAUDE, system=(), messages=(UserModelMessage(content=files),))
         content: list[dict[str, Any]] = to_messages(request)[0]["content"]
         return content
 

@@ -5,17 +5,17 @@ from msgspec.structs import replace
 from given.models import CLAUDE, GPT, LOCAL, ROUTED
 from weft.provider.body import list_message_marks, list_system_marks, needs_cache_marks
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     ResultContent,
     TextContent,
-    ToolTurn,
-    UserTurn,
+    ToolModelMessage,
+    UserModelMessage,
 )
 from weft.provider.normalise import (
     CONTINUE_TEXT,
     INTERRUPTED,
-    ensure_user_turns,
+    ensure_user_messages,
     get_metadata_key,
     get_own_metadata,
     limit_id,
@@ -25,7 +25,7 @@ from weft.provider.normalise import (
     to_tool_name,
 )
 
-HELLO = UserTurn(content=(TextContent(text="hello"),))
+HELLO = UserModelMessage(content=(TextContent(text="hello"),))
 
 
 def call(id: str) -> CallContent:
@@ -37,38 +37,42 @@ def result(id: str, output: str = "ok", **more: object) -> ResultContent:
 
 
 def test_a_call_without_a_result_was_interrupted() -> None:
-    turn = AssistantTurn(content=(call("a"), call("b")))
-    assert pair_calls([HELLO, turn, ToolTurn(content=(result("b"),)), HELLO]) == [
+    turn = AssistantModelMessage(content=(call("a"), call("b")))
+    assert pair_calls([HELLO, turn, ToolModelMessage(content=(result("b"),)), HELLO]) == [
         HELLO,
         turn,
-        ToolTurn(content=(result("a", INTERRUPTED, error=True), result("b"))),
+        ToolModelMessage(content=(result("a", INTERRUPTED, error=True), result("b"))),
         HELLO,
     ]
 
 
 def test_a_result_without_a_call_is_left_out() -> None:
-    orphan = ToolTurn(content=(result("a"),))
-    assert pair_calls([orphan, HELLO, orphan, UserTurn(content=()), AssistantTurn(content=())]) == [HELLO]
+    orphan = ToolModelMessage(content=(result("a"),))
+    assert pair_calls(
+        [orphan, HELLO, orphan, UserModelMessage(content=()), AssistantModelMessage(content=())]
+    ) == [HELLO]
 
 
 def test_ids_that_repeat_are_told_apart_in_order() -> None:
     turns = [
-        AssistantTurn(content=(call("a"), call("a"))),
-        ToolTurn(content=(result("a", "1"), result("a", "2"))),
-        AssistantTurn(content=(call("a"),)),
-        ToolTurn(content=(result("a", "3"),)),
+        AssistantModelMessage(content=(call("a"), call("a"))),
+        ToolModelMessage(content=(result("a", "1"), result("a", "2"))),
+        AssistantModelMessage(content=(call("a"),)),
+        ToolModelMessage(content=(result("a", "3"),)),
     ]
     assert pair_calls(turns) == [
-        AssistantTurn(content=(call("a"), call("a_2"))),
-        ToolTurn(content=(result("a", "1"), result("a_2", "2"))),
-        AssistantTurn(content=(call("a_3"),)),
-        ToolTurn(content=(result("a_3", "3"),)),
+        AssistantModelMessage(content=(call("a"), call("a_2"))),
+        ToolModelMessage(content=(result("a", "1"), result("a_2", "2"))),
+        AssistantModelMessage(content=(call("a_3"),)),
+        ToolModelMessage(content=(result("a_3", "3"),)),
     ]
 
 
 def test_ids_cut_to_the_same_are_told_apart() -> None:
     ids = [f"call_123456789{letter}" for letter in "abc"]
-    [turn, results] = pair_calls([AssistantTurn(content=tuple(call(id) for id in ids))], to_mistral_id)
+    [turn, results] = pair_calls(
+        [AssistantModelMessage(content=tuple(call(id) for id in ids))], to_mistral_id
+    )
     named = [item.call_id for item in turn.content if isinstance(item, CallContent)]
     assert (len(set(named)), {len(name) for name in named}) == (3, {9})
     assert [item.call_id for item in results.content] == named
@@ -86,11 +90,11 @@ def test_conversations_are_normalised() -> None:
 
 
 def test_a_conversation_ends_with_a_question() -> None:
-    answer = AssistantTurn(content=(TextContent(text="so"),))
-    go_on = UserTurn(content=(TextContent(text=CONTINUE_TEXT),))
-    assert ensure_user_turns([]) == [go_on]
-    assert ensure_user_turns([answer]) == [go_on, answer, go_on]
-    assert ensure_user_turns([HELLO]) == [HELLO]
+    answer = AssistantModelMessage(content=(TextContent(text="so"),))
+    go_on = UserModelMessage(content=(TextContent(text=CONTINUE_TEXT),))
+    assert ensure_user_messages([]) == [go_on]
+    assert ensure_user_messages([answer]) == [go_on, answer, go_on]
+    assert ensure_user_messages([HELLO]) == [HELLO]
 
 
 def test_the_key_of_a_provider() -> None:

@@ -24,7 +24,7 @@ from weft.provider.chunk import (
 )
 from weft.provider.openai_chat.stream import OpenAIChatFold
 from weft.provider.sse import SseEvent
-from weft.testing.provider_stand import check_order
+from weft.testing.provider_harness import check_order
 
 DONE = "[DONE]"
 

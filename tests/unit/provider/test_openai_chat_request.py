@@ -14,24 +14,24 @@ from given.models import CLAUDE, GPT, LOCAL, MISTRAL, ROUTED
 from weft.model.catalog import Interleaved, Model
 from weft.provider.body import to_bytes
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     MediaContent,
     ReasoningContent,
     ResultContent,
     TextContent,
-    ToolTurn,
-    UserTurn,
+    ToolModelMessage,
+    UserModelMessage,
 )
 from weft.provider.normalise import NO_OUTPUT
 from weft.provider.openai_chat.request import to_body
-from weft.testing.provider_stand import READ
+from weft.testing.provider_harness import READ
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 PNG = "iVBORw0KGgoAAAAAAAAAAAAAAAAAAAAA"
-HELLO = UserTurn(content=(TextContent(text="hello"),))
+HELLO = UserModelMessage(content=(TextContent(text="hello"),))
 CALL = CallContent(call_id="call_1", tool="read", input={"path": "a"})
-RESULT = ToolTurn(content=(ResultContent(call_id="call_1", tool="read", output="text"),))
+RESULT = ToolModelMessage(content=(ResultContent(call_id="call_1", tool="read", output="text"),))
 WIRE_CALL = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": '{"path":"a"}'}}
 PICTURE = MediaContent(url=f"data:image/jpeg;base64,{PNG}", mime="image/jpeg")
 WIRE_PICTURE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
@@ -48,7 +48,7 @@ def wanting(field: str) -> Model:
 
 
 def test_a_whole_request() -> None:
-    turn = AssistantTurn(content=(ReasoningContent(text="hm"), TextContent(text="I look"), CALL))
+    turn = AssistantModelMessage(content=(ReasoningContent(text="hm"), TextContent(text="I look"), CALL))
     asked = request(
         LOCAL,
         HELLO,
@@ -92,7 +92,7 @@ def test_openai_itself_has_its_own_words() -> None:
 
 
 def test_a_call_may_come_without_words() -> None:
-    [_, call, result] = messages(GPT, HELLO, AssistantTurn(content=(CALL,)), replace(RESULT))
+    [_, call, result] = messages(GPT, HELLO, AssistantModelMessage(content=(CALL,)), replace(RESULT))
     assert call == {"role": "assistant", "content": None, "tool_calls": [WIRE_CALL]}
     assert result == {"role": "tool", "tool_call_id": "call_1", "content": "text"}
 
@@ -101,7 +101,7 @@ def test_files() -> None:
     paper = MediaContent(
         url="data:application/pdf;base64,JVBERi0xAAAA", mime="application/pdf", filename="a.pdf"
     )
-    [encoded_messages] = messages(GPT, UserTurn(content=(TextContent(text="see"), PICTURE, paper)))
+    [encoded_messages] = messages(GPT, UserModelMessage(content=(TextContent(text="see"), PICTURE, paper)))
     assert encoded_messages["content"] == [
         {"type": "text", "text": "see"},
         WIRE_PICTURE,
@@ -114,7 +114,9 @@ def test_files() -> None:
 
 def test_texts_alone_are_one_string() -> None:
     texts = tuple(TextContent(text=text) for text in ("see these files:", " ", "a.txt", "b.txt"))
-    encoded_messages = messages(LOCAL, UserTurn(content=texts), AssistantTurn(content=texts), HELLO)
+    encoded_messages = messages(
+        LOCAL, UserModelMessage(content=texts), AssistantModelMessage(content=texts), HELLO
+    )
     assert [message["content"] for message in encoded_messages] == [
         "see these files:\n\na.txt\n\nb.txt",
         "see these files:\n\na.txt\n\nb.txt",
@@ -123,8 +125,10 @@ def test_texts_alone_are_one_string() -> None:
 
 
 def test_pictures_of_a_result_are_shown_after_it() -> None:
-    shown = ToolTurn(content=(ResultContent(call_id="call_1", tool="read", output="", files=(PICTURE,)),))
-    [_, _, result, after] = messages(GPT, HELLO, AssistantTurn(content=(CALL,)), shown)
+    shown = ToolModelMessage(
+        content=(ResultContent(call_id="call_1", tool="read", output="", files=(PICTURE,)),)
+    )
+    [_, _, result, after] = messages(GPT, HELLO, AssistantModelMessage(content=(CALL,)), shown)
     assert result["content"] == NO_OUTPUT
     assert after == {
         "role": "user",
@@ -133,9 +137,11 @@ def test_pictures_of_a_result_are_shown_after_it() -> None:
 
 
 def test_mistral_has_rules_of_its_own() -> None:
-    shown = ToolTurn(content=(ResultContent(call_id="call_1", tool="read", output="x", files=(PICTURE,)),))
+    shown = ToolModelMessage(
+        content=(ResultContent(call_id="call_1", tool="read", output="x", files=(PICTURE,)),)
+    )
     encoded_messages = messages(
-        MISTRAL, HELLO, AssistantTurn(content=(CALL,)), shown, HELLO, manners=Manners(mistral=True)
+        MISTRAL, HELLO, AssistantModelMessage(content=(CALL,)), shown, HELLO, manners=Manners(mistral=True)
     )
     assert [(message["role"], message.get("tool_call_id")) for message in encoded_messages] == [
         ("user", None),
@@ -155,8 +161,8 @@ def test_long_ids_are_shortened_for_openai() -> None:
     [_, call, result] = messages(
         GPT,
         HELLO,
-        AssistantTurn(content=(long,)),
-        ToolTurn(content=(ResultContent(call_id="x" * 80, tool="read", output="y"),)),
+        AssistantModelMessage(content=(long,)),
+        ToolModelMessage(content=(ResultContent(call_id="x" * 80, tool="read", output="y"),)),
     )
     assert call["tool_calls"][0]["id"] == result["tool_call_id"]
     assert len(result["tool_call_id"]) <= 40
@@ -173,14 +179,21 @@ def test_long_ids_are_shortened_for_openai() -> None:
 def test_thoughts_go_back_in_the_field_the_model_wants(content: Any, expected: str | None) -> None:
     manners = Manners(message_fields=frozenset({"reasoning_content"}))
     encoded_messages = messages(
-        wanting("reasoning_content"), HELLO, AssistantTurn(content=content), RESULT, HELLO, manners=manners
+        wanting("reasoning_content"),
+        HELLO,
+        AssistantModelMessage(content=content),
+        RESULT,
+        HELLO,
+        manners=manners,
     )
     assert encoded_messages[1].get("reasoning_content") == expected
 
 
 def test_thoughts_are_not_sent_unasked() -> None:
     thought = ReasoningContent(text="a", metadata={"ollama": {"x": 1}})
-    assert set(messages(LOCAL, HELLO, AssistantTurn(content=(thought, TextContent(text="b"))), HELLO)[1]) == {
+    assert set(
+        messages(LOCAL, HELLO, AssistantModelMessage(content=(thought, TextContent(text="b"))), HELLO)[1]
+    ) == {
         "role",
         "content",
     }
@@ -191,15 +204,15 @@ def test_a_router_gets_its_details_back() -> None:
     kept = {"openrouter": {"reasoning_details": details}}
     thought = ReasoningContent(text="", metadata=kept)
     manners = Manners(message_fields=frozenset({"reasoning_details"}), marks=True)
-    with_thought = AssistantTurn(content=(thought, replace(CALL, metadata=kept)))
-    with_call = AssistantTurn(content=(replace(CALL, metadata=kept),))
+    with_thought = AssistantModelMessage(content=(thought, replace(CALL, metadata=kept)))
+    with_call = AssistantModelMessage(content=(replace(CALL, metadata=kept),))
     for turn in (with_thought, with_call):
         [_, answer, _] = messages(ROUTED, HELLO, turn, RESULT, manners=manners)
         assert answer["reasoning_details"] == details
 
 
 def test_claude_behind_a_router_is_marked() -> None:
-    turn = AssistantTurn(content=(TextContent(text="I look"), CALL))
+    turn = AssistantModelMessage(content=(TextContent(text="I look"), CALL))
     body = to_body(request(ROUTED, HELLO, turn, RESULT, tools=(READ,), system=("a", "b", "c")))
     check(msgspec.json.decode(to_bytes(body)), Manners(marks=True))
 
@@ -218,7 +231,7 @@ def test_claude_behind_a_router_is_marked() -> None:
 
 def test_litellm_gets_a_tool_that_does_nothing() -> None:
     proxy = replace(LOCAL, provider_id="my-LiteLLM")
-    turns = (HELLO, AssistantTurn(content=(CALL,)), RESULT)
+    turns = (HELLO, AssistantModelMessage(content=(CALL,)), RESULT)
     [tool] = to_body(request(proxy, *turns))["tools"]
     assert tool["function"]["name"] == "_noop"
     assert "tools" not in to_body(request(proxy, HELLO))
@@ -228,8 +241,8 @@ def test_litellm_gets_a_tool_that_does_nothing() -> None:
 
 def test_half_a_pair_is_replaced() -> None:
     broken = replace(CALL, input={"path": "\ud83d"})
-    encoded_messages = UserTurn(content=(TextContent(text="\ud83d half"),))
-    raw = to_bytes(to_body(request(GPT, encoded_messages, AssistantTurn(content=(broken,)), RESULT)))
+    encoded_messages = UserModelMessage(content=(TextContent(text="\ud83d half"),))
+    raw = to_bytes(to_body(request(GPT, encoded_messages, AssistantModelMessage(content=(broken,)), RESULT)))
     assert b"\xef\xbf\xbd half" in raw
     assert b"ud83d" not in raw
 
@@ -241,8 +254,8 @@ def test_a_longer_conversation_begins_as_the_shorter_did() -> None:
         for number in range(30):
             sent.append(to_body(request(model, *turns, tools=(READ,))))
             id = f"call_{number}"
-            turns += [AssistantTurn(content=(TextContent(text="x"), replace(CALL, call_id=id)))]
-            turns += [ToolTurn(content=(ResultContent(call_id=id, tool="read", output="x"),))]
+            turns += [AssistantModelMessage(content=(TextContent(text="x"), replace(CALL, call_id=id)))]
+            turns += [ToolModelMessage(content=(ResultContent(call_id=id, tool="read", output="x"),))]
 
         def bare(body: Any) -> bytes:
             return to_bytes(body).replace(b',"cache_control":{"type":"ephemeral"}', b"").removesuffix(b"]}")
@@ -270,7 +283,7 @@ def test_a_longer_conversation_begins_as_the_shorter_did() -> None:
 )
 def test_the_fake_refuses_what_the_api_refuses(spoil: Any) -> None:
     good = msgspec.json.decode(
-        to_bytes(to_body(request(GPT, HELLO, AssistantTurn(content=(CALL,)), RESULT, tools=(READ,))))
+        to_bytes(to_body(request(GPT, HELLO, AssistantModelMessage(content=(CALL,)), RESULT, tools=(READ,))))
     )
     check(good)
     spoil(good)

@@ -48,7 +48,7 @@ def test_how_warm_a_model_is_asked(
     id: str, temperature: float | None, top_p: float | None, top_k: int | None
 ) -> None:
     made = model(id)
-    assert (table.get_temperature(made), table.get_top_p(made), table.get_top_k(made)) == (
+    assert (table.choose_temperature(made), table.choose_top_p(made), table.choose_top_k(made)) == (
         temperature,
         top_p,
         top_k,

@@ -18,7 +18,7 @@ from weft.provider.gemini import request as google
 from weft.provider.openai_chat import request as chat
 from weft.provider.openai_responses import request as responses
 from weft.run.json_schema import has_native_format, is_strict
-from weft.testing.provider_stand import HELLO
+from weft.testing.provider_harness import HELLO
 
 SCHEMA = {
     "type": "object",

@@ -17,21 +17,21 @@ from weft.provider.catalog.models import Catalogue
 from weft.provider.catalog.offers import OfferSources, ProviderOffers
 from weft.provider.chunk import Finished, ReasoningEnd, ToolCall
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     Provider,
     ReasoningContent,
     ResultContent,
     TextContent,
-    ToolTurn,
-    UserTurn,
+    ToolModelMessage,
+    UserModelMessage,
 )
 from weft.provider.endpoint import ModelEndpoint
 from weft.provider.pydantic_ai.adapter import PydanticAiProvider
 from weft.provider.pydantic_ai.request import PydanticAiLibrary, to_messages, to_settings
 from weft.provider.registry import Registry
 from weft.provider.scripted import Say, Think, UseTool
-from weft.testing.provider_stand import asking, hear, open_stand
+from weft.testing.provider_harness import collect_answer, make_request, open_provider_harness
 
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
 
@@ -52,19 +52,19 @@ async def ask(said: Mapping[str, Any], model: str = "m") -> None:
     models = registry({"models": {model: {}}, **said})
     served = models.get(ModelRef(provider_id="tail", model_id=model))
     try:
-        async for _ in served.provider.stream(asking(served.model)):
+        async for _ in served.provider.stream(make_request(served.model)):
             pass
     finally:
         await models.aclose()
 
 
 async def test_a_configured_provider_is_asked_through_it() -> None:
-    async with open_stand(OpenAIChatDialect(), PydanticAiProvider, GPT) as stand:
-        stand.play([Say(text="fine")], [Say(text="fine")])
-        options = {"baseURL": stand.server.url, "apiKey": "k", "model": "openai-chat:gpt-4.1"}
+    async with open_provider_harness(OpenAIChatDialect(), PydanticAiProvider, GPT) as harness:
+        harness.play([Say(text="fine")], [Say(text="fine")])
+        options = {"baseURL": harness.server.url, "apiKey": "k", "model": "openai-chat:gpt-4.1"}
         await ask({"options": options})
-        await ask({"options": {"baseURL": stand.server.url, "apiKey": "k"}}, "openai-chat:other")
-        assert [each.body["model"] for each in stand.server.requests] == ["gpt-4.1", "other"]
+        await ask({"options": {"baseURL": harness.server.url, "apiKey": "k"}}, "openai-chat:other")
+        assert [each.body["model"] for each in harness.server.requests] == ["gpt-4.1", "other"]
 
 
 async def test_without_a_key_the_variable_to_set_is_named() -> None:
@@ -91,7 +91,7 @@ async def test_without_the_extra_the_way_out_is_named(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "pydantic_ai.direct", None)
     with pytest.raises(InvalidInputError, match="pydantic-ai is not installed") as caught:
         await ask({"options": {"model": "openai-chat:gpt-4.1"}})
-    assert caught.value.hint == 'run: pip install "weft[pydantic-ai]"'
+    assert caught.value.hint == "in weft's checkout: pip install '.[pydantic-ai]'"
 
 
 def test_nothing_is_tried_again_underneath() -> None:
@@ -117,13 +117,15 @@ def test_nothing_is_tried_again_underneath() -> None:
 def test_a_conversation_in_its_words() -> None:
     ai = PydanticAiLibrary("tail")
     kept = {"pydantic-ai": {"signature": "sig", "provider_name": "x", "tail": " \n"}}
-    files = UserTurn(content=(TextContent(text="see"), TextContent(text=" "), TextContent(text="this")))
+    files = UserModelMessage(
+        content=(TextContent(text="see"), TextContent(text=" "), TextContent(text="this"))
+    )
     call = CallContent(call_id="a", tool="read", input={"path": "a"})
     turns = (
         files,
-        AssistantTurn(content=(ReasoningContent(text="hm", metadata=kept), call)),
-        ToolTurn(content=(ResultContent(call_id="a", tool="read", output="", error=True),)),
-        UserTurn(content=(TextContent(text="go on"),)),
+        AssistantModelMessage(content=(ReasoningContent(text="hm", metadata=kept), call)),
+        ToolModelMessage(content=(ResultContent(call_id="a", tool="read", output="", error=True),)),
+        UserModelMessage(content=(TextContent(text="go on"),)),
     )
     made = to_messages(request(GPT, *turns), ai)
     parts = [[(part.part_kind, getattr(part, "content", None)) for part in message.parts] for message in made]
@@ -140,12 +142,12 @@ async def test_what_it_keeps_of_a_thought_goes_back_with_it() -> None:
         return PydanticAiProvider(client, replace(endpoint, options={"model": "openai-chat:m"}))
 
     manners = Manners(message_fields=frozenset({"reasoning_content"}))
-    async with open_stand(OpenAIChatDialect(manners), make, GPT) as stand:
-        stand.play([Think(text="hm"), UseTool(tool="read", input={"path": "a"})])
-        heard = await hear(stand.provider, asking(GPT))
-    [thought] = [chunk for chunk in heard.chunks if isinstance(chunk, ReasoningEnd)]
-    [call] = [chunk for chunk in heard.chunks if isinstance(chunk, ToolCall)]
-    finished = heard.finished()
+    async with open_provider_harness(OpenAIChatDialect(manners), make, GPT) as harness:
+        harness.play([Think(text="hm"), UseTool(tool="read", input={"path": "a"})])
+        answer = await collect_answer(harness.provider, make_request(GPT))
+    [thought] = [chunk for chunk in answer.chunks if isinstance(chunk, ReasoningEnd)]
+    [call] = [chunk for chunk in answer.chunks if isinstance(chunk, ToolCall)]
+    finished = answer.finished()
     assert thought.metadata == {"pydantic-ai": {"id": "reasoning_content", "provider_name": "openai"}}
     assert (call.raw, isinstance(finished, Finished), finished.raw_reason) == (
         '{"path":"a"}',

@@ -10,24 +10,24 @@ from given.model_requests import GPT_4O, GPT_5, READ, model, request
 from weft.model.catalog import Modalities
 from weft.provider.body import to_bytes
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     MediaContent,
     ModelMessage,
     ReasoningContent,
     ResultContent,
     TextContent,
+    ToolModelMessage,
     ToolSpec,
-    ToolTurn,
-    UserTurn,
+    UserModelMessage,
 )
 from weft.provider.openai_responses.request import to_body
 
 IMAGE = MediaContent(url=f"data:image/png;base64,{PNG}", mime="image/png", filename="a.png")
 
 
-def said(*words: str) -> UserTurn:
-    return UserTurn(content=tuple(TextContent(text=each) for each in words))
+def said(*words: str) -> UserModelMessage:
+    return UserModelMessage(content=tuple(TextContent(text=each) for each in words))
 
 
 def thought(text: str, id: str, encrypted: str | None = None) -> ReasoningContent:
@@ -110,7 +110,7 @@ def test_a_reasoning_model_is_given_a_temperature_only_when_it_is_not_to_reason(
 
 
 def test_thoughts_go_back_encrypted_and_without_ids_before_what_followed() -> None:
-    answer = AssistantTurn(
+    answer = AssistantModelMessage(
         content=(
             thought("First.", "rs_1"),
             thought("Then.", "rs_1", ENCRYPTED),
@@ -119,7 +119,7 @@ def test_thoughts_go_back_encrypted_and_without_ids_before_what_followed() -> No
             call(path="a"),
         )
     )
-    assert items(said("hi"), answer, ToolTurn(content=(result(),)))[1:] == [
+    assert items(said("hi"), answer, ToolModelMessage(content=(result(),)))[1:] == [
         {
             "type": "reasoning",
             "summary": [
@@ -140,7 +140,7 @@ def test_thoughts_go_back_encrypted_and_without_ids_before_what_followed() -> No
 
 
 def test_a_thought_of_another_model_or_without_a_sequel_is_left_out() -> None:
-    answer = AssistantTurn(
+    answer = AssistantModelMessage(
         content=(
             ReasoningContent(text="foreign"),
             TextContent(text="said"),
@@ -157,7 +157,7 @@ def test_pictures_and_documents_are_shown() -> None:
         url=f"data:application/pdf;base64,{PDF}", mime="application/pdf", filename="b.pdf"
     )
     linked = MediaContent(url="https://example.com/c.pdf", mime="application/pdf")
-    turn = UserTurn(content=(TextContent(text="look"), IMAGE, document, linked))
+    turn = UserModelMessage(content=(TextContent(text="look"), IMAGE, document, linked))
     assert items(turn) == [
         {
             "role": "user",
@@ -172,8 +172,8 @@ def test_pictures_and_documents_are_shown() -> None:
 
 
 def test_a_result_with_a_picture_is_a_list() -> None:
-    answer = AssistantTurn(content=(call(),))
-    turns = (said("hi"), answer, ToolTurn(content=(result(output="seen", files=(IMAGE,)),)))
+    answer = AssistantModelMessage(content=(call(),))
+    turns = (said("hi"), answer, ToolModelMessage(content=(result(output="seen", files=(IMAGE,)),)))
     assert items(*turns)[-1] == {
         "type": "function_call_output",
         "call_id": "call_1",
@@ -186,7 +186,7 @@ def test_a_result_with_a_picture_is_a_list() -> None:
 
 def test_what_the_model_cannot_see_is_told_in_words() -> None:
     blind = model("gpt-5", "openai", reasoning=True, sees=Modalities())
-    body = to_body(request(blind, UserTurn(content=(IMAGE,)), system=()))
+    body = to_body(request(blind, UserModelMessage(content=(IMAGE,)), system=()))
     assert body["input"] == [
         {
             "role": "user",
@@ -202,8 +202,8 @@ def test_what_the_model_cannot_see_is_told_in_words() -> None:
 
 def test_ids_that_repeat_or_are_too_long_are_told_apart() -> None:
     long = "x" * 90
-    answer = AssistantTurn(content=(call("same"), call("same"), call(long)))
-    done = ToolTurn(content=(result("same", "one"), result("same", "two"), result(long, "three")))
+    answer = AssistantModelMessage(content=(call("same"), call("same"), call(long)))
+    done = ToolModelMessage(content=(result("same", "one"), result("same", "two"), result(long, "three")))
     made = items(said("hi"), answer, done)[1:]
     calls = [item["call_id"] for item in made if item["type"] == "function_call"]
     outputs = {item["call_id"]: item["output"] for item in made if item["type"] == "function_call_output"}
@@ -213,7 +213,7 @@ def test_ids_that_repeat_or_are_too_long_are_told_apart() -> None:
 
 
 def test_an_empty_history_still_asks_something() -> None:
-    assert [item["role"] for item in to_body(request(GPT_5, UserTurn(content=())))["input"]] == [
+    assert [item["role"] for item in to_body(request(GPT_5, UserModelMessage(content=())))["input"]] == [
         "developer",
         "user",
     ]
@@ -233,8 +233,10 @@ def test_what_was_sent_stays_a_prefix_as_the_conversation_grows() -> None:
         for grown in (
             (),
             (
-                AssistantTurn(content=(thought("t", f"rs_{number}", ENCRYPTED), call(f"call_{number}"))),
-                ToolTurn(content=(result(f"call_{number}"),)),
+                AssistantModelMessage(
+                    content=(thought("t", f"rs_{number}", ENCRYPTED), call(f"call_{number}"))
+                ),
+                ToolModelMessage(content=(result(f"call_{number}"),)),
             ),
         ):
             turns.extend(grown)

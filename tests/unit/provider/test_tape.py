@@ -31,7 +31,7 @@ from weft.provider.chunk import (
     ToolInputStart,
     Usage,
 )
-from weft.provider.contract import ModelRequest, Parameters, Provider, TextContent, UserTurn
+from weft.provider.contract import ModelRequest, Parameters, Provider, TextContent, UserModelMessage
 from weft.provider.registry import Registry, ServedModel
 from weft.provider.scripted import AnyMove, Fail, Say, ScriptedProvider, UseTool
 from weft.provider.tape import Recording, Replay, TapedRegistry
@@ -69,7 +69,9 @@ class Plays:
 
 
 def ask(words: str = "hello", **more: object) -> ModelRequest:
-    asked = ModelRequest(model=MODEL, system=(), messages=(UserTurn(content=(TextContent(text=words),)),))
+    asked = ModelRequest(
+        model=MODEL, system=(), messages=(UserModelMessage(content=(TextContent(text=words),)),)
+    )
     return replace(asked, **more)
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from given.conversation import SESSION, assistant_message, ids, text, tool_part, user_message
 from weft.errors import ToolError
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.event import PartRemoved, PartUpdated
 from weft.model.failure import aborted_failure, unknown_failure
 from weft.model.ids import GLOBAL_PROJECT, MessageID, SessionID
@@ -19,8 +19,8 @@ from weft.model.input import AgentInput, FileInput, TextInput
 from weft.model.part import CallTime, ErrorState, ModelRef, RunningState, Span, ToolPart
 from weft.model.permission import Action, Rule, Ruleset
 from weft.model.project import Place, Project, ProjectTime
-from weft.model.session import Session, SessionTime, get_weft_data
-from weft.permission.rules import STRICTEST_FIRST, evaluate, judge, to_limits
+from weft.model.session import SessionInfo, SessionTime, get_weft_data
+from weft.permission.rules import STRICTEST_FIRST, evaluate, judge, to_rulesets
 from weft.run.attachments import MentionScope, list_mentions, resolve_mentions
 from weft.run.child_rules import NO_ANSWER, ChildProgress, get_child_text, list_denied, narrow_child
 
@@ -38,8 +38,8 @@ rules = st.builds(
 rulesets = st.lists(rules, max_size=6).map(tuple)
 
 
-def session(id: str, permission: Ruleset = (), parent: str | None = None) -> Session:
-    return Session(
+def session(id: str, permission: Ruleset = (), parent: str | None = None) -> SessionInfo:
+    return SessionInfo(
         id=SessionID(id),
         parent_id=SessionID(parent) if parent else None,
         permission=permission,
@@ -47,8 +47,8 @@ def session(id: str, permission: Ruleset = (), parent: str | None = None) -> Ses
     )
 
 
-def agent(*permission: Rule, name: str = "general") -> Agent:
-    return Agent(name=name, mode="subagent", permission=permission)
+def agent(*permission: Rule, name: str = "general") -> AgentInfo:
+    return AgentInfo(name=name, mode="subagent", permission=permission)
 
 
 def deny(permission: str, pattern: str = "*") -> Rule:
@@ -71,7 +71,7 @@ def test_a_child_is_never_freer_than_the_rules_of_its_parent_session(
     worker = agent(*doing)
     parent = session("ses_a", above)
     child = narrow_child(session("ses_b", own, "ses_a"), parent, list_denied(worker, (), deepest=False), None)
-    verdict = judge(permission, pattern, to_limits(worker, child)).action
+    verdict = judge(permission, pattern, to_rulesets(worker, child)).action
 
     assert strictness(verdict) >= strictness(says(above, permission, pattern))
 
@@ -84,7 +84,7 @@ def test_a_grandchild_is_never_freer_than_the_rules_of_the_first_session(
     top = session("ses_a", above)
     child = narrow_child(session("ses_b", (), "ses_a"), top, (), None)
     grandchild = narrow_child(session("ses_c", own, "ses_b"), child, (), None)
-    verdict = judge("bash", pattern, to_limits(worker, grandchild)).action
+    verdict = judge("bash", pattern, to_rulesets(worker, grandchild)).action
 
     assert strictness(verdict) >= strictness(says(above, "bash", pattern))
 
@@ -99,7 +99,7 @@ def test_where_an_agent_may_not_change_files_no_child_of_its_may(
     grandchild = narrow_child(session("ses_c", (), "ses_b"), child, (), worker)
     if says(said, "edit", pattern) == "deny":
         for each in (child, grandchild):
-            assert judge("edit", pattern, to_limits(worker, each)).action == "deny"
+            assert judge("edit", pattern, to_rulesets(worker, each)).action == "deny"
 
 
 @given(rulesets, rulesets, rulesets)
@@ -151,7 +151,7 @@ def test_names_with_an_at_are_found(words: str, names: list[str]) -> None:
 def reader(directory: Path, *permission: Rule, **more: Any) -> MentionScope:
     project = Project(id=GLOBAL_PROJECT, worktree=str(directory), time=ProjectTime(created=1, updated=1))
     place = Place(project=project, directory=str(directory), worktree=str(directory))
-    return MentionScope(place=place, limits=((ALLOW, *permission),), agents=more.get("agents", {}))
+    return MentionScope(place=place, rulesets=((ALLOW, *permission),), agents=more.get("agents", {}))
 
 
 async def test_files_and_directories_in_the_project_are_shown(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from given.engine import ALLOW, MODEL, Engine, open_engine, text_prompt
 from weft.context.compaction import format_carryover, list_changed_files
 from weft.context.tokens import estimate, project_tokens
 from weft.errors import InvalidInputError, ProviderError
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.catalog import Limit
 from weft.model.event import SessionCompacted, SessionFailed
 from weft.model.ids import SessionID
@@ -20,12 +20,12 @@ from weft.model.message import AssistantMessage, UserMessage
 from weft.model.part import CompactionPart, TextPart, Tokens
 from weft.model.session import SessionChange, Todo
 from weft.provider.chunk import AnyChunk, Usage
-from weft.provider.contract import ModelRequest, TextContent, UserTurn
+from weft.provider.contract import ModelRequest, TextContent, UserModelMessage
 from weft.provider.scripted import End, Fail, Say, UseTool
 from weft.run.decide import Compact, ModelStep, decide
 
 SMALL = replace(MODEL, limit=Limit(context=100_000, output=8_000))
-SUMMARY_AGENT = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
+SUMMARY_AGENT = AgentInfo(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
 FULL = End(usage=Usage(input=95_000, output=100), reason="tool-calls")
 CALL = UseTool(tool="echo", input={"words": "x"})
 
@@ -34,7 +34,7 @@ async def start(engine: Engine) -> SessionID:
     return (await engine.api.create_session(SessionInput())).id
 
 
-async def test_b10_a_conversation_that_no_longer_fits_is_compacted_and_continues() -> None:
+async def test_a_conversation_that_no_longer_fits_is_compacted_and_continues() -> None:
     script = (
         [CALL, FULL],
         [Say(text="We did x."), End(usage=Usage(input=95_000, output=10))],
@@ -61,10 +61,10 @@ async def test_b10_a_conversation_that_no_longer_fits_is_compacted_and_continues
         assert requests[1].tools == ()
         # After the cut the model sees the request for a summary with what was carried over, the summary, and: go on.
         first, _, last = requests[2].messages
-        assert isinstance(first, UserTurn)
+        assert isinstance(first, UserModelMessage)
         assert first.content[0] == TextContent(text="What did we do so far?")
         assert "mend the loom" in getattr(first.content[1], "text", "")
-        assert last == UserTurn(content=(TextContent(text="Continue if you have next steps"),))
+        assert last == UserModelMessage(content=(TextContent(text="Continue if you have next steps"),))
 
 
 async def test_an_error_that_says_too_long_is_answered_by_making_room() -> None:
@@ -167,7 +167,7 @@ async def test_without_auto_compaction_nothing_is_compacted() -> None:
         assert len(engine.provider.requests) == 2
 
 
-def test_b39_a_prompt_queued_behind_the_request_does_not_take_the_summary_from_it() -> None:
+def test_a_prompt_queued_behind_the_request_does_not_take_the_summary_from_it() -> None:
     request = user_message("U2", 3, CompactionPart(id="prt_1", session_id="s", message_id="U2", auto=True))  # type: ignore[arg-type]
     history = [
         user_message("U1", 1),
@@ -313,7 +313,7 @@ async def test_an_empty_summary_is_asked_for_once_more_and_then_done_without() -
 
 async def test_a_fixed_weight_above_the_limit_is_one_clear_error_and_no_circle() -> None:
     tiny = replace(MODEL, limit=Limit(context=3_000, output=1_000))
-    heavy = Agent(name="build", mode="primary", prompt="rule " * 4_000, permission=ALLOW)
+    heavy = AgentInfo(name="build", mode="primary", prompt="rule " * 4_000, permission=ALLOW)
     script = ([Say(text="We did nothing yet.")], [Say(text="never")])
     async with open_engine(*script, model=tiny, agents=(heavy, SUMMARY_AGENT)) as engine:
         session = await start(engine)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from given.engine import NOW, Engine, InstantClock, open_engine, text_prompt
 from weft.errors import ProviderError
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.catalog import Cost, Limit
 from weft.model.event import PartUpdated
 from weft.model.failure import AbortedFailure
@@ -36,7 +36,7 @@ from weft.provider.chunk import (
     TextStart,
     Usage,
 )
-from weft.provider.contract import ModelRequest, UserTurn
+from weft.provider.contract import ModelRequest, UserModelMessage
 from weft.provider.registry import ServedModel
 
 MILLION = Usage(input=1_000_000, raw={"input_tokens": 1_000_000})
@@ -73,7 +73,9 @@ async def metered(meter: Meter) -> AsyncIterator[tuple[Engine, SessionID]]:
         cost=Cost(input=Decimal(3), output=Decimal(3)),
         limit=Limit(context=10_000_000, output=8_000),
     )
-    agent = Agent(name="build", mode="primary", model=ModelRef(provider_id="scripted", model_id="metered"))
+    agent = AgentInfo(
+        name="build", mode="primary", model=ModelRef(provider_id="scripted", model_id="metered")
+    )
     async with (
         asyncio.timeout(20),
         open_engine(
@@ -141,7 +143,7 @@ async def test_a_thought_alone_that_is_aborted_is_charged_on_the_message_and_not
     # OpenCode shows a model whatever holds more than a thought, and the end of a step would be more.
     assert [type(part) for part in answer.parts] == [StepStartPart, ReasoningPart]
     assert (info(answer).cost, info(answer).tokens) == (Decimal(3), Tokens(input=1_000_000))
-    assert [type(turn) for turn in meter.requests[-1].messages] == [UserTurn, UserTurn]
+    assert [type(turn) for turn in meter.requests[-1].messages] == [UserModelMessage, UserModelMessage]
 
 
 async def test_what_fails_for_good_after_it_began_is_charged_too() -> None:

@@ -149,7 +149,7 @@ async def test_the_time_a_person_takes_to_answer_is_not_the_tools_nor_the_turns(
             *script,
             clock=clock,
             rules=rules,
-            permissions=PermissionSettings(terms=AskPolicy(answered=True)),
+            permissions=PermissionSettings(policy=AskPolicy(answered=True)),
             deadlines=RunDeadlines(tool=20, turn=30),
         ) as engine,
     ):

@@ -33,14 +33,14 @@ def test_an_answer_in_words_ends_the_run() -> None:
     assert decide([user_message("U1", 1), assistant_message("A1", 2, "U1", text("A1", "done"))]) == StopRun()
 
 
-def test_b36_results_the_model_has_not_seen_are_a_step_whatever_the_finish_word() -> None:
+def test_results_the_model_has_not_seen_are_a_step_whatever_the_finish_word() -> None:
     first = user_message("U1", 1)
     for finish in ("tool-calls", "stop", "unknown", "length", None):
         history = [first, assistant_message("A1", 2, "U1", tool_part("A1"), finish=finish)]
         assert decide(history) == ModelStep(prompt_of(first)), finish
 
 
-def test_b36_an_answer_without_a_finish_word_is_not_asked_for_again_for_ever() -> None:
+def test_an_answer_without_a_finish_word_is_not_asked_for_again_for_ever() -> None:
     for finish in ("unknown", None):
         assert (
             decide([user_message("U1", 1), assistant_message("A1", 2, "U1", text("A1", "x"), finish=finish)])
@@ -120,7 +120,7 @@ def handed(id: str, at: int, to: str, part: SubtaskPart, **more: Any) -> Message
 
 
 @given(st.integers(1, 6))
-def test_b9_every_subtask_of_a_prompt_runs_in_order_and_then_the_model_is_asked(count: int) -> None:
+def test_every_subtask_of_a_prompt_runs_in_order_and_then_the_model_is_asked(count: int) -> None:
     parts = [subtask("U1", number) for number in range(1, count + 1)]
     prompt = user_message("U1", 1, *parts)
     history = [prompt]

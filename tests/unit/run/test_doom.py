@@ -87,7 +87,7 @@ def test_the_same_words_before_each_call_are_told_of() -> None:
     assert list_recent_texts(history, prompt) == [words] * 4
 
 
-def test_b14_calls_are_counted_over_messages_and_only_of_this_prompt() -> None:
+def test_calls_are_counted_over_messages_and_only_of_this_prompt() -> None:
     history = [
         user_message("U0", 1),
         assistant_message("A0", 2, "U0", tool_part("A0")),

@@ -11,7 +11,7 @@ from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.message import MessageWithParts
 from weft.model.part import TextPart
-from weft.provider.contract import TextContent, UserTurn
+from weft.provider.contract import TextContent, UserModelMessage
 from weft.provider.scripted import Say, UseTool, Wait
 from weft.testing.clock import HandClock
 
@@ -43,7 +43,7 @@ async def test_words_changed_during_a_run_are_what_the_next_step_shows_and_what_
         clock.turn(1000)
         await asking
 
-        assert engine.provider.requests[-1].messages[0] == UserTurn(
+        assert engine.provider.requests[-1].messages[0] == UserModelMessage(
             content=(TextContent(text="remember eight"),)
         )
         assert (await engine.api.list_messages(session))[0].parts == (changed,)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from given.engine import ALLOW, NOW, Engine, InstantClock, open_engine, text_prompt
 from weft.errors import FaultKind, ModelNotFoundError, ProviderAuthError
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.catalog import Cost, Limit, Model
 from weft.model.event import PublishedEvent, StatusChanged
 from weft.model.failure import ApiFailure, AuthData, AuthFailure
@@ -61,7 +61,7 @@ async def open_chain(
     own: Any = more.pop("models", {})
     others: Any = more.pop("others", ())
     served = tuple(ServedModel(own.get(name, made(name)), provider) for name, provider in models.items())
-    agent = Agent(
+    agent = AgentInfo(
         name="build",
         mode="primary",
         permission=ALLOW,
@@ -257,7 +257,7 @@ async def test_a_model_chosen_by_hand_is_the_only_one_asked() -> None:
 
 
 async def test_a_chain_with_a_name_that_is_wrong_is_refused_before_anything_is_stored() -> None:
-    agent = Agent(name="build", mode="primary", model=named("test"), fallback=(named("tset"),))
+    agent = AgentInfo(name="build", mode="primary", model=named("test"), fallback=(named("tset"),))
     async with open_engine([Say(text="x")], agents=(agent,)) as engine:
         session = (await engine.api.create_session(SessionInput())).id
         with pytest.raises(ModelNotFoundError, match="scripted/tset"):
@@ -285,7 +285,7 @@ async def test_what_fits_is_judged_by_the_model_that_will_answer() -> None:
         [[Fail(message="no", kind="auth")]],
         [[Say(text="short")], [Say(text="a summary")], [Say(text="on it")]],
         models={"b": small},
-        others=(Agent(name="compaction", mode="primary", prompt="Sum it up.", hidden=True),),
+        others=(AgentInfo(name="compaction", mode="primary", prompt="Sum it up.", hidden=True),),
     ) as chain:
         session = await start(chain)
         await chain.engine.api.prompt(session, text_prompt("go"))
@@ -318,7 +318,7 @@ async def test_a_model_without_its_key_is_passed_over_and_says_what_is_missing()
         def stream(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
             raise ProviderAuthError("mill", "there is no key: set MILL_API_KEY")
 
-    agent = Agent(name="build", mode="primary", model=named("locked"), fallback=(named("test"),))
+    agent = AgentInfo(name="build", mode="primary", model=named("locked"), fallback=(named("test"),))
     locked = ServedModel(made("locked"), Keyless())
     async with open_engine([Say(text="here")], agents=(agent,), more_models=(locked,)) as engine:
         session = (await engine.api.create_session(SessionInput())).id

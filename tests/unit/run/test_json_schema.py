@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from given.engine import ALLOW, ECHO, open_engine, text_prompt
 from weft.errors import InvalidInputError
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.failure import StructureData, StructureFailure
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.input import PromptInput, SessionInput
@@ -27,7 +27,7 @@ from weft.model.message import (
 from weft.model.part import CallTime, CompletedState, ErrorState, Moment, ToolPart
 from weft.model.permission import Rule
 from weft.model.wire import decode, encode
-from weft.provider.contract import ToolSpec, UserTurn
+from weft.provider.contract import ToolSpec, UserModelMessage
 from weft.provider.scripted import AnyMove, Say, UseTool
 from weft.run.decide import ModelStep, decide
 from weft.run.json_schema import check_schema, find_value_failure, from_arguments, list_faults, to_arguments
@@ -138,13 +138,13 @@ async def test_an_answer_in_words_is_reminded_of_the_value_and_each_reminder_sta
 
     assert found.answer.structured == ADA
     assert [type(turn).__name__ for turn in thirds] == [
-        "UserTurn",
-        "AssistantTurn",
-        "UserTurn",
-        "AssistantTurn",
-        "UserTurn",
+        "UserModelMessage",
+        "AssistantModelMessage",
+        "UserModelMessage",
+        "AssistantModelMessage",
+        "UserModelMessage",
     ]
-    assert isinstance(thirds[2], UserTurn)
+    assert isinstance(thirds[2], UserModelMessage)
     assert REMINDER in str(thirds[2])
     assert thirds[: len(seconds)] == seconds
 
@@ -284,7 +284,9 @@ async def test_a_format_nobody_knows_is_refused_in_a_prompt_and_carried_in_a_his
 
 
 async def test_the_output_format_is_kept_after_compaction() -> None:
-    compaction = Agent(name="compaction", mode="primary", prompt="Sum it up.", permission=ALLOW, hidden=True)
+    compaction = AgentInfo(
+        name="compaction", mode="primary", prompt="Sum it up.", permission=ALLOW, hidden=True
+    )
     async with (
         asyncio.timeout(60),
         open_engine(

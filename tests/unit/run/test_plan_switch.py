@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from given.engine import PLACE, Engine, open_engine, text_prompt
 from given.gate_harness import run_alongside
 from weft.local.permissions import PermissionSettings
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.event import QuestionAsked
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
@@ -17,8 +17,8 @@ from weft.permission.policy import AskPolicy
 from weft.provider.scripted import Say, UseTool
 from weft.tool.registry import PLAN_ENTER, PLAN_EXIT
 
-ANSWERED = PermissionSettings(terms=AskPolicy(answered=True))
-PLAN = Agent(name="plan", mode="primary")
+ANSWERED = PermissionSettings(policy=AskPolicy(answered=True))
+PLAN = AgentInfo(name="plan", mode="primary")
 TOOLS = (PLAN_ENTER, PLAN_EXIT)
 
 

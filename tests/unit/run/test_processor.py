@@ -45,14 +45,14 @@ from weft.run.processor import (
     CallStarted,
     Processor,
 )
-from weft.run.usage import Bill
+from weft.run.usage import AnswerUsage
 from weft.testing.ids import seeded_mint
 
 NOW = 1_790_000_000_000
 MESSAGE = AssistantMessage(
     id=MessageID("msg_1"), session_id=SESSION, time=AssistantTime(created=NOW), parent_id=MessageID("msg_0")
 )
-BILL = Bill(tokens=Tokens(input=10, output=2), cost=Decimal("0.5"))
+USAGE = AnswerUsage(tokens=Tokens(input=10, output=2), cost=Decimal("0.5"))
 
 
 def processor() -> Processor:
@@ -151,24 +151,28 @@ def test_a_report_of_a_call_that_has_settled_changes_nothing() -> None:
 
 def test_the_end_puts_what_was_used_on_the_message_and_completes_it() -> None:
     making, _ = fed(Started())
-    finish, message = making.finish(Finished(reason="stop", usage=Usage()), BILL)
+    finish, message = making.finish(Finished(reason="stop", usage=Usage()), USAGE)
 
     assert isinstance(finish, PartUpdated)
     assert isinstance(finish.part, StepFinishPart)
-    assert (finish.part.reason, finish.part.cost, finish.part.tokens) == ("stop", Decimal("0.5"), BILL.tokens)
+    assert (finish.part.reason, finish.part.cost, finish.part.tokens) == (
+        "stop",
+        Decimal("0.5"),
+        USAGE.tokens,
+    )
     assert isinstance(message, MessageUpdated)
     assert message.info == making.message
     assert (making.message.finish, making.message.cost, making.message.tokens) == (
         "stop",
         Decimal("0.5"),
-        BILL.tokens,
+        USAGE.tokens,
     )
     assert making.message.time.completed is not None
 
 
 def test_a_call_that_was_not_written_to_its_end_is_one_that_failed() -> None:
     making, events = fed(Started(), ToolInputStart(call_id="c", tool="echo"))
-    ended = making.finish(Finished(reason="length", usage=Usage()), BILL)
+    ended = making.finish(Finished(reason="length", usage=Usage()), USAGE)
     [call] = [part for part in parts([*events, *ended]) if isinstance(part, ToolPart)]
 
     assert isinstance(call.state, ErrorState)

@@ -29,7 +29,14 @@ from weft.model.session import Retry
 from weft.model.transcript import Transcript
 from weft.permission.policy import AskPolicy
 from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, ToolCall, Usage
-from weft.provider.contract import AssistantTurn, ModelRequest, ResultContent, TextContent, ToolTurn, UserTurn
+from weft.provider.contract import (
+    AssistantModelMessage,
+    ModelRequest,
+    ResultContent,
+    TextContent,
+    ToolModelMessage,
+    UserModelMessage,
+)
 from weft.provider.scripted import End, Fail, Say, Think, UseTool, Wait
 from weft.run.runtime import RunDeadlines
 from weft.store.memory import MemoryStore
@@ -86,8 +93,8 @@ async def test_a_prompt_is_answered_with_reasoning_a_call_and_words() -> None:
         assert info(answer).finish == "stop"
         assert info(answer).parent_id == (await engine.api.list_messages(session))[0].info.id
         assert len(engine.provider.requests) == 2
-        assert engine.provider.requests[1].messages[0] == UserTurn(content=(TextContent(text="go"),))
-        assert engine.provider.requests[1].messages[-1] == ToolTurn(
+        assert engine.provider.requests[1].messages[0] == UserModelMessage(content=(TextContent(text="go"),))
+        assert engine.provider.requests[1].messages[-1] == ToolModelMessage(
             content=(ResultContent(call_id="call_1.2", tool="echo", output="hello"),)
         )
 
@@ -237,7 +244,7 @@ async def test_a_failed_answer_is_kept_with_the_reason_and_the_session_goes_on()
         assert (await summarise(engine, session))[1] == ("A", "StepStart 'half'")
 
 
-async def test_b12_what_may_pass_is_tried_again_and_the_half_answer_is_not_shown_to_the_model() -> None:
+async def test_what_may_pass_is_tried_again_and_the_half_answer_is_not_shown_to_the_model() -> None:
     clock = HandClock(NOW)
     busy = [Think(text="hm"), Say(text="half an ans"), Fail(message="overloaded", status=529, retryable=True)]
     script = (busy, [Say(text="whole")], [Say(text="more")])
@@ -259,10 +266,12 @@ async def test_b12_what_may_pass_is_tried_again_and_the_half_answer_is_not_shown
             "StepStart (hm) 'half an ans' Retry 'whole' StepFinish",
         )
         assert len(engine.provider.requests) == 3
-        assert engine.provider.requests[2].messages[1] == AssistantTurn(content=(TextContent(text="whole"),))
+        assert engine.provider.requests[2].messages[1] == AssistantModelMessage(
+            content=(TextContent(text="whole"),)
+        )
 
 
-async def test_b12_a_provider_that_never_recovers_is_given_up_after_five_more_tries() -> None:
+async def test_a_provider_that_never_recovers_is_given_up_after_five_more_tries() -> None:
     clock = HandClock(NOW)
     script = [[Fail(message="overloaded", status=529, retryable=True)]] * 9
     async with asyncio.timeout(60), open_engine(*script, clock=clock) as engine:
@@ -479,7 +488,7 @@ async def test_a_prompt_that_wants_no_reply_is_stored_and_nothing_runs() -> None
         assert engine.provider.requests == []
 
 
-async def test_b38_a_mistake_in_a_prompt_stores_nothing() -> None:
+async def test_a_mistake_in_a_prompt_stores_nothing() -> None:
     async with open_engine() as engine:
         session = await start(engine)
         with pytest.raises(NotFoundError, match="there is no agent 'nobody'"):
@@ -532,7 +541,7 @@ async def test_a_tool_that_the_session_forbids_is_not_offered() -> None:
         assert engine.provider.requests[0].tools == ()
 
 
-async def test_b37_an_agent_stops_at_its_limit_and_its_last_step_has_no_tools() -> None:
+async def test_an_agent_stops_at_its_limit_and_its_last_step_has_no_tools() -> None:
     script = [[UseTool(tool="echo", input={"words": "x"})]] * 9
     async with open_engine(*script, steps=3) as engine:
         await engine.api.prompt(await start(engine), text_prompt("go"))
@@ -660,7 +669,7 @@ async def test_tools_of_a_prompt_that_comes_in_during_a_run_hold_in_that_run() -
         ]
 
 
-async def test_b14_a_model_that_repeats_itself_is_told_and_then_stopped() -> None:
+async def test_a_model_that_repeats_itself_is_told_and_then_stopped() -> None:
     script = [[UseTool(tool="echo", input={"words": "again"})]] * 9
     rules = (*ALLOW, Rule(permission="doom_loop", pattern="*", action="ask"))
     async with open_engine(*script, rules=rules) as engine:
@@ -686,7 +695,7 @@ def calls_in(messages: list[MessageWithParts]) -> list[str]:
     ]
 
 
-async def test_b14_the_same_calls_in_one_answer_are_told_of_before_they_are_made() -> None:
+async def test_the_same_calls_in_one_answer_are_told_of_before_they_are_made() -> None:
     async with open_engine(SIX, [Say(text="enough")], rules=DOOM) as engine:
         session = await start(engine)
         await engine.api.prompt(session, text_prompt("go"))
@@ -700,7 +709,7 @@ async def test_b14_the_same_calls_in_one_answer_are_told_of_before_they_are_made
 
 @pytest.mark.parametrize("continue_on_deny", [False, True])
 async def test_a_person_who_says_no_to_a_loop_ends_the_run(continue_on_deny: bool) -> None:
-    permitting = PermissionSettings(terms=AskPolicy(answered=True))
+    permitting = PermissionSettings(policy=AskPolicy(answered=True))
     async with (
         asyncio.timeout(60),
         open_engine(
@@ -729,7 +738,7 @@ async def test_a_run_goes_on_after_a_no_only_if_that_is_configured(
 ) -> None:
     rules = (Rule(permission="echo", pattern="*", action="ask"),)
     script = [UseTool(tool="echo", input={"words": "x"})], [Say(text="another way")]
-    permitting = PermissionSettings(terms=AskPolicy(answered=True))
+    permitting = PermissionSettings(policy=AskPolicy(answered=True))
     async with (
         asyncio.timeout(60),
         open_engine(

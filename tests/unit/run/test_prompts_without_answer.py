@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -11,14 +11,16 @@ from weft.cli.follow import follow
 from weft.cli.screen import JsonScreen
 from weft.errors import StoreError
 from weft.model.agent import Instruction
-from weft.model.event import Durable, Event, MessageUpdated, SessionFailed, SessionRested, StatusChanged
+from weft.model.event import Durable, Event, MessageUpdated, SessionFailed, SessionIdled, StatusChanged
 from weft.model.failure import AbortedFailure, UnknownFailure
 from weft.model.ids import Mint, SessionID
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import TextPart
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.provider.scripted import Say, UseTool, Wait
+from weft.store.contract import NO_LEASES
+from weft.store.lease import LeaseToken
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 
@@ -42,14 +44,14 @@ def words(message: MessageWithParts) -> str:
     return " ".join(part.text for part in message.parts if isinstance(part, TextPart))
 
 
-async def test_p42_a_run_that_breaks_before_any_answer_leaves_the_reason_as_the_answer() -> None:
+async def test_a_run_that_breaks_before_any_answer_leaves_the_reason_as_the_answer() -> None:
     async with asyncio.timeout(PATIENCE), open_engine([Say(text="x")], instructions=unreadable) as engine:
         session, listening = await start(engine), engine.api.events()
         answer = await engine.api.prompt(session, text_prompt("go"))
         collected: list[Event] = []
         async for each in listening:
             collected.append(each.event)
-            if isinstance(each.event, SessionRested):
+            if isinstance(each.event, SessionIdled):
                 break
 
         prompt, stored = await engine.api.list_messages(session)
@@ -62,7 +64,7 @@ async def test_p42_a_run_that_breaks_before_any_answer_leaves_the_reason_as_the_
         assert engine.provider.requests == []
 
 
-async def test_r11_a_prompt_that_is_aborted_before_its_run_has_begun_says_so() -> None:
+async def test_a_prompt_that_is_aborted_before_its_run_has_begun_says_so() -> None:
     async with asyncio.timeout(PATIENCE), open_engine([Say(text="never")], [Say(text="fresh")]) as engine:
         session = await start(engine)
         id = (await engine.api.submit(session, text_prompt("go"))).info.id
@@ -73,12 +75,12 @@ async def test_r11_a_prompt_that_is_aborted_before_its_run_has_begun_says_so() -
         assert prompt.info.id == id
         assert isinstance(info(answer).error, AbortedFailure)
         async for published in listening:
-            if isinstance(published.event, SessionRested):
+            if isinstance(published.event, SessionIdled):
                 break
         assert info(await engine.api.prompt(session, text_prompt("again"))).finish == "stop"
 
 
-async def test_r11_a_prompt_that_waits_behind_an_aborted_answer_is_told_that_it_is_not_answered() -> None:
+async def test_a_prompt_that_waits_behind_an_aborted_answer_is_told_that_it_is_not_answered() -> None:
     clock = HandClock(NOW)
     script = ([Say(text="one"), Wait(seconds=99)], [Say(text="fresh")])
     async with asyncio.timeout(PATIENCE), open_engine(*script, clock=clock) as engine:
@@ -99,26 +101,26 @@ async def test_r11_a_prompt_that_waits_behind_an_aborted_answer_is_told_that_it_
 class Refusing(MemoryStore):
     """A store whose disk is full when an answer is stored."""
 
-    async def apply(self, *events: Durable) -> None:
+    async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
         if any(isinstance(e, MessageUpdated) and isinstance(e.info, AssistantMessage) for e in events):
             raise StoreError("no space left")
-        await super().apply(*events)
+        await super().apply(*events, leases=leases)
 
 
-async def test_r8_a_failure_that_cannot_be_stored_is_raised_and_the_session_rests() -> None:
+async def test_a_failure_that_cannot_be_stored_is_raised_and_the_session_rests() -> None:
     async with asyncio.timeout(PATIENCE), open_engine([Say(text="x")], store=Refusing()) as engine:
         session, listening = await start(engine), engine.api.events()
         with pytest.raises(StoreError, match="no space left"):
             await engine.api.prompt(session, text_prompt("go"))
         async for published in listening:
-            if isinstance(published.event, SessionRested):
+            if isinstance(published.event, SessionIdled):
                 break
 
         assert len(await engine.api.list_messages(session)) == 1
         assert await engine.api.list_status() == {}
 
 
-async def test_p31_the_last_line_is_there_also_when_nothing_can_be_stored(
+async def test_the_last_line_is_there_also_when_nothing_can_be_stored(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with asyncio.timeout(PATIENCE), open_engine([Say(text="x")], store=Refusing()) as engine:
@@ -130,7 +132,7 @@ async def test_p31_the_last_line_is_there_also_when_nothing_can_be_stored(
     assert "no space left" in str(last["error"])
 
 
-async def test_p42_a_prompt_that_was_answered_before_gives_its_answer_back_and_starts_nothing() -> None:
+async def test_a_prompt_that_was_answered_before_gives_its_answer_back_and_starts_nothing() -> None:
     async with asyncio.timeout(PATIENCE), open_engine([Say(text="one")], [Say(text="two")]) as engine:
         session, mint = await start(engine), Mint(lambda: NOW, bytes)
         first = text_prompt("go", message_id=mint.message())
@@ -149,7 +151,7 @@ async def test_p42_a_prompt_that_was_answered_before_gives_its_answer_back_and_s
                 break
 
 
-async def test_p42_a_prompt_that_nobody_answered_before_a_crash_is_answered_when_it_is_sent_again() -> None:
+async def test_a_prompt_that_nobody_answered_before_a_crash_is_answered_when_it_is_sent_again() -> None:
     store, asked = MemoryStore(), text_prompt("go", message_id=Mint(lambda: NOW, bytes).message())
     async with open_engine(store=store) as engine:
         session = await start(engine)
@@ -165,10 +167,16 @@ async def test_p42_a_prompt_that_nobody_answered_before_a_crash_is_answered_when
 class Uncounted(MemoryStore):
     """A store that cannot store what a step spent."""
 
-    async def edit(self, id: SessionID, editor: Callable[[Session], Session]) -> Session:
+    async def edit(
+        self,
+        id: SessionID,
+        editor: Callable[[SessionInfo], SessionInfo],
+        *,
+        leases: Sequence[LeaseToken] = NO_LEASES,
+    ) -> SessionInfo:
         if any(isinstance(each.info, AssistantMessage) for each in await self.list_messages(id)):
             raise StoreError("a book is missing")
-        return await super().edit(id, editor)
+        return await super().edit(id, editor, leases=leases)
 
 
 async def test_a_run_that_breaks_between_two_steps_ends_in_the_reason_and_not_in_a_call() -> None:
@@ -182,7 +190,7 @@ async def test_a_run_that_breaks_between_two_steps_ends_in_the_reason_and_not_in
 
 
 @pytest.mark.parametrize("turns", range(0, 90, 3))
-async def test_r11_an_abort_at_any_moment_leaves_no_prompt_without_an_answer(turns: int) -> None:
+async def test_an_abort_at_any_moment_leaves_no_prompt_without_an_answer(turns: int) -> None:
     script = [[UseTool(tool="echo", input={"words": "x"})], *([Say(text="fine")] for _ in range(6))]
     async with asyncio.timeout(PATIENCE), open_engine(*script) as engine:
         session = await start(engine)

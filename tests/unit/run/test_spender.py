@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from given.engine import ALLOW, ECHO, MODEL, NOW, Engine, open_engine, text_prompt
 from weft.host.now import day_of
 from weft.host.tasks import open_tasks
-from weft.model.agent import Agent
-from weft.model.event import SessionFailed, SessionRested, SessionWarned
+from weft.model.agent import AgentInfo
+from weft.model.event import SessionFailed, SessionIdled, SessionWarned
 from weft.model.failure import BudgetData, BudgetFailure
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
@@ -65,7 +65,7 @@ async def heard(
                 notices.append(message)
             case SessionFailed(error=BudgetFailure(data=data)):
                 notices.append(f"failed: {data.scope} {data.measure}")
-            case SessionRested():
+            case SessionIdled():
                 break
             case _:
                 pass
@@ -115,10 +115,10 @@ async def test_a_raised_budget_lets_it_go_on_where_it_stopped() -> None:
     assert info(answer).error is None
     # The model sees its call and what came of it, and nothing of the call that was not made.
     assert [type(message).__name__ for message in request.messages] == [
-        "UserTurn",
-        "AssistantTurn",
-        "ToolTurn",
-        "UserTurn",
+        "UserModelMessage",
+        "AssistantModelMessage",
+        "ToolModelMessage",
+        "UserModelMessage",
     ]
 
 
@@ -159,7 +159,7 @@ async def test_eight_children_at_once_pass_a_budget_by_no_more_than_calls_took_b
     ]
     script = ([*tasks, End(reason="tool-calls", usage=USED)], *[end() for _ in range(20)])
     limit = Decimal("0.20")
-    worker = Agent(name="worker", mode="subagent", permission=ALLOW)
+    worker = AgentInfo(name="worker", mode="subagent", permission=ALLOW)
     async with open_engine(
         *script, tools=(ECHO, TASK), agents=(worker,), budgets=Budgets(tree=Budget(cost=limit))
     ) as engine:
@@ -175,7 +175,7 @@ async def test_eight_children_at_once_pass_a_budget_by_no_more_than_calls_took_b
 async def test_a_run_with_a_budget_pays_for_the_children_it_sends_out() -> None:
     task = UseTool(tool="task", input={"description": "t", "prompt": "do", "subagent_type": "worker"})
     script = ([task, End(reason="tool-calls", usage=USED)], call(), call(), end(), end())
-    worker = Agent(name="worker", mode="subagent", permission=ALLOW)
+    worker = AgentInfo(name="worker", mode="subagent", permission=ALLOW)
     async with open_engine(*script, tools=(ECHO, TASK), agents=(worker,)) as engine:
         root = await start(engine)
         stopped = await engine.api.prompt(root, text_prompt("go", budget=Budget(steps=3)))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from given.engine import MODEL, NOW, Engine, open_engine, text_prompt
 from given.simulated_time import SimulatedClock, simulate
-from weft.model.agent import Agent
+from weft.model.agent import AgentInfo
 from weft.model.catalog import CachePrice, Cost
 from weft.model.event import MessageUpdated
 from weft.model.ids import SessionID
@@ -23,7 +23,7 @@ from weft.provider.scripted import AnyMove, End, Fail, Say, ScriptedProvider, Us
 from weft.run.title import to_title
 from weft.testing.clock import HandClock
 
-TITLER = Agent(name="title", mode="primary", hidden=True, prompt="You are a title generator.")
+TITLER = AgentInfo(name="title", mode="primary", hidden=True, prompt="You are a title generator.")
 SMALL = replace(MODEL, id="small")
 
 

@@ -10,7 +10,7 @@ import pytest
 from given.engine import open_engine, text_prompt
 from weft.api import Api
 from weft.errors import ConflictError, DirectoryError
-from weft.model.event import BranchChanged, Event, PublishedEvent, SessionRested
+from weft.model.event import BranchChanged, Event, PublishedEvent, SessionIdled
 from weft.model.event_wire import UnknownEvent
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
@@ -110,7 +110,7 @@ async def test_what_nobody_has_asked_for_is_closed_unless_somebody_is_there() ->
         idle, heard, asked, busy = [
             await directories.get(name) for name in ("/idle", "/heard", "/asked", "/busy")
         ]
-        heard.feed.listeners["fine"] += 1
+        heard.feed.listeners["deltas"] += 1
         asked.calls += 1
         session = (await busy.api.create_session(SessionInput())).id
         await busy.api.prompt(session, text_prompt("first"))
@@ -209,12 +209,12 @@ async def test_an_event_that_cannot_be_told_is_noted_and_the_next_one_is_heard()
         opened = await directories.get("/a")
         await turn_over()
         before = opened.feed.position()
-        await opened.api.tell(UnknownEvent(named="odd", properties={"it": object()}))
+        await opened.api.publish(UnknownEvent(named="odd", properties={"it": object()}))
         await turn_over()
         # Whoever listened from before is told that something is missing; whoever begins now hears what comes.
         assert opened.feed.position_after(0) is None
         now = opened.feed.position()
-        await opened.api.tell(SessionRested(session_id=SessionID("ses_1")))
+        await opened.api.publish(SessionIdled(session_id=SessionID("ses_1")))
         await turn_over()
         assert (before < now, opened.feed.position() - now, opened.feed.closed) == (True, 1, False)
         (line,) = noted
@@ -264,9 +264,9 @@ async def test_a_directory_whose_events_cannot_be_followed_is_closed_and_it_is_s
 async def test_files_are_watched_while_somebody_listens_and_not_otherwise() -> None:
     seen: list[str] = []
 
-    async def watch(directory: str, tell: Callable[[Event], Awaitable[None]]) -> None:
+    async def watch(directory: str, publish: Callable[[Event], Awaitable[None]]) -> None:
         seen.append(f"watch {directory}")
-        await tell(BranchChanged(branch="one"))
+        await publish(BranchChanged(branch="one"))
         try:
             await asyncio.Event().wait()
         finally:
@@ -276,16 +276,16 @@ async def test_files_are_watched_while_somebody_listens_and_not_otherwise() -> N
         feed = (await directories.get("/a")).feed
         await turn_over()
         assert seen == []
-        feed.add_listener("fine")
+        feed.add_listener("deltas")
         feed.add_listener("whole")
         await turn_over()
-        feed.remove_listener("fine")
+        feed.remove_listener("deltas")
         await turn_over()
         assert (seen, feed.position()) == (["watch /a"], 1)
         feed.remove_listener("whole")
         await turn_over()
         assert seen == ["watch /a", "leave /a"]
-        feed.add_listener("fine")
+        feed.add_listener("deltas")
         await turn_over()
     assert seen == ["watch /a", "leave /a", "watch /a", "leave /a"]
 
@@ -301,9 +301,9 @@ async def test_files_that_cannot_be_watched_are_noted_and_all_else_goes_on() -> 
         open_directories(CountingOpener(), note=noted.append, watch_files=watch) as directories,
     ):
         opened = await directories.get("/a")
-        opened.feed.add_listener("fine")
+        opened.feed.add_listener("deltas")
         await turn_over()
         assert noted == ["/a: files are not watched: OSError: no more watches"]
-        await opened.api.tell(SessionRested(session_id=SessionID("ses_1")))
+        await opened.api.publish(SessionIdled(session_id=SessionID("ses_1")))
         await turn_over()
         assert opened.feed.position() == 1

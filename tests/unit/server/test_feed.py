@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from given.conversation import SESSION, ids
-from weft.model.event import Event, PartGrew, PartUpdated, SessionRested
+from weft.model.event import Event, PartGrew, PartUpdated, SessionIdled
 from weft.model.ids import MessageID, PartID
 from weft.model.part import Span, TextPart
 from weft.server import feed as feeds
@@ -15,8 +15,8 @@ from weft.server import streams
 from weft.server.feed import EventCounter, EventFeed, Signal, StreamStyle
 from weft.server.streams import ServerEventStream
 
-FINE = StreamStyle(grain="fine", wrapped=False)
-WHOLE = StreamStyle(grain="whole", wrapped=False)
+DELTAS = StreamStyle(granularity="deltas", wrapped=False)
+WHOLE = StreamStyle(granularity="whole", wrapped=False)
 PART = TextPart(**ids("A1", 1), text="Hel", time=Span(start=1))
 
 
@@ -32,7 +32,7 @@ def grew(delta: str, offset: int) -> PartGrew:
 
 
 def idle() -> Event:
-    return SessionRested(session_id=SESSION)
+    return SessionIdled(session_id=SESSION)
 
 
 def decode_read(read: tuple[bytes, int] | None) -> list[tuple[str, Any]]:
@@ -65,7 +65,7 @@ async def test_each_listener_hears_of_growth_in_the_grain_it_knows(numbering: Ev
     for event in (PartUpdated(part=PART), grew("lo", 3), grew(" there", 5), idle()):
         feed.add(event)
 
-    assert types(feed.read(0, FINE)) == [
+    assert types(feed.read(0, DELTAS)) == [
         "message.part.updated",
         "message.part.delta",
         "message.part.delta",
@@ -114,7 +114,7 @@ async def test_one_cursor_covers_all_directories(numbering: EventCounter) -> Non
     other.add(idle())
     one.add(idle())
 
-    assert [id for id, _ in decode_read(one.read(0, FINE))] == ["boot.1", "boot.3"]
+    assert [id for id, _ in decode_read(one.read(0, DELTAS))] == ["boot.1", "boot.3"]
     heard = numbering.find("boot.1")
     assert heard is not None
     assert one.position_after(heard) == 1
@@ -126,7 +126,7 @@ async def test_one_cursor_covers_all_directories(numbering: EventCounter) -> Non
 async def test_wrapped_frames_say_which_directory(numbering: EventCounter) -> None:
     feed = make(numbering)
     feed.add(idle())
-    ((_, event),) = decode_read(feed.read(0, StreamStyle(grain="fine", wrapped=True)))
+    ((_, event),) = decode_read(feed.read(0, StreamStyle(granularity="deltas", wrapped=True)))
     assert event == {
         "directory": "/work",
         "project": "p1",
@@ -141,8 +141,8 @@ async def test_a_cursor_that_is_no_longer_held_is_refused(
     feed = make(numbering)
     for _ in range(5):
         feed.add(idle())
-    assert feed.read(1, FINE) is None
-    assert len(decode_read(feed.read(2, FINE))) == 3
+    assert feed.read(1, DELTAS) is None
+    assert len(decode_read(feed.read(2, DELTAS))) == 3
     assert (feed.position_after(1), feed.position_after(2)) == (None, 2)
 
 
@@ -200,8 +200,8 @@ async def heard_by(numbering: EventCounter, *listened: EventFeed) -> list[bytes]
         if message.get("body"):
             sent.append(message["body"])
 
-    style = StreamStyle(grain="fine", wrapped=True)
-    listening = ServerEventStream(lambda: listened, numbering, numbering.signal, style, ends=False)
+    style = StreamStyle(granularity="deltas", wrapped=True)
+    listening = ServerEventStream(lambda: listened, numbering, numbering.signal, style, ends_with_feed=False)
     numbering.end()
     await listening.serve(send, after="boot.0")
     return sent[1:]  # the first is that it is connected
@@ -240,9 +240,39 @@ async def test_a_failed_connection_is_no_longer_counted(numbering: EventCounter,
             raise ConnectionResetError
         left[0] -= 1
 
-    style = StreamStyle(grain="fine", wrapped=False)
-    listening = ServerEventStream(lambda: (feed,), numbering, feed.signal, style, ends=True)
+    style = StreamStyle(granularity="deltas", wrapped=False)
+    listening = ServerEventStream(lambda: (feed,), numbering, feed.signal, style, ends_with_feed=True)
     numbering.end()
     with pytest.raises(ConnectionResetError):
         await listening.serve(send, after=None)
-    assert feed.listeners == {"fine": 0, "whole": 0}
+    assert feed.listeners == {"deltas": 0, "whole": 0, "view": 0}
+
+
+async def test_a_part_that_began_before_anybody_listened_here_is_completed_from_the_store(
+    numbering: EventCounter,
+) -> None:
+    feed, style = make(numbering), StreamStyle(granularity="whole", wrapped=False)
+    part = TextPart(
+        id=PartID("prt_far"), session_id=SESSION, message_id=MessageID("msg_1"), text="Once upon ", time=Span(start=1)
+    )  # fmt: skip
+    first, second = (
+        PartGrew(
+            session_id=SESSION,
+            message_id=part.message_id,
+            part_id=part.id,
+            field="text",
+            delta=delta,
+            offset=at,
+        )
+        for delta, at in (("upon ", 5), ("a time", 10))
+    )
+    assert not feed.asks_for(first)  # nobody listens to whole parts
+    feed.add_listener("whole")
+    assert feed.asks_for(first)
+    feed.add(first)
+    assert not feed.asks_for(second)  # it was asked for already
+    feed.add(second)
+    feed.add_part(part.id, part)  # it was read when the first piece was stored
+    feed.add(idle())
+    shown = [event["properties"] for _, event in decode_read(feed.read(0, style))]
+    assert shown[0]["part"]["text"] == "Once upon a time"

@@ -10,7 +10,7 @@ from weft.model.event import (
     PartUpdated,
     SessionCompacted,
     SessionFailed,
-    SessionRested,
+    SessionIdled,
     StatusChanged,
 )
 from weft.model.failure import unknown_failure
@@ -88,7 +88,7 @@ def test_a_copy_in_a_session_that_is_not_run_is_not_counted() -> None:
     tally.add(StatusChanged(session_id=SESSION, status=Idle()))
     tally.add(finish("prt_1"))
     tally.add(MessageUpdated(info=assistant_message("msg_2", 2, "msg_1").info))
-    tally.add(SessionRested(session_id=SESSION))
+    tally.add(SessionIdled(session_id=SESSION))
     lines = tally.lines()
     assert (value(lines, "weft_steps_total"), value(lines, "weft_prompts_total")) == (0, 0)
     assert value(lines, "weft_runs") == 0

@@ -56,8 +56,12 @@ async def test_tickets_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.binary())
 def test_letters_are_always_those_of_an_id(raw: bytes) -> None:
-    assert hash_to_letters(raw) == hash_to_letters(raw)
     check_id("message", f"msg_000000000001{hash_to_letters(raw)}{hash_to_letters(raw)}")
+
+
+@given(st.lists(st.binary(), unique=True, max_size=20))
+def test_different_bytes_become_different_letters(raws: list[bytes]) -> None:
+    assert len({hash_to_letters(raw) for raw in raws}) == len(raws)
 
 
 async def test_a_key_stands_for_one_prompt_in_one_session() -> None:

@@ -124,7 +124,7 @@ async def test_at_every_message_of_a_compacted_session_the_model_is_shown_what_i
         assert len(history) == 16
 
 
-async def test_f13_a_fork_at_a_prompt_has_all_before_it_and_its_answers_answer_the_copies() -> None:
+async def test_a_fork_at_a_prompt_has_all_before_it_and_its_answers_answer_the_copies() -> None:
     async with open_engine() as engine:
         spoken = await talk(engine.api)
         first = await spoken.ask("U1")

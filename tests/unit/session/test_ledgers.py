@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from given.engine import MODEL, Engine, open_engine, text_prompt
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
-from weft.model.session import Session, get_weft_data
+from weft.model.session import SessionInfo, get_weft_data
 from weft.model.spending import Ledger
 from weft.provider.scripted import Say
 from weft.session.totals import with_ledger
@@ -58,7 +58,7 @@ async def test_what_a_crash_kept_from_being_counted_is_counted_by_the_next_step(
         await engine.api.prompt(session.id, text_prompt("two"))
         true = await engine.api.get_spending(session.id)
 
-        def uncounted(it: Session) -> Session:
+        def uncounted(it: SessionInfo) -> SessionInfo:
             return with_ledger(it, counted)
 
         await engine.store.edit(session.id, uncounted)

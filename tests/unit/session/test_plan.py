@@ -4,10 +4,10 @@ from msgspec.structs import replace
 
 from given.conversation import SESSION
 from given.engine import PLACE
-from weft.model.session import Session, SessionTime
+from weft.model.session import SessionInfo, SessionTime
 from weft.session.lifecycle import get_plan_path
 
-MADE = Session(id=SESSION, slug="calm-loom", time=SessionTime(created=17, updated=18))
+MADE = SessionInfo(id=SESSION, slug="calm-loom", time=SessionTime(created=17, updated=18))
 CHECKOUT = replace(PLACE, worktree="/checkout", project=replace(PLACE.project, vcs="git"))
 
 

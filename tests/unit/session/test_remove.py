@@ -6,10 +6,10 @@ import pytest
 
 from given.engine import NOW, open_engine, text_prompt
 from weft.errors import NotFoundError, SessionBusyError, StoreError
-from weft.model.event import SessionDeleted, SessionRested, StatusChanged
+from weft.model.event import SessionDeleted, SessionIdled, StatusChanged
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.provider.scripted import Say, Wait
 from weft.session.remove import Remover, remove
 from weft.store.memory import MemoryStore
@@ -31,7 +31,7 @@ async def test_a_run_is_ended_before_its_session_goes() -> None:
             kinds.append(type(each.event))
             if isinstance(each.event, SessionDeleted) and each.event.info.id == session.id:
                 break
-        assert kinds.index(SessionRested) < kinds.index(SessionDeleted)
+        assert kinds.index(SessionIdled) < kinds.index(SessionDeleted)
         assert await engine.store.list_messages(child.id) == []
         assert await engine.api.abort(child.id) is False
 
@@ -54,7 +54,7 @@ async def test_removing_revokes_the_share_first_and_stops_if_that_fails() -> Non
         child = await engine.api.create_session(SessionInput(parent_id=session.id))
         revoked: list[SessionID] = []
 
-        async def revoke(each: Session) -> None:
+        async def revoke(each: SessionInfo) -> None:
             revoked.append(each.id)
             if each.id == session.id:
                 raise StoreError("the server says no")

@@ -1,15 +1,24 @@
 """Where an undo cuts a session, and what it removes and keeps."""
 
 import pytest
+from msgspec.structs import replace
 
 from weft.errors import AmbiguousError, NotFoundError
 from weft.model.diff import FileFate, Patch, Tree
 from weft.model.ids import MessageID, PartID, SessionID
-from weft.model.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage
+from weft.model.message import (
+    AssistantMessage,
+    AssistantTime,
+    MessagePath,
+    MessageWithParts,
+    UserMessage,
+    find_newest_human_prompt_id,
+)
 from weft.model.part import (
     AnyPart,
     CallTime,
     CompletedState,
+    ErrorState,
     Moment,
     PatchPart,
     StepStartPart,
@@ -24,14 +33,15 @@ from weft.session.revert_point import (
     RevertPoint,
     choose_message,
     cut_history,
-    find_last_turn,
-    find_point,
-    get_first_line,
+    find_first_line,
     get_history_trees,
+    get_point,
+    has_commands,
     list_foreign_files,
     list_patches,
     list_unrecorded_files,
 )
+from weft.session.settle import ABORTED, INTERRUPTED
 from weft.undo.revert import cut_diff
 
 SESSION = SessionID("ses_1")
@@ -51,9 +61,9 @@ def call(message: str, part: str, tool: str = "bash", **given: object) -> ToolPa
 
 
 def patch(message: str, part: str, call_id: str = "", *files: str) -> PatchPart:
-    changed = Patch(hash=Tree(f"{part}-before"), until=Tree(f"{part}-after"), files=files)
+    changed = Patch(before=Tree(f"{part}-before"), after=Tree(f"{part}-after"), files=files)
     own = WeftPatchData(patch=changed, call_id=call_id)
-    return PatchPart(**place(message, part), hash=changed.hash, files=(), weft=own)
+    return PatchPart(**place(message, part), hash=changed.before, files=(), weft=own)
 
 
 def prompt(id: str, *parts: AnyPart, at: int = 1) -> MessageWithParts:
@@ -99,18 +109,18 @@ HISTORY = [
 def test_an_answer_goes_with_its_prompt_unless_something_before_the_part_is_worth_keeping(
     message: str, part: str | None, point: RevertPoint
 ) -> None:
-    assert find_point(HISTORY, MessageID(message), part and PartID(part)) == point
+    assert get_point(HISTORY, MessageID(message), part and PartID(part)) == point
 
 
 def test_a_message_without_a_prompt_before_it_is_where_it_is_cut() -> None:
-    assert find_point([answer("msg_1")], MessageID("msg_1")) == RevertPoint(message_id=MessageID("msg_1"))
+    assert get_point([answer("msg_1")], MessageID("msg_1")) == RevertPoint(message_id=MessageID("msg_1"))
 
 
 def test_what_is_not_there_is_not_found() -> None:
     with pytest.raises(NotFoundError):
-        find_point(HISTORY, MessageID("msg_0"))
+        get_point(HISTORY, MessageID("msg_0"))
     with pytest.raises(NotFoundError):
-        find_point(HISTORY, MessageID("msg_8"), PartID("d"))
+        get_point(HISTORY, MessageID("msg_8"), PartID("d"))
 
 
 def test_a_cut_at_a_message_is_by_position() -> None:
@@ -123,8 +133,8 @@ def test_undoing_part_of_a_message_keeps_the_changes_of_its_earlier_calls() -> N
     parted = cut_history(HISTORY, RevertPoint(message_id=MessageID("msg_7"), part_id=PartID("e")))
     assert [part.id for part in parted.kept[-1].parts] == ["d", "f"]
     assert [part.id for part in parted.removed[0].parts] == ["e", "g"]
-    assert [each.hash for each in list_patches(parted.kept)] == ["c-before", "f-before"]
-    assert [each.hash for each in list_patches(parted.removed)] == ["g-before"]
+    assert [each.before for each in list_patches(parted.kept)] == ["c-before", "f-before"]
+    assert [each.before for each in list_patches(parted.removed)] == ["g-before"]
 
 
 def test_snapshots_are_those_of_ours() -> None:
@@ -155,12 +165,26 @@ def test_files_that_another_program_changed_or_that_nothing_was_kept_of_are_name
 
 def test_a_turn_begins_with_a_persons_own_words() -> None:
     ours = prompt("msg_4", words("msg_4", "i", "Continue", synthetic=True))
-    assert find_last_turn([*HISTORY, ours]) == "msg_6"
-    assert find_last_turn([ours]) is None
+    assert find_newest_human_prompt_id([*HISTORY, ours]) == "msg_6"
+    assert find_newest_human_prompt_id([ours]) is None
+    assert find_newest_human_prompt_id([prompt("msg_5"), ours]) == "msg_5"
     assert (
-        get_first_line([prompt("msg_1", words("msg_1", "p", "\n  first \nsecond"))], MessageID("msg_1"))
+        find_first_line([prompt("msg_1", words("msg_1", "p", "\n  first \nsecond"))], MessageID("msg_1"))
         == "first"
     )
+
+
+def test_only_commands_that_ran_or_may_have_run_have_unknown_effects() -> None:
+    def failed(error: str, metadata: dict[str, object] | None = None) -> list[MessageWithParts]:
+        state = ErrorState(input={}, error=error, metadata=metadata, time=CallTime(start=1, end=2))
+        return [answer("msg_2", replace(call("msg_2", "b"), state=state))]
+
+    assert has_commands([answer("msg_2", call("msg_2", "b"))])
+    assert has_commands(failed("the command could not be run", {"output": ""}))
+    assert has_commands(failed(ABORTED))
+    assert has_commands(failed(INTERRUPTED))
+    assert not has_commands(failed("The user rejected permission"))
+    assert not has_commands([answer("msg_2", call("msg_2", "b", "read"))])
 
 
 def test_a_message_is_chosen_by_id_or_by_its_beginning() -> None:

@@ -10,15 +10,15 @@ from msgspec.structs import replace
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import AnyMessage, AssistantMessage, AssistantTime, UserMessage
 from weft.model.part import CacheTokens, Moment, Tokens
-from weft.model.session import Session, SessionTime, get_weft_data
+from weft.model.session import SessionInfo, SessionTime, get_weft_data
 from weft.model.spending import Ledger, Spending, Spent, add_spent
 from weft.session.totals import count_messages, get_ledger, to_message_spent, total_spending, with_ledger
 
 START = 1000
 
 
-def session(name: str = "ses_a", **more: Any) -> Session:
-    return Session(id=SessionID(name), time=SessionTime(created=START, updated=START), **more)
+def session(name: str = "ses_a", **more: Any) -> SessionInfo:
+    return SessionInfo(id=SessionID(name), time=SessionTime(created=START, updated=START), **more)
 
 
 def answer(at: int, cost: str = "0", *, priced: bool = True, tokens: int = 1) -> AssistantMessage:

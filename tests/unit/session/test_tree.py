@@ -4,20 +4,14 @@ import pytest
 from msgspec.structs import replace
 
 from weft.errors import AmbiguousError, InvalidIdError, NotFoundError
-from weft.model.ids import ProjectID, SessionID
-from weft.model.session import Session, SessionQuery, SessionTime, SessionTree, WeftSessionData
-from weft.session.tree import (
-    build_tree,
-    choose_last_session,
-    choose_session,
-    list_children,
-    list_descendants,
-    select_sessions,
-)
+from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
+from weft.model.session import SessionInfo, SessionTime, SessionTree, WeftSessionData
+from weft.model.session_query import SessionQuery, select_sessions
+from weft.session.tree import FamilySearch, build_tree, choose_session, to_no_last_session
 
 
-def made(id: str, *, created: int = 1, updated: int = 1, parent: str | None = None) -> Session:
-    return Session(
+def made(id: str, *, created: int = 1, updated: int = 1, parent: str | None = None) -> SessionInfo:
+    return SessionInfo(
         id=SessionID(id),
         title=id,
         parent_id=None if parent is None else SessionID(parent),
@@ -26,7 +20,6 @@ def made(id: str, *, created: int = 1, updated: int = 1, parent: str | None = No
 
 
 ONE, TWO, OTHER = made("ses_abc1", updated=5), made("ses_abd2", updated=9), made("ses_abd3")
-CHILD = made("ses_child", updated=99, parent="ses_abc1")
 
 
 @pytest.mark.parametrize("given", ["ses_abc1", "ses_abc", "abc", "abc1"])
@@ -39,14 +32,16 @@ def test_an_abbreviated_id_prefers_sessions_of_the_current_project() -> None:
     assert choose_session("abd3", [ONE, TWO], [ONE, TWO, OTHER]) == OTHER
 
 
-def test_last_is_the_root_last_worked_on_and_not_archived() -> None:
-    archived = replace(made("ses_old"), time=SessionTime(created=1, updated=50, archived=60))
-    assert choose_last_session([ONE, TWO, CHILD, archived], [], "/work") == TWO
-    with pytest.raises(NotFoundError, match="last") as caught:
-        choose_last_session(
-            [archived], [archived, replace(ONE, directory="/other", project_id=ProjectID("p"))], "/work"
-        )
-    assert caught.value.hint == "none has worked in /work; the last of this project is ses_abc1, in /other"
+def test_a_place_without_sessions_names_the_last_one_of_the_repository() -> None:
+    elsewhere = replace(ONE, directory="/other", project_id=ProjectID("p"))
+    loose = replace(elsewhere, project_id=GLOBAL_PROJECT)
+    assert [
+        to_no_last_session(other, "/work", hint="start one").hint for other in (elsewhere, loose, None)
+    ] == [
+        "none has worked in /work or all are archived; the last of this project is ses_abc1, in /other",
+        "none has worked in /work or all are archived; start one",
+        "none has worked in /work or all are archived; start one",
+    ]
 
 
 def test_a_beginning_of_several_names_them() -> None:
@@ -79,18 +74,25 @@ def test_a_list_is_newest_first_by_what_is_asked() -> None:
 def test_words_of_a_title_are_found_in_any_case_and_tags_as_they_are() -> None:
     tagged = replace(made("STRASSE"), weft=WeftSessionData(tags=("Blue",)))
     assert select_sessions([tagged], SessionQuery(search="straße")) == [tagged]
-    assert select_sessions([tagged], SessionQuery(tag="blue")) == []
+    assert select_sessions([tagged], SessionQuery(tags=("blue",))) == []
+
+
+def descendants(sessions: list[SessionInfo], root: SessionID) -> list[SessionInfo]:
+    """Return what a search finds in these sessions."""
+    search = FamilySearch(root)
+    while (query := search.next_query()) is not None:
+        search.add(select_sessions(sessions, query))
+    return search.descendants
 
 
 def test_a_circle_of_parents_ends() -> None:
     one, two = made("ses_1", parent="ses_2"), made("ses_2", parent="ses_1")
     self_made = made("ses_3", parent="ses_3")
-    assert list_descendants([one, two, self_made], one.id) == [two]
-    assert list_descendants([self_made], self_made.id) == []
+    assert descendants([one, two, self_made], one.id) == [two]
+    assert descendants([self_made], self_made.id) == []
     assert build_tree([one, two], one) == SessionTree(session=one, children=(SessionTree(session=two),))
 
 
-def test_a_chain_of_thousands_is_below_its_first() -> None:
-    chain = [made(f"ses_{number}", created=number, parent=f"ses_{number - 1}") for number in range(3000)]
-    assert list_descendants(chain, chain[0].id) == chain[1:]
-    assert list_children(chain, chain[0].id) == [chain[1]]
+def test_a_chain_of_hundreds_is_below_its_first() -> None:
+    chain = [made(f"ses_{number}", created=number, parent=f"ses_{number - 1}") for number in range(300)]
+    assert descendants(chain, chain[0].id) == chain[1:]

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from weft.errors import InvalidInputError, ProviderError
 from weft.provider.chunk import AnyChunk, Finished, ReasoningDelta, TextDelta, ToolCall, Usage
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     ModelMessage,
     ModelRequest,
     Provider,
     ResultContent,
     TextContent,
+    ToolModelMessage,
     ToolSpec,
-    ToolTurn,
-    UserTurn,
+    UserModelMessage,
 )
 from weft.provider.scripted import AnyMove, End, Say, Think, UseTool
 from weft.testing import FunctionModel, ModelConversation, Reply, Script, call, say, think
@@ -30,11 +30,11 @@ from weft.testing.clock import HandClock
 from weft.testing.script import FAULTS, Fault, make_test_model
 
 READ = CallContent(call_id="c", tool="read", input={})
-RESULT = ToolTurn(content=(ResultContent(call_id="c", tool="read", output="one"),))
+RESULT = ToolModelMessage(content=(ResultContent(call_id="c", tool="read", output="one"),))
 
 
-def user(*texts: str) -> UserTurn:
-    return UserTurn(content=tuple(TextContent(text=text) for text in texts))
+def user(*texts: str) -> UserModelMessage:
+    return UserModelMessage(content=tuple(TextContent(text=text) for text in texts))
 
 
 def request(*messages: ModelMessage, session: str = "ses_1") -> ModelRequest:
@@ -49,7 +49,7 @@ def ask(prompt: str, session: str = "ses_1") -> ModelRequest:
 
 def go_on(prompt: str, session: str = "ses_1") -> ModelRequest:
     """Return the request after a call: the model sees its result."""
-    return request(user(prompt), AssistantTurn(content=(READ,)), RESULT, session=session)
+    return request(user(prompt), AssistantModelMessage(content=(READ,)), RESULT, session=session)
 
 
 def serve(model: Script | FunctionModel) -> Provider:
@@ -176,7 +176,7 @@ async def test_a_prompt_is_the_whole_text_or_matches_a_pattern(expected: str | N
 
 
 async def test_a_prompt_may_stand_beside_other_texts_of_the_person() -> None:
-    asked = request(user("Before"), AssistantTurn(content=()), user("Go", "a reminder"), user("more"))
+    asked = request(user("Before"), AssistantModelMessage(content=()), user("Go", "a reminder"), user("more"))
     assert await read(serve(Script("Go").says("Yes")), asked) == ["Yes", "<stop>"]
     assert "but the prompt is 'more'" in str(await fail(serve(Script("Before").says("No")), asked))
 

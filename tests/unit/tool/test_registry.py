@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.model.agent import Agent, Skill
+from weft.model.agent import AgentInfo, Skill
 from weft.tool.contract import Audience
 from weft.tool.registry import (
     HIDDEN_TOOLS,
@@ -20,7 +20,7 @@ SKILLS = (
     Skill(name="dyeing", description="For colour.", location="/skills/dyeing/SKILL.md"),
 )
 SHELF = SkillSource(find=lambda: SKILLS, read=lambda skill: skill.name)
-AGENTS = {"explore": Agent(name="explore", mode="subagent", description="Looks.")}
+AGENTS = {"explore": AgentInfo(name="explore", mode="subagent", description="Looks.")}
 
 
 def list_offered(
@@ -56,7 +56,9 @@ def test_the_usual_tools_come_in_order() -> None:
 
 
 def test_with_all_there_is_all_is_offered() -> None:
-    everything = ToolSetup(skills=SHELF, search="http://127.0.0.1:1", lsp=True, batch=True, planning=True)
+    everything = ToolSetup(
+        skills=SHELF, search="http://127.0.0.1:1", lsp=True, batch=True, history=True, planning=True
+    )
     assert list(list_offered(everything)) == [
         *USUAL,
         "websearch",
@@ -65,6 +67,7 @@ def test_with_all_there_is_all_is_offered() -> None:
         "lsp",
         "batch",
         "recall",
+        "history",
         "jobs",
         "plan_exit",
         "plan_enter",
@@ -116,3 +119,8 @@ def test_a_tool_is_found_by_name() -> None:
     assert found is not None
     assert found.name == "list"
     assert find_tool("nothing") is None
+
+
+def test_models_are_told_how_long_a_command_may_take() -> None:
+    assert "A command may take 120 seconds;" in list_offered(ToolSetup())["bash"]
+    assert "A command may take 0.5 seconds;" in list_offered(ToolSetup(command_timeout_ms=500))["bash"]

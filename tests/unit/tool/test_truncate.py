@@ -95,9 +95,9 @@ async def test_a_tool_that_saw_to_it_is_believed(tmp_path: Path) -> None:
 
 async def test_outputs_are_swept_away_after_a_week_by_their_own_age(tmp_path: Path) -> None:
     spill = spill_in(tmp_path, HandClock())
-    assert await spill.sweep(0) == 0
+    assert await spill.remove_old(0) == 0
     await spill.store("x")
     written = add_foreign_file(spill)
-    assert await spill.sweep(written + MAX_OUTPUT_AGE_MS - 10) == 0
-    assert await spill.sweep(written + MAX_OUTPUT_AGE_MS + 10) == 1
+    assert await spill.remove_old(written + MAX_OUTPUT_AGE_MS - 10) == 0
+    assert await spill.remove_old(written + MAX_OUTPUT_AGE_MS + 10) == 1
     assert os.listdir(spill.directory) == ["other"]

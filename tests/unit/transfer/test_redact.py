@@ -132,6 +132,7 @@ def test_a_credential_is_redacted_wherever_it_occurs(kind: str, place: str) -> N
         ("mysql --password q8Zp2LmX", "q8Zp2LmX"),
         ("machine host.test login ada password xyzzy9", "xyzzy9"),
         ("Cookie: session=q8Zp2LmX0vTt; theme=dark", "q8Zp2LmX0vTt"),
+        ("Set-Cookie: sid=correct horse battery; Path=/", "correct horse battery"),
         ("X-Api-Key: q8Zp2LmX0vTt", "q8Zp2LmX0vTt"),
         ("AZURE_STORAGE_ACCOUNT_KEY=q8Zp2LmX0vTt==", "q8Zp2LmX0vTt"),
         ("?access_token=q8Zp2LmX0vTt&page=2", "q8Zp2LmX0vTt"),
@@ -226,6 +227,19 @@ def test_a_planted_secret_survives_nowhere(secret: str, place: str) -> None:
 def test_the_same_secret_always_gets_the_same_placeholder() -> None:
     text = f"{KEYS['github-token']} {KEYS['groq-key']} {KEYS['github-token']}"
     assert covered(text) == "[redacted:github-token:1] [redacted:groq-key:1] [redacted:github-token:1]"
+
+
+def test_every_secret_of_a_text_is_redacted_even_if_it_is_a_plain_word() -> None:
+    # Plain words are replaced only where their names reveal them, so no search for the first one finds the second.
+    text = "DB_PASSWORD=lovelace\nADMIN_PASSWORD=babbage\nROOT_PASSWORD=somerville"
+    assert covered(text) == (
+        "DB_PASSWORD=[redacted:password:1]\nADMIN_PASSWORD=[redacted:password:2]\nROOT_PASSWORD=[redacted:password:3]"
+    )
+
+
+def test_a_secret_inside_another_is_redacted_with_it() -> None:
+    text = 'DB_TOKEN="postgres://ada:l0velace@db.test/x" and more'
+    assert covered(text) == 'DB_TOKEN="[redacted:token:1]" and more'
 
 
 def test_redacting_twice_equals_redacting_once() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from weft.provider.anthropic.request import to_body
 from weft.provider.anthropic.stream import AnthropicFold
-from weft.provider.body import TurnCache, to_bytes
+from weft.provider.body import ModelMessageCache, to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
 from weft.provider.endpoint import HttpRequest, ModelEndpoint, lower_names
@@ -26,7 +26,7 @@ class AnthropicMessages:
     def __init__(self, client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
         self._client = client
         self._endpoint = endpoint
-        self._cache = TurnCache()
+        self._cache = ModelMessageCache()
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         in_thread = has_files(request.messages)

@@ -5,10 +5,16 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from weft.provider.body import CACHE_MARK, CacheTurns, encode_uncached, list_message_marks, list_system_marks
+from weft.provider.body import (
+    CACHE_MARK,
+    CacheMessages,
+    encode_uncached,
+    list_message_marks,
+    list_system_marks,
+)
 from weft.provider.chunk import Metadata
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     MediaContent,
     ModelMessage,
@@ -16,15 +22,15 @@ from weft.provider.contract import (
     ReasoningContent,
     ResultContent,
     TextContent,
+    ToolModelMessage,
     ToolSpec,
-    ToolTurn,
-    UserTurn,
+    UserModelMessage,
 )
 from weft.provider.media import MB, MediaLimits, adapt_files, parse_data_url
 from weft.provider.normalise import (
     NO_OUTPUT,
     NOOP_TOOL,
-    ensure_user_turns,
+    ensure_user_messages,
     get_own_metadata,
     has_calls,
     pair_calls,
@@ -45,30 +51,30 @@ class BlockKinds(NamedTuple):
     is_result: Callable[[Json], bool]
 
 
-def merge_turns(turns: Iterable[ModelMessage], to_blocks: ToBlocks, kinds: BlockKinds) -> list[Json]:
-    """Turn a history into messages. Consecutive turns of one role, such as results and the next prompt, become one.
+def encode_messages(messages: Iterable[ModelMessage], to_blocks: ToBlocks, kinds: BlockKinds) -> list[Json]:
+    """Encode messages. Consecutive ones of one role, such as results and the next prompt, become one.
 
-    The messages and their lists are new. The blocks in them may be shared with a cache.
+    The results and their lists are new. The blocks in them may be shared with a cache.
     """
-    messages: list[Json] = []
-    for turn in ensure_user_turns(_drop_empty_turns(turns, to_blocks, kinds)):
-        role = "assistant" if isinstance(turn, AssistantTurn) else "user"
-        blocks = to_blocks(turn)
-        if messages and messages[-1]["role"] == role:
-            messages[-1]["content"].extend(blocks)
+    encoded: list[Json] = []
+    for message in ensure_user_messages(_drop_empty_messages(messages, to_blocks, kinds)):
+        role = "assistant" if isinstance(message, AssistantModelMessage) else "user"
+        blocks = to_blocks(message)
+        if encoded and encoded[-1]["role"] == role:
+            encoded[-1]["content"].extend(blocks)
         else:
-            messages.append({"role": role, "content": list(blocks)})
-    for message in messages:
-        if message["role"] == "assistant":
-            message["content"] = _move_calls_last(message["content"], kinds)
-    return messages
+            encoded.append({"role": role, "content": list(blocks)})
+    for each in encoded:
+        if each["role"] == "assistant":
+            each["content"] = _move_calls_last(each["content"], kinds)
+    return encoded
 
 
-def _drop_empty_turns(
-    turns: Iterable[ModelMessage], to_blocks: ToBlocks, kinds: BlockKinds
+def _drop_empty_messages(
+    messages: Iterable[ModelMessage], to_blocks: ToBlocks, kinds: BlockKinds
 ) -> list[ModelMessage]:
-    """Drop turns without content or with thoughts alone: the APIs refuse such messages."""
-    return [turn for turn in turns if not all(map(kinds.is_thought, to_blocks(turn)))]
+    """Drop messages without content or with thoughts alone: the APIs refuse them."""
+    return [message for message in messages if not all(map(kinds.is_thought, to_blocks(message)))]
 
 
 def _move_calls_last(blocks: list[Json], kinds: BlockKinds) -> list[Json]:
@@ -180,7 +186,7 @@ PLAIN_OPTIONS: Final = (
 )
 
 
-def to_body(request: ModelRequest, cache: CacheTurns = encode_uncached) -> Json:
+def to_body(request: ModelRequest, cache: CacheMessages = encode_uncached) -> Json:
     """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it."""
     messages = to_messages(request, cache)
     thinking, max_tokens = _to_thinking(request, messages)
@@ -264,24 +270,24 @@ def _to_tool(spec: ToolSpec) -> Json:
 # --- the conversation ---
 
 
-def to_messages(request: ModelRequest, cache: CacheTurns = encode_uncached) -> list[Json]:
-    turns = adapt_files(
+def to_messages(request: ModelRequest, cache: CacheMessages = encode_uncached) -> list[Json]:
+    messages = adapt_files(
         pair_calls(request.messages, to_claude_id), request.model, _accepts_file, MEDIA_LIMITS
     )
-    return merge_turns(turns, cache(request.model, _to_blocks), BLOCK_KINDS)
+    return encode_messages(messages, cache(request.model, _to_blocks), BLOCK_KINDS)
 
 
-def _to_blocks(turn: ModelMessage) -> list[Json]:
-    match turn:
-        case UserTurn(content=content):
+def _to_blocks(message: ModelMessage) -> list[Json]:
+    match message:
+        case UserModelMessage(content=content):
             return [
                 block
                 for item in content
                 for block in (_to_text(item.text) if isinstance(item, TextContent) else _to_file(item))
             ]
-        case AssistantTurn(content=content):
+        case AssistantModelMessage(content=content):
             return [block for item in content for block in _to_assistant_blocks(item)]
-        case ToolTurn(content=content):
+        case ToolModelMessage(content=content):
             return [_to_result(item) for item in content]
 
 

@@ -9,13 +9,13 @@ from weft.provider.anthropic.request import (
     BlockKinds,
     compute_thinking_budget,
     continues_without_thinking,
+    encode_messages,
     find_signed_thought,
     get_max_output,
-    merge_turns,
 )
 from weft.provider.body import list_message_marks, list_system_marks, needs_cache_marks
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     MediaContent,
     ModelMessage,
@@ -23,9 +23,9 @@ from weft.provider.contract import (
     ReasoningContent,
     ResultContent,
     TextContent,
+    ToolModelMessage,
     ToolSpec,
-    ToolTurn,
-    UserTurn,
+    UserModelMessage,
 )
 from weft.provider.media import MB, MediaLimits, adapt_files, parse_data_url
 from weft.provider.normalise import (
@@ -189,9 +189,11 @@ def _to_tool(spec: ToolSpec) -> Json:
 def to_messages(request: ModelRequest) -> list[Json]:
     model = request.model
     shape = to_mistral_id if "mistral" in model.api.id else _shape_id
-    turns = adapt_files(pair_calls(request.messages, shape), model, _accepts_file, MEDIA_LIMITS)
+    messages = adapt_files(pair_calls(request.messages, shape), model, _accepts_file, MEDIA_LIMITS)
     return _name_documents(
-        merge_turns(turns, partial(_to_blocks, full_results=_supports_full_results(model)), BLOCK_KINDS)
+        encode_messages(
+            messages, partial(_to_blocks, full_results=_supports_full_results(model)), BLOCK_KINDS
+        )
     )
 
 
@@ -200,13 +202,13 @@ def _supports_full_results(model: Model) -> bool:
     return is_claude(model) or is_nova(model)
 
 
-def _to_blocks(turn: ModelMessage, *, full_results: bool) -> list[Json]:
-    match turn:
-        case UserTurn(content=content):
+def _to_blocks(message: ModelMessage, *, full_results: bool) -> list[Json]:
+    match message:
+        case UserModelMessage(content=content):
             return [block for item in content for block in _to_user_blocks(item)]
-        case AssistantTurn(content=content):
+        case AssistantModelMessage(content=content):
             return [block for item in content for block in _to_assistant_blocks(item)]
-        case ToolTurn(content=content):
+        case ToolModelMessage(content=content):
             files = [] if full_results else [_to_file(file) for item in content for file in item.files]
             return [*(_to_result(item, full_results=full_results) for item in content), *files]
 

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from weft.errors import InvalidInputError, ProviderAuthError
-from weft.provider.catalog.aws import AWS_KEY_SOURCES, find_aws_key, find_region, get_aws_keys
+from weft.model.url import redact_url
+from weft.provider.catalog.aws import AWS_KEY_SOURCES, choose_region, find_aws_key, get_aws_keys
 from weft.provider.catalog.credentials import ProviderKey, find_environment_key, list_key_variables
 from weft.provider.endpoint import AwsKeys
 
@@ -103,12 +104,6 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-def redact_url(url: str) -> str:
-    """Return a URL without user, password and query."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else url
-
-
 Options = Mapping[str, Any]
 Env = Mapping[str, str]
 
@@ -193,7 +188,7 @@ def resolve_variables(npm: str, options: Options, env: Env) -> dict[str, str]:
     """
     variables = dict(env)
     if npm == BEDROCK:
-        variables["AWS_REGION"] = _check_host_label("region", find_region(options, env))
+        variables["AWS_REGION"] = _check_host_label("region", choose_region(options, env))
     if options.get("resourceName"):
         variables |= dict.fromkeys(
             AZURE_RESOURCE_VARIABLES, _check_host_label("resourceName", str(options["resourceName"]))

@@ -90,7 +90,7 @@ def find_aws_key(options: Options, env: Env, *, files: bool) -> ProviderKey | No
     return ProviderKey(secret="", source="environment", variable=variable) if variable else None
 
 
-def find_region(options: Options, env: Env) -> str:
+def choose_region(options: Options, env: Env) -> str:
     """Return the configured region, as OpenCode does, else the profile's, as Amazon's tools do, else the default."""
     region = options.get("region") or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION")
     if region:

@@ -77,7 +77,7 @@ TOP_P_BY_NAME: Final = (("qwen", 1.0), ("minimax-m2", 0.95), ("gemini", 0.95))
 TOP_K_BY_NAME: Final = (("minimax-m2.1", 40), ("minimax-m2", 20), ("gemini", 64))
 
 
-def get_temperature(model: Model) -> float | None:
+def choose_temperature(model: Model) -> float | None:
     id = model.id.lower()
     for name, value in TEMPERATURE_BY_NAME:
         if name in id:
@@ -87,11 +87,11 @@ def get_temperature(model: Model) -> float | None:
     return None
 
 
-def get_top_p(model: Model) -> float | None:
+def choose_top_p(model: Model) -> float | None:
     return next((value for name, value in TOP_P_BY_NAME if name in model.id.lower()), None)
 
 
-def get_top_k(model: Model) -> int | None:
+def choose_top_k(model: Model) -> int | None:
     return next((value for name, value in TOP_K_BY_NAME if name in model.id.lower()), None)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import httpx2
 
 from weft.errors import ProviderError
-from weft.provider.catalog.access import redact_url
+from weft.model.url import redact_url
 from weft.provider.catalog.local import find_refused_connection
 from weft.version import VERSION
 

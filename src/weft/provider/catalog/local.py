@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from weft.errors import ProviderError
-from weft.provider.catalog.access import LOCAL_SERVERS, is_loopback, redact_url
+from weft.model.url import redact_url
+from weft.provider.catalog.access import LOCAL_SERVERS, is_loopback
 from weft.provider.catalog.models import Fetch
 from weft.provider.faults import make_error
 

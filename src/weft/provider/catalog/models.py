@@ -76,7 +76,7 @@ class Catalogue:
             return None  # a later models.dev may use a format that we do not know
 
 
-def open_catalogue(path: str, warn: Warn) -> Catalogue:
+def make_catalogue(path: str, warn: Warn) -> Catalogue:
     """Return the catalogue that was last fetched to `path`, or else the one that ships with weft."""
 
     def read() -> Mapping[str, Raw]:

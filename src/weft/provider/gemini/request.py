@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     MediaContent,
     ModelMessage,
     ModelRequest,
     ReasoningContent,
     TextContent,
+    ToolModelMessage,
     ToolSpec,
-    ToolTurn,
-    UserTurn,
+    UserModelMessage,
 )
 from weft.provider.media import MB, MediaLimits, adapt_files, parse_data_url
 from weft.provider.normalise import (
     MAX_NAME_LENGTH,
-    ensure_user_turns,
+    ensure_user_messages,
     get_own_metadata,
     pair_calls,
     to_tool_name,
@@ -315,32 +315,34 @@ def to_contents(request: ModelRequest) -> list[Json]:
     """Return the conversation. Roles alternate, the user is first and last, and each call has a response next to it."""
     gemini_3 = is_gemini_3(request.model.api.id)
     paired = adapt_files(pair_calls(request.messages), request.model, _accepts_file, MEDIA_LIMITS)
-    turns = [turn for turn in paired if not _is_empty_turn(turn)]
+    messages = [message for message in paired if not _is_empty_message(message)]
     contents: list[Json] = []
     ids: dict[str, Json] = {}
-    for turn in ensure_user_turns(turns):
-        match turn:
-            case UserTurn():
+    for message in ensure_user_messages(messages):
+        match message:
+            case UserModelMessage():
                 _append_content(
-                    contents, "user", [_to_part(part) for part in turn.content if not _is_empty_text(part)]
+                    contents, "user", [_to_part(part) for part in message.content if not _is_empty_text(part)]
                 )
-            case AssistantTurn():
-                ids = {part.call_id: _to_id(part) for part in turn.content if isinstance(part, CallContent)}
-                _append_content(contents, "model", _to_answer_parts(turn))
-            case ToolTurn():
-                _append_content(contents, "user", _to_responses(turn, ids, gemini_3=gemini_3))
+            case AssistantModelMessage():
+                ids = {
+                    part.call_id: _to_id(part) for part in message.content if isinstance(part, CallContent)
+                }
+                _append_content(contents, "model", _to_answer_parts(message))
+            case ToolModelMessage():
+                _append_content(contents, "user", _to_responses(message, ids, gemini_3=gemini_3))
     if gemini_3:
         _add_signatures(contents)
     return contents
 
 
-def _is_empty_turn(turn: ModelMessage) -> bool:
-    match turn:
-        case UserTurn():
-            return all(_is_empty_text(part) for part in turn.content)
-        case AssistantTurn():
-            return not _to_answer_parts(turn)
-        case ToolTurn():
+def _is_empty_message(message: ModelMessage) -> bool:
+    match message:
+        case UserModelMessage():
+            return all(_is_empty_text(part) for part in message.content)
+        case AssistantModelMessage():
+            return not _to_answer_parts(message)
+        case ToolModelMessage():
             return False
 
 
@@ -367,8 +369,8 @@ def _add_signatures(contents: list[Json]) -> None:
             call.setdefault("thoughtSignature", SKIP_SIGNATURE)
 
 
-def _to_answer_parts(turn: AssistantTurn) -> list[Json]:
-    return [part for item in turn.content for part in _to_parts(item)]
+def _to_answer_parts(message: AssistantModelMessage) -> list[Json]:
+    return [part for item in message.content for part in _to_parts(item)]
 
 
 def _to_parts(part: TextContent | ReasoningContent | CallContent) -> list[Json]:
@@ -400,11 +402,11 @@ def _is_signature(value: object) -> bool:
         return False
 
 
-def _to_responses(turn: ToolTurn, ids: dict[str, Json], *, gemini_3: bool) -> list[Json]:
+def _to_responses(message: ToolModelMessage, ids: dict[str, Json], *, gemini_3: bool) -> list[Json]:
     """Return the responses, followed by the files that cannot be inside one."""
     responses: list[Json] = []
     other_parts: list[Json] = []
-    for result in turn.content:
+    for result in message.content:
         response: Json = {
             "name": to_wire_name(result.tool),
             "response": {"error" if result.error else "output": result.output},

@@ -8,7 +8,7 @@ from typing import Final
 import httpx2
 
 from weft.errors import ProviderError
-from weft.provider.body import TurnCache, to_bytes
+from weft.provider.body import ModelMessageCache, to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
 from weft.provider.endpoint import HttpRequest, ModelEndpoint
@@ -33,7 +33,7 @@ class OpenAIChat:
     def __init__(self, client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
         self._client = client
         self._endpoint = endpoint
-        self._cache = TurnCache()
+        self._cache = ModelMessageCache()
         self._wants_usage = endpoint.options.get("includeUsage") is not False
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:

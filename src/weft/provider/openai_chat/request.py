@@ -7,7 +7,7 @@ from typing import Any, Final
 from weft.model.catalog import Interleaved, Model
 from weft.provider.body import (
     CACHE_MARK,
-    CacheTurns,
+    CacheMessages,
     encode_uncached,
     list_message_marks,
     list_system_marks,
@@ -15,7 +15,7 @@ from weft.provider.body import (
     to_bytes,
 )
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     MediaContent,
     ModelMessage,
@@ -23,16 +23,16 @@ from weft.provider.contract import (
     ReasoningContent,
     ResultContent,
     TextContent,
+    ToolModelMessage,
     ToolSpec,
-    ToolTurn,
-    UserTurn,
+    UserModelMessage,
 )
-from weft.provider.media import MB, MediaLimits, adapt_files, get_modality, parse_data_url
+from weft.provider.media import MB, MediaLimits, adapt_files, find_modality, parse_data_url
 from weft.provider.normalise import (
     NO_OUTPUT,
     NOOP_TOOL,
     ShapeId,
-    ensure_user_turns,
+    ensure_user_messages,
     get_metadata_key,
     get_own_metadata,
     has_calls,
@@ -47,7 +47,7 @@ from weft.provider.normalise import (
 )
 
 PAUSE_TEXT: Final = "Done."
-PAUSE_TURN: Final = AssistantTurn(content=(TextContent(text=PAUSE_TEXT),))
+PAUSE_TURN: Final = AssistantModelMessage(content=(TextContent(text=PAUSE_TEXT),))
 REASONING_DETAILS: Final = "reasoning_details"
 MAX_ID_LENGTH: Final = 40
 MEDIA_LIMITS: Final = MediaLimits(max_file_chars=20 * MB, max_total_chars=45 * MB, max_files=100)
@@ -93,7 +93,7 @@ UNSENT_OPTIONS: Final = frozenset(
 Json = dict[str, Any]
 
 
-def to_body(request: ModelRequest, cache: CacheTurns = encode_uncached) -> Json:
+def to_body(request: ModelRequest, cache: CacheMessages = encode_uncached) -> Json:
     """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it."""
     body: Json = {"model": request.model.api.id, "stream": True}
     if request.model.provider_id != "mistral":  # it always reports usage, and refuses fields it does not know
@@ -171,20 +171,20 @@ def _to_tool(spec: ToolSpec) -> Json:
 # --- the conversation ---
 
 
-def to_messages(request: ModelRequest, cache: CacheTurns = encode_uncached) -> list[Json]:
+def to_messages(request: ModelRequest, cache: CacheMessages = encode_uncached) -> list[Json]:
     model = request.model
     has_marks = needs_cache_marks(model)
-    encoder = _TurnEncoder(model, always_lists=has_marks)
+    encoder = _MessageEncoder(model, always_lists=has_marks)
     encode = cache(model, encoder.encode)
     paired = pair_calls(request.messages, _choose_id_shape(model))
-    turns = ensure_user_turns(
-        [turn for turn in adapt_files(paired, model, _accepts_file, MEDIA_LIMITS) if encode(turn)]
+    messages = ensure_user_messages(
+        [message for message in adapt_files(paired, model, _accepts_file, MEDIA_LIMITS) if encode(message)]
     )
     if _is_mistral(model):
-        turns = _insert_pauses(turns)
-    groups = [encode(turn) for turn in turns]
+        messages = _insert_pauses(messages)
+    groups = [encode(message) for message in messages]
     for index in list_message_marks(len(groups)) if has_marks else ():
-        groups[index] = _mark_last(encoder.encode(turns[index]))
+        groups[index] = _mark_last(encoder.encode(messages[index]))
     return [*_to_system(request.system, model), *chain.from_iterable(groups)]
 
 
@@ -196,13 +196,13 @@ def _choose_id_shape(model: Model) -> ShapeId:
     return limit_id(MAX_ID_LENGTH) if _is_openai(model) else to_plain_id
 
 
-def _insert_pauses(turns: Iterable[ModelMessage]) -> list[ModelMessage]:
+def _insert_pauses(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
     """Insert an assistant message between a result and the next prompt, which Mistral requires."""
     padded: list[ModelMessage] = []
-    for turn in turns:
-        if isinstance(turn, UserTurn) and padded and isinstance(padded[-1], ToolTurn):
+    for message in messages:
+        if isinstance(message, UserModelMessage) and padded and isinstance(padded[-1], ToolModelMessage):
             padded.append(PAUSE_TURN)
-        padded.append(turn)
+        padded.append(message)
     return padded
 
 
@@ -229,25 +229,25 @@ def _add_cache_mark(message: Json) -> None:
     (content[-1] if isinstance(content, list) and content else message)["cache_control"] = CACHE_MARK
 
 
-class _TurnEncoder:
-    """Encodes turns for one model. With `always_lists` even plain text is a list, because only a list takes cache marks."""
+class _MessageEncoder:
+    """Encodes messages for one model. With `always_lists` even plain text is a list, because only a list takes cache marks."""
 
     def __init__(self, model: Model, *, always_lists: bool) -> None:
         self._model = model
         self._always_lists = always_lists
         self._key = get_metadata_key(model)
 
-    def encode(self, turn: ModelMessage) -> list[Json]:
-        """Return the messages of a turn; none for a turn without content."""
-        if not has_content(turn):
+    def encode(self, message: ModelMessage) -> list[Json]:
+        """Return the encoded messages that a message becomes; none if it has no content."""
+        if not has_content(message):
             return []
-        match turn:
-            case UserTurn(content=content):
+        match message:
+            case UserModelMessage(content=content):
                 return [{"role": "user", "content": self._to_content([_to_piece(item) for item in content])}]
-            case AssistantTurn():
-                return [self._to_assistant(turn)]
-            case ToolTurn():
-                return self._to_results(turn)
+            case AssistantModelMessage():
+                return [self._to_assistant(message)]
+            case ToolModelMessage():
+                return self._to_results(message)
 
     def _to_content(self, pieces: list[Json]) -> list[Json] | str:
         """Return the non-empty pieces, as one string if all are text: llama-cpp-python fails on a list."""
@@ -256,19 +256,19 @@ class _TurnEncoder:
             return pieces
         return "\n\n".join(piece["text"] for piece in pieces)
 
-    def _to_assistant(self, turn: AssistantTurn) -> Json:
-        texts = [item.text for item in turn.content if isinstance(item, TextContent) and item.text.strip()]
-        calls = [item for item in turn.content if isinstance(item, CallContent)]
+    def _to_assistant(self, message: AssistantModelMessage) -> Json:
+        texts = [item.text for item in message.content if isinstance(item, TextContent) and item.text.strip()]
+        calls = [item for item in message.content if isinstance(item, CallContent)]
         pieces = [_to_text("\n\n".join(texts))] if texts else []
-        message: Json = {"role": "assistant", "content": self._to_content(pieces) if pieces else None}
-        message |= self._to_reasoning(turn, called=bool(calls))
+        encoded: Json = {"role": "assistant", "content": self._to_content(pieces) if pieces else None}
+        encoded |= self._to_reasoning(message, called=bool(calls))
         if calls:
-            message["tool_calls"] = [_to_call(call) for call in calls]
-        return message
+            encoded["tool_calls"] = [_to_call(call) for call in calls]
+        return encoded
 
-    def _to_reasoning(self, turn: AssistantTurn, *, called: bool) -> Json:
-        thoughts = [item for item in turn.content if isinstance(item, ReasoningContent)]
-        details = self._find_details(turn)
+    def _to_reasoning(self, message: AssistantModelMessage, *, called: bool) -> Json:
+        thoughts = [item for item in message.content if isinstance(item, ReasoningContent)]
+        details = self._find_details(message)
         if details:
             return {REASONING_DETAILS: details}
         interleaved = self._model.capabilities.interleaved
@@ -281,19 +281,19 @@ class _TurnEncoder:
         text = text or (" " if called else "")
         return {interleaved.field: text} if text else {}
 
-    def _find_details(self, turn: AssistantTurn) -> list[Any]:
+    def _find_details(self, message: AssistantModelMessage) -> list[Any]:
         """Return the reasoning details as the router sent them: from the thoughts, else from the first other content with
         some.
         """
         values = [
             (isinstance(item, ReasoningContent), details)
-            for item in turn.content
+            for item in message.content
             if isinstance(details := get_own_metadata(item.metadata, self._key).get(REASONING_DETAILS), list)
         ]
         from_thoughts = [detail for is_thought, details in values if is_thought for detail in details]
         return from_thoughts or next((details for is_thought, details in values if not is_thought), [])
 
-    def _to_results(self, turn: ToolTurn) -> list[Json]:
+    def _to_results(self, message: ToolModelMessage) -> list[Json]:
         messages: list[Json] = [
             {
                 "role": "tool",
@@ -302,11 +302,11 @@ class _TurnEncoder:
                     [_to_text(result.output if result.output.strip() else NO_OUTPUT)]
                 ),
             }
-            for result in turn.content
+            for result in message.content
         ]
         # A result is text in this API. OpenCode puts images into it as base64, which the model does not see: it sees
         # images of user messages only.
-        pieces = [piece for result in turn.content for piece in _to_result_files(result)]
+        pieces = [piece for result in message.content for piece in _to_result_files(result)]
         if pieces and _is_mistral(self._model):
             messages.append({"role": "assistant", "content": PAUSE_TEXT})
         return [*messages, {"role": "user", "content": pieces}] if pieces else messages
@@ -343,12 +343,12 @@ def _to_file(file: MediaContent) -> Json:
     data = parse_data_url(file.url)
     if data is None:
         return {"type": "image_url", "image_url": {"url": file.url}}
-    if get_modality(data.mime) == "audio":
+    if find_modality(data.mime) == "audio":
         return {
             "type": "input_audio",
             "input_audio": {"data": data.base64, "format": AUDIO_FORMATS[data.mime]},
         }
     url = f"data:{data.mime};base64,{data.base64}"
-    if get_modality(data.mime) == "image":
+    if find_modality(data.mime) == "image":
         return {"type": "image_url", "image_url": {"url": url}}
     return {"type": "file", "file": {"filename": file.filename or "file.pdf", "file_data": url}}

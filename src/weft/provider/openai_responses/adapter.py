@@ -5,7 +5,7 @@ from functools import partial
 
 import httpx2
 
-from weft.provider.body import TurnCache, to_bytes
+from weft.provider.body import ModelMessageCache, to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
 from weft.provider.endpoint import HttpRequest, ModelEndpoint
@@ -21,7 +21,7 @@ class OpenAIResponses:
     def __init__(self, client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
         self._client = client
         self._endpoint = endpoint
-        self._cache = TurnCache()
+        self._cache = ModelMessageCache()
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         names = {name: tool.name for name, tool in map_tools(request).items()}

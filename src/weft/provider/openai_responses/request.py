@@ -7,10 +7,10 @@ without item ids.
 from collections.abc import Iterable
 from typing import Any, Final
 
-from weft.provider.body import CacheTurns, encode_uncached, to_bytes
+from weft.provider.body import CacheMessages, encode_uncached, to_bytes
 from weft.provider.chunk import Metadata
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     MediaContent,
     ModelMessage,
@@ -18,11 +18,11 @@ from weft.provider.contract import (
     ReasoningContent,
     ResultContent,
     TextContent,
+    ToolModelMessage,
     ToolSpec,
-    ToolTurn,
-    UserTurn,
+    UserModelMessage,
 )
-from weft.provider.media import MB, MediaLimits, adapt_files, get_modality, parse_data_url
+from weft.provider.media import MB, MediaLimits, adapt_files, find_modality, parse_data_url
 from weft.provider.normalise import (
     CONTINUE_TEXT,
     get_own_metadata,
@@ -56,7 +56,7 @@ PLAIN_OPTIONS: Final = {
 Json = dict[str, Any]
 
 
-def to_body(request: ModelRequest, cache: CacheTurns = encode_uncached) -> Json:
+def to_body(request: ModelRequest, cache: CacheMessages = encode_uncached) -> Json:
     """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it."""
     parameters = request.parameters
     is_reasoning = _is_reasoning(request)
@@ -147,36 +147,36 @@ def _to_tool(name: str, tool: ToolSpec) -> Json:
 # --- the conversation ---
 
 
-def _to_items(request: ModelRequest, cache: CacheTurns) -> list[Json]:
-    encode = cache(request.model, _to_turn_items)
+def _to_items(request: ModelRequest, cache: CacheMessages) -> list[Json]:
+    encode = cache(request.model, _to_message_items)
     paired = pair_calls(request.messages, limit_id(MAX_ID_LENGTH))
     return [
         item
-        for turn in adapt_files(paired, request.model, _accepts_file, MEDIA_LIMITS)
-        for item in encode(turn)
+        for message in adapt_files(paired, request.model, _accepts_file, MEDIA_LIMITS)
+        for item in encode(message)
     ]
 
 
-def _to_turn_items(turn: ModelMessage) -> list[Json]:
-    match turn:
-        case UserTurn():
-            content = [part for part in turn.content if isinstance(part, MediaContent) or part.text]
+def _to_message_items(message: ModelMessage) -> list[Json]:
+    match message:
+        case UserModelMessage():
+            content = [part for part in message.content if isinstance(part, MediaContent) or part.text]
             return [_to_user_message(content)] if content else []
-        case AssistantTurn():
-            return _to_answer_items(turn)
-        case ToolTurn():
-            return [_to_output(result) for result in turn.content]
+        case AssistantModelMessage():
+            return _to_answer_items(message)
+        case ToolModelMessage():
+            return [_to_output(result) for result in message.content]
 
 
 def _to_user_message(content: Iterable[TextContent | MediaContent]) -> Json:
     return {"role": "user", "content": [_to_input(part) for part in content]}
 
 
-def _to_answer_items(turn: AssistantTurn) -> list[Json]:
+def _to_answer_items(message: AssistantModelMessage) -> list[Json]:
     """Return the text and the calls of an answer, each with the thoughts before it. Thoughts at the end are dropped."""
     items: list[Json] = []
     thoughts: list[ReasoningContent] = []
-    for part in turn.content:
+    for part in message.content:
         match part:
             case ReasoningContent():
                 thoughts.append(part)
@@ -244,7 +244,7 @@ def _accepts_file(file: MediaContent) -> bool:
     """Accept images and PDFs, inline or at a URL that the server can fetch."""
     data = parse_data_url(file.url)
     mime = data.mime if data is not None else file.mime
-    is_supported = mime in IMAGE_TYPES or get_modality(mime) == "pdf"
+    is_supported = mime in IMAGE_TYPES or find_modality(mime) == "pdf"
     return is_supported and (data is not None or file.url.startswith(("https://", "http://")))
 
 
@@ -253,7 +253,7 @@ def _to_input(part: TextContent | MediaContent) -> Json:
         return {"type": "input_text", "text": part.text}
     data = parse_data_url(part.url)
     url = part.url if data is None else f"data:{data.mime};base64,{data.base64}"
-    if get_modality(data.mime if data is not None else part.mime) == "image":
+    if find_modality(data.mime if data is not None else part.mime) == "image":
         return {"type": "input_image", "image_url": url}
     if data is None:
         return {"type": "input_file", "file_url": url}

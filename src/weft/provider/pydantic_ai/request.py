@@ -9,21 +9,21 @@ from typing import Any, Final
 from weft.errors import InvalidInputError, ProviderAuthError
 from weft.provider.catalog.access import make_missing_key_error
 from weft.provider.contract import (
-    AssistantTurn,
+    AssistantModelMessage,
     CallContent,
     MediaContent,
     ModelRequest,
     ReasoningContent,
     ResultContent,
     TextContent,
-    UserTurn,
+    UserModelMessage,
 )
 from weft.provider.endpoint import ModelEndpoint
-from weft.provider.media import MediaLimits, adapt_files, get_modality, parse_data_url
+from weft.provider.media import MediaLimits, adapt_files, find_modality, parse_data_url
 from weft.provider.normalise import (
     NO_OUTPUT,
     NOOP_TOOL,
-    ensure_user_turns,
+    ensure_user_messages,
     get_own_metadata,
     has_calls,
     has_content,
@@ -32,7 +32,7 @@ from weft.provider.normalise import (
     to_tool_name,
 )
 
-INSTALL_COMMAND: Final = 'pip install "weft[pydantic-ai]"'
+INSTALL_COMMAND: Final = "pip install '.[pydantic-ai]'"
 NAME_HINT: Final = 'name the provider and the model as pydantic-ai does: "groq:llama-3.3-70b-versatile"'
 _KEY_VARIABLE: Final = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:KEY|TOKEN)\b")
 
@@ -45,7 +45,9 @@ class PydanticAiLibrary:
             self.direct: Any = import_module("pydantic_ai.direct")
         except ImportError as error:
             raise InvalidInputError(
-                f"provider.{provider}.npm", "pydantic-ai is not installed", hint=f"run: {INSTALL_COMMAND}"
+                f"provider.{provider}.npm",
+                "pydantic-ai is not installed",
+                hint=f"in weft's checkout: {INSTALL_COMMAND}",
             ) from error
         self.messages: Any = import_module("pydantic_ai.messages")
         self.models: Any = import_module("pydantic_ai.models")
@@ -144,16 +146,16 @@ def to_messages(request: ModelRequest, ai: PydanticAiLibrary) -> list[Any]:
     system = "\n\n".join(text for text in request.system if text.strip())
     system_parts = [ai.messages.SystemPromptPart(content=system)] if system else []
     messages: list[Any] = [ai.messages.ModelRequest(parts=system_parts)]
-    for turn in ensure_user_turns([turn for turn in adapted if has_content(turn)]):
-        if isinstance(turn, AssistantTurn):
+    for message in ensure_user_messages([message for message in adapted if has_content(message)]):
+        if isinstance(message, AssistantModelMessage):
             messages.append(
-                ai.messages.ModelResponse(parts=[_to_response_part(item, ai) for item in turn.content])
+                ai.messages.ModelResponse(parts=[_to_response_part(item, ai) for item in message.content])
             )
             continue
         parts = (
-            _to_user_parts(turn, ai)
-            if isinstance(turn, UserTurn)
-            else [_to_result(item, ai) for item in turn.content]
+            _to_user_parts(message, ai)
+            if isinstance(message, UserModelMessage)
+            else [_to_result(item, ai) for item in message.content]
         )
         if messages[-1].kind == "request":
             messages[-1].parts.extend(parts)
@@ -162,8 +164,8 @@ def to_messages(request: ModelRequest, ai: PydanticAiLibrary) -> list[Any]:
     return messages
 
 
-def _to_user_parts(turn: UserTurn, ai: PydanticAiLibrary) -> list[Any]:
-    items = [item for item in turn.content if isinstance(item, MediaContent) or item.text.strip()]
+def _to_user_parts(message: UserModelMessage, ai: PydanticAiLibrary) -> list[Any]:
+    items = [item for item in message.content if isinstance(item, MediaContent) or item.text.strip()]
     texts = [item.text for item in items if isinstance(item, TextContent)]
     if len(texts) == len(items):  # not every server accepts a list instead of a string
         return [ai.messages.UserPromptPart(content="\n\n".join(texts))]
@@ -203,14 +205,14 @@ def _to_result(item: ResultContent, ai: PydanticAiLibrary) -> Any:
 def _accepts_file(file: MediaContent) -> bool:
     data = parse_data_url(file.url)
     if data is None:
-        return file.url.startswith("https://") and get_modality(file.mime) in {"image", "pdf"}
-    return get_modality(data.mime) is not None
+        return file.url.startswith("https://") and find_modality(file.mime) in {"image", "pdf"}
+    return find_modality(data.mime) is not None
 
 
 def _to_file(file: MediaContent, ai: PydanticAiLibrary) -> Any:
     data = parse_data_url(file.url)
     if data is not None:
         return ai.messages.BinaryContent(data=base64.b64decode(data.base64), media_type=data.mime)
-    if get_modality(file.mime) == "image":
+    if find_modality(file.mime) == "image":
         return ai.messages.ImageUrl(url=file.url, media_type=file.mime)
     return ai.messages.DocumentUrl(url=file.url, media_type=file.mime)

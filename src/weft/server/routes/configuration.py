@@ -3,7 +3,7 @@
 from typing import Any
 
 from weft.errors import InvalidInputError
-from weft.model.provider import AnyAuth, AuthMethod, Authorization, ProviderInfo, ProviderList
+from weft.model.provider import AnyAuth, AuthMethod, LoginInstructions, ProviderInfo, ProviderList
 from weft.model.wire import Wire
 from weft.server.route import DirectoryCall, route
 
@@ -69,7 +69,7 @@ async def list_auth_methods(call: DirectoryCall) -> dict[str, list[AuthMethod]]:
     return await call.api.configuration.list_auth_methods()
 
 
-async def authorize(call: DirectoryCall) -> Authorization:
+async def authorize(call: DirectoryCall) -> LoginInstructions:
     """Start a login in the browser."""
     input: AuthorizeInput = call.body
     provider, method = call.path_params["providerID"], _to_index(input.method)

@@ -11,7 +11,7 @@ from weft.model.ids import MessageID, PartID
 from weft.model.input import AnyPartInput, CommandInput, FileInput, PromptInput, ShellInput
 from weft.model.message import MessageWithParts
 from weft.model.part import AnyPart, ModelRef
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.wire import Wire, encode
 from weft.server.route import DirectoryCall, RouteResult, route
 from weft.server.routes.sessions import SESSION, read_session_id
@@ -235,13 +235,13 @@ class RevertInput(Wire, frozen=True, kw_only=True):
     part_id: PartID | None = None
 
 
-async def revert(call: DirectoryCall) -> Session:
+async def revert(call: DirectoryCall) -> SessionInfo:
     """Take a session back to before a message, with the files it changed."""
     input: RevertInput = call.body
     return (await call.api.revert(read_session_id(call), input.message_id, input.part_id)).session
 
 
-async def unrevert(call: DirectoryCall) -> Session:
+async def unrevert(call: DirectoryCall) -> SessionInfo:
     """Restore what was reverted."""
     return (await call.api.unrevert(read_session_id(call))).session
 

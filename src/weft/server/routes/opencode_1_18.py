@@ -5,14 +5,17 @@ from decimal import Decimal
 from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from weft.errors import InvalidInputError
-from weft.model.agent import Agent, Command, Mode
+from weft.model.agent import AgentInfo, Command, Mode
 from weft.model.catalog import CachePrice, Limit, Modalities
+from weft.model.ids import ProjectID
 from weft.model.part import CacheTokens, Tokens
 from weft.model.project import Project
 from weft.model.provider import ListedModel, ProviderInfo
-from weft.model.session import Session, SessionQuery, SessionTime, get_weft_data
+from weft.model.session import SessionInfo, SessionTime, get_weft_data
+from weft.model.session_query import SessionQuery, parse_cursor, to_cursor
 from weft.model.spending import Spent
 from weft.model.wire import Wire, always
 from weft.model.workspace import Kind, WorkspacePaths
@@ -45,7 +48,7 @@ class RuleInfo(Wire, frozen=True, kw_only=True):
     effect: str
 
 
-class AgentInfo(Wire, frozen=True, kw_only=True):
+class AgentV2Info(Wire, frozen=True, kw_only=True):
     id: str
     model: NamedModel | None = None
     request: RequestOptions
@@ -147,7 +150,7 @@ class LocationRef(Wire, frozen=True, kw_only=True):
     directory: str
 
 
-class SessionInfo(Wire, frozen=True, kw_only=True):
+class SessionV2Info(Wire, frozen=True, kw_only=True):
     id: str
     parent_id: str | None = None
     project_id: str
@@ -159,7 +162,7 @@ class SessionInfo(Wire, frozen=True, kw_only=True):
 
 
 class SessionPage(Wire, frozen=True, kw_only=True):
-    data: tuple[SessionInfo, ...]
+    data: tuple[SessionV2Info, ...]
     cursor: dict[str, str]
 
 
@@ -169,9 +172,9 @@ def to_location(paths: WorkspacePaths, project: Project) -> Location:
     )
 
 
-def to_agent(agent: Agent) -> AgentInfo:
+def to_agent(agent: AgentInfo) -> AgentV2Info:
     model = agent.model
-    return AgentInfo(
+    return AgentV2Info(
         id=agent.name,
         model=None if model is None else NamedModel(id=model.model_id, provider_id=model.provider_id),
         request=RequestOptions(),
@@ -239,10 +242,10 @@ def to_integration(provider: ProviderInfo, *, connected: bool) -> IntegrationInf
     )
 
 
-def to_session(session: Session) -> SessionInfo:
+def to_session(session: SessionInfo) -> SessionV2Info:
     ledger = get_weft_data(session).spent
     spent = Spent() if ledger is None else ledger.own
-    return SessionInfo(
+    return SessionV2Info(
         id=session.id,
         parent_id=session.parent_id,
         project_id=session.project_id,
@@ -287,12 +290,12 @@ class DirectoryQuery(Struct, frozen=True, kw_only=True):
 
 
 class PageQuery(Struct, frozen=True, kw_only=True):
-    """`cursor` is the id of the last session of the previous page."""
+    """`cursor` is the `next` of the previous page."""
 
     limit: int | None = None
     order: Literal["asc", "desc"] = "desc"
     search: str | None = None
-    project: str | None = None
+    project: ProjectID | None = None
     directory: str | None = None
     cursor: str | None = None
 
@@ -308,7 +311,7 @@ async def get_location(call: DirectoryCall) -> Location:
     return await _get_location(call)
 
 
-async def list_agents(call: DirectoryCall) -> LocatedData[list[AgentInfo]]:
+async def list_agents(call: DirectoryCall) -> LocatedData[list[AgentV2Info]]:
     """List the agents."""
     agents = await call.api.workspace.list_agents()
     return LocatedData(location=await _get_location(call), data=[to_agent(agent) for agent in agents])
@@ -376,22 +379,30 @@ async def list_sessions(call: DirectoryCall) -> SessionPage:
     query: PageQuery = call.query
     if query.limit is not None and query.limit < 1:
         raise InvalidInputError("limit", "it is less than one")
-    selection = SessionQuery(everywhere=True, order="updated", search=query.search or None)
-    sessions = [
-        session for session in await call.api.list_sessions(selection) if _is_selected(session, query)
-    ]
+    size = min(query.limit or DEFAULT_LIMIT, MAX_SESSIONS)
+    selection = SessionQuery(
+        project_id=query.project or None,
+        everywhere=True,
+        directory=query.directory or None,
+        search=query.search or None,
+        order="updated",
+    )
     if query.order == "asc":
-        sessions.reverse()
-    start = next((index + 1 for index, session in enumerate(sessions) if session.id == query.cursor), 0)
-    page = sessions[start : start + min(query.limit or DEFAULT_LIMIT, MAX_SESSIONS)]
-    more = start + len(page) < len(sessions)
-    cursor = {"next": str(page[-1].id)} if more and page else {}
-    return SessionPage(data=tuple(to_session(session) for session in page), cursor=cursor)
+        found = _continue_oldest_first(await call.api.list_sessions(selection), query.cursor)
+    else:
+        page_query = replace(selection, after=query.cursor or None, limit=size + 1)
+        found = await call.api.list_sessions(page_query)
+    cursor = {"next": to_cursor(found[size - 1], "updated")} if len(found) > size else {}
+    return SessionPage(data=tuple(to_session(session) for session in found[:size]), cursor=cursor)
 
 
-def _is_selected(session: Session, query: PageQuery) -> bool:
-    of_project = not query.project or session.project_id == query.project
-    return of_project and (not query.directory or session.directory == query.directory)
+def _continue_oldest_first(newest_first: list[SessionInfo], cursor: str | None) -> list[SessionInfo]:
+    """Return the sessions after a cursor, oldest first. A store sorts newest first, so this order has to read all of them."""
+    found = list(reversed(newest_first))
+    if not cursor:
+        return found
+    time, id = parse_cursor(cursor)
+    return [each for each in found if (-each.time.updated, each.id) < (-time, id)]
 
 
 def _to_command(command: Command) -> CommandInfo:

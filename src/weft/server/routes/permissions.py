@@ -48,12 +48,12 @@ async def reply_permission(call: DirectoryCall) -> bool:
     if len(answer.message) > MAX_MESSAGE_LENGTH:
         raise InvalidInputError("message", f"longer than {MAX_MESSAGE_LENGTH} characters")
     id = PermissionID(call.path_params["requestID"])
-    api = await find_owner(call, lambda api: api.list_permissions(), id)
+    api = await choose_owner(call, lambda api: api.list_permissions(), id)
     await api.reply_permission(id, answer.reply, message=answer.message)
     return True
 
 
-async def find_owner(call: DirectoryCall, list_open: ListOpen, id: str) -> Api:
+async def choose_owner(call: DirectoryCall, list_open: ListOpen, id: str) -> Api:
     """Return the `Api` that owns an open request: that of this directory, or of a session relayed to it."""
     for session, api in call.server.list_relayed(call.directory).items():
         if any((each.id, each.session_id) == (id, session) for each in await list_open(api)):
@@ -84,7 +84,7 @@ async def reply_question(call: DirectoryCall) -> bool:
     if len(input.answers) > MAX_ANSWERS:
         raise InvalidInputError("answers", f"more than {MAX_ANSWERS}")
     id = QuestionID(call.path_params["requestID"])
-    api = await find_owner(call, lambda api: api.list_questions(), id)
+    api = await choose_owner(call, lambda api: api.list_questions(), id)
     await api.reply_question(id, input.answers)
     return True
 
@@ -92,7 +92,7 @@ async def reply_question(call: DirectoryCall) -> bool:
 async def reject_question(call: DirectoryCall) -> bool:
     """Dismiss a question, which ends the run."""
     id = QuestionID(call.path_params["requestID"])
-    api = await find_owner(call, lambda api: api.list_questions(), id)
+    api = await choose_owner(call, lambda api: api.list_questions(), id)
     await api.reject_question(id)
     return True
 

@@ -9,7 +9,8 @@ from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import SessionInput
 from weft.model.permission import Ruleset
-from weft.model.session import AnyStatus, Session, SessionChange, SessionQuery, Todo
+from weft.model.session import AnyStatus, SessionChange, SessionInfo, Todo
+from weft.model.session_query import SessionQuery
 from weft.model.wire import Wire
 from weft.server.route import DirectoryCall, route
 
@@ -48,7 +49,7 @@ def read_session_id(call: DirectoryCall) -> SessionID:
     return SessionID(call.path_params["sessionID"])
 
 
-async def list_sessions(call: DirectoryCall) -> list[Session]:
+async def list_sessions(call: DirectoryCall) -> list[SessionInfo]:
     """List the sessions of this project, newest first."""
     query: SessionListQuery = call.query
     if query.limit is not None and query.limit < 0:
@@ -66,12 +67,12 @@ async def list_sessions(call: DirectoryCall) -> list[Session]:
     return await call.api.list_sessions(selection)
 
 
-async def create_session(call: DirectoryCall) -> Session:
+async def create_session(call: DirectoryCall) -> SessionInfo:
     """Create a session."""
     return await call.api.create_session(call.body or SessionInput())
 
 
-async def get_session(call: DirectoryCall) -> Session:
+async def get_session(call: DirectoryCall) -> SessionInfo:
     """Return a session."""
     return await call.api.get_session(read_session_id(call))
 
@@ -82,7 +83,7 @@ async def remove_session(call: DirectoryCall) -> bool:
     return True
 
 
-async def update_session(call: DirectoryCall) -> Session:
+async def update_session(call: DirectoryCall) -> SessionInfo:
     """Rename or archive a session."""
     change: SessionUpdateInput = call.body
     archived = UNSET if change.time is None else change.time.archived
@@ -96,7 +97,7 @@ async def update_session(call: DirectoryCall) -> Session:
     )
 
 
-async def list_children(call: DirectoryCall) -> list[Session]:
+async def list_children(call: DirectoryCall) -> list[SessionInfo]:
     """List the child sessions of a session."""
     return await call.api.list_children(read_session_id(call))
 
@@ -112,25 +113,25 @@ async def list_diff(call: DirectoryCall) -> list[FileDiff]:
     return await call.api.list_diff(read_session_id(call), message=query.message)
 
 
-async def fork_session(call: DirectoryCall) -> Session:
+async def fork_session(call: DirectoryCall) -> SessionInfo:
     """Start a session with the history of another, up to a message and without it."""
     at = call.body.message_id if call.body is not None else None
     return await call.api.fork_session(read_session_id(call), at=at)
 
 
-async def share_session(call: DirectoryCall) -> Session:
+async def share_session(call: DirectoryCall) -> SessionInfo:
     """Share a session."""
     return await call.api.sharing.share(read_session_id(call))
 
 
-async def unshare_session(call: DirectoryCall) -> Session:
+async def unshare_session(call: DirectoryCall) -> SessionInfo:
     """Stop sharing a session."""
     return await call.api.sharing.unshare(read_session_id(call))
 
 
 async def list_status(call: DirectoryCall) -> dict[SessionID, AnyStatus]:
     """Return the status of the sessions that are not idle."""
-    statuses = await call.api.list_status()
+    statuses = await call.server.list_other_status(call.directory) | await call.api.list_status()
     for session, api in call.server.list_relayed(call.directory).items():
         statuses |= {id: status for id, status in (await api.list_status()).items() if id == session}
     return statuses

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 
 from weft.model.ids import SessionID
-from weft.model.session import Session
+from weft.model.session import SessionInfo
 from weft.model.share import Share, ShareItem, SharePreview, ShareTerms, ShareTicket
 from weft.model.wire import Wire
 from weft.server.route import DirectoryCall, Media, ServerCall, route
@@ -56,7 +56,7 @@ def _read_terms(call: DirectoryCall) -> ShareTerms:
     return ShareTerms(to=input.to, expires=input.expires, redact=input.redact, attachments=input.attachments)
 
 
-async def share_session(call: DirectoryCall) -> Session:
+async def share_session(call: DirectoryCall) -> SessionInfo:
     """Share a session on given terms."""
     return await call.api.sharing.share(read_session_id(call), _read_terms(call))
 
@@ -66,7 +66,7 @@ async def preview_share(call: DirectoryCall) -> SharePreview:
     return await call.api.sharing.preview_share(read_session_id(call), _read_terms(call))
 
 
-async def unshare_session(call: DirectoryCall) -> Session:
+async def unshare_session(call: DirectoryCall) -> SessionInfo:
     """Stop sharing a session; with `forget`, without asking the share server."""
     query: RevokeQuery = call.query
     return await call.api.sharing.unshare(read_session_id(call), forget=query.forget)
@@ -93,20 +93,20 @@ async def revoke_share(call: DirectoryCall) -> bool:
 async def receive_share(call: DirectoryCall) -> ShareTicket:
     """Accept a session from elsewhere. The secret is returned once."""
     input: ReceiveInput = call.body
-    return await call.api.sharing.showing.receive(input.session_id, expires=input.expires)
+    return await call.api.sharing.pages.receive(input.session_id, expires=input.expires)
 
 
 async def sync_share(call: DirectoryCall) -> dict[str, Any]:
     """Receive changes of a session from elsewhere."""
     input: SyncInput = call.body
-    await call.api.sharing.showing.take_in(call.path_params["shareID"], input.secret, input.data)
+    await call.api.sharing.pages.add_items(call.path_params["shareID"], input.secret, input.data)
     return {}
 
 
 async def drop_share(call: DirectoryCall) -> dict[str, Any]:
     """Remove a received share, for its sender."""
     input: DropInput = call.body
-    await call.api.sharing.showing.drop(call.path_params["shareID"], input.secret)
+    await call.api.sharing.pages.remove(call.path_params["shareID"], input.secret)
     return {}
 
 

@@ -6,6 +6,7 @@ from weft.server.route import Route
 from weft.server.routes import (
     compatibility,
     configuration,
+    data,
     files,
     instance,
     mcp,
@@ -15,7 +16,10 @@ from weft.server.routes import (
     pty,
     sessions,
     sharing,
+    tokens,
+    trials,
     tui,
+    views,
     weft_runs,
     weft_sessions,
     weft_workspace,
@@ -42,9 +46,13 @@ BASE_ROUTES: Final = (
     *weft_sessions.SESSIONS_ROUTES,
     *weft_runs.ROUTES,
     *weft_sessions.SEARCH_ROUTES,
+    *data.ROUTES,
     *weft_workspace.WORKSPACE_ROUTES,
     *weft_workspace.HEALTH_ROUTES,
+    *views.ROUTES,
     *sharing.ROUTES,
+    *tokens.ROUTES,
+    *trials.ROUTES,
 )
 SHELL_ROUTES: Final = (
     *messages.SHELL_ROUTES,
@@ -52,15 +60,16 @@ SHELL_ROUTES: Final = (
     *mcp.SHELL_ROUTES,
     *pty.ROUTES,
     *worktrees.CREATE_ROUTES,
+    *trials.SHELL_ROUTES,
 )
-FILE_ROUTES: Final = (*files.ROUTES, *opencode_1_18.FILE_ROUTES)
+FILE_ROUTES: Final = (*files.ROUTES, *opencode_1_18.FILE_ROUTES, *data.FILE_ROUTES)
 
 
 def list_routes(*, shell: bool = True, files: bool = True, share: bool = True) -> tuple[Route, ...]:
     """Return the routes of a server. Without `shell`, `files` or `share`, leave out those that give access to them."""
     return (
         *BASE_ROUTES,
-        *(SHELL_ROUTES if shell else worktrees.CREATE_ONLY_ROUTES),
+        *(SHELL_ROUTES if shell else (*worktrees.CREATE_ONLY_ROUTES, *trials.NO_SHELL_ROUTES)),
         *(FILE_ROUTES if files else ()),
         *(sharing.SHARE_ROUTES if share else ()),
     )

@@ -96,7 +96,7 @@ async def answer_request(call: ServerCall) -> bool:
 
 async def _publish(call: DirectoryCall, event: Event) -> bool:
     call.server.control.put(call.directory, TuiRequest(path=call.path, body=to_plain(event)))
-    await call.api.tell(event)
+    await call.api.publish(event)
     return True
 
 

@@ -5,16 +5,22 @@ from typing import Annotated
 from msgspec import Meta
 
 from weft.errors import InvalidInputError
-from weft.model.client_tool import ClientTool, ClientToolRequest, ClientToolResult
+from weft.model.client_tool import (
+    ClientTool,
+    ClientToolAsk,
+    ClientToolReport,
+    ClientToolRequest,
+    ClientToolResult,
+)
 from weft.model.ids import MessageID, PartID, ToolRequestID
 from weft.model.input import PromptInput
 from weft.model.message import AnyMessage, MessageWithParts
 from weft.model.part import AnyPart, ModelRef
-from weft.model.session import AnyStatus, RevertResult
+from weft.model.session import AnyStatus, Idle, RevertResult
 from weft.model.wire import Wire
 from weft.server.route import DirectoryCall, route
 from weft.server.routes.messages import make_idempotent, read_prompt
-from weft.server.routes.permissions import find_owner
+from weft.server.routes.permissions import choose_owner
 from weft.server.routes.sessions import read_session_id
 from weft.server.routes.weft_sessions import SESSION
 
@@ -117,7 +123,10 @@ async def abort(call: DirectoryCall) -> bool:
 
 async def get_status(call: DirectoryCall) -> AnyStatus:
     """Return the status of a session."""
-    return await call.api.get_status(read_session_id(call))
+    session = read_session_id(call)
+    status = await call.api.get_status(session)
+    others = await call.server.list_other_status(call.directory) if isinstance(status, Idle) else {}
+    return others.get(session, status)
 
 
 async def offer_tools(call: DirectoryCall) -> bool:
@@ -138,15 +147,31 @@ async def list_tool_requests(call: DirectoryCall) -> list[ClientToolRequest]:
 async def accept_tool(call: DirectoryCall) -> bool:
     """Say that the client runs a tool. Repeat it at least once a minute while the tool runs."""
     id = ToolRequestID(call.path_params["requestID"])
-    api = await find_owner(call, lambda api: api.list_tool_requests(), id)
+    api = await choose_owner(call, lambda api: api.list_tool_requests(), id)
     await api.accept_tool(id)
+    return True
+
+
+async def ask_for_tool(call: DirectoryCall) -> bool:
+    """Ask for a permission on behalf of a tool that a client runs; answer when it is granted, 403 if it is refused."""
+    id = ToolRequestID(call.path_params["requestID"])
+    api = await choose_owner(call, lambda api: api.list_tool_requests(), id)
+    await api.ask_for_tool(id, call.body)
+    return True
+
+
+async def report_tool(call: DirectoryCall) -> bool:
+    """Show the progress of a tool that a client runs."""
+    id = ToolRequestID(call.path_params["requestID"])
+    api = await choose_owner(call, lambda api: api.list_tool_requests(), id)
+    await api.report_tool(id, call.body)
     return True
 
 
 async def finish_tool(call: DirectoryCall) -> bool:
     """End a call with the result of the tool, or with its error."""
     id = ToolRequestID(call.path_params["requestID"])
-    api = await find_owner(call, lambda api: api.list_tool_requests(), id)
+    api = await choose_owner(call, lambda api: api.list_tool_requests(), id)
     await api.finish_tool(id, call.body)
     return True
 
@@ -201,6 +226,8 @@ ROUTES = (
     ),
     route("GET", CLIENT_TOOL, "weft.clientTool.list", list_tool_requests),
     route("POST", f"{TOOL_REQUEST}/accept", "weft.clientTool.accept", accept_tool),
+    route("POST", f"{TOOL_REQUEST}/ask", "weft.clientTool.ask", ask_for_tool, takes=ClientToolAsk),
+    route("POST", f"{TOOL_REQUEST}/report", "weft.clientTool.report", report_tool, takes=ClientToolReport),
     route("POST", f"{TOOL_REQUEST}/finish", "weft.clientTool.finish", finish_tool, takes=ClientToolResult),
     route("POST", f"{SESSION}/revert", "weft.session.revert", revert, takes=FileRevertInput, home="needs"),
     route(

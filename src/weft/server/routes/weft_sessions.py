@@ -10,7 +10,8 @@ from weft.model.ids import ProjectID, SessionID
 from weft.model.input import SessionInput
 from weft.model.permission import Ruleset
 from weft.model.search import Figures, Hit
-from weft.model.session import Order, Session, SessionChange, SessionQuery, SessionTree, TrashBundle
+from weft.model.session import SessionChange, SessionInfo, SessionTree, TrashBundle
+from weft.model.session_query import Order, SessionQuery
 from weft.model.spending import Spending
 from weft.model.transfer import ImportResult, SessionExport
 from weft.model.wire import Wire
@@ -23,16 +24,26 @@ MAX_LISTED = 100_000
 
 
 class WeftSessionListQuery(Struct, frozen=True, kw_only=True):
-    """Which sessions to list; `at` selects those of one directory."""
+    """Which sessions to list; `at` selects those of one directory, `tag` those that have all of the tags, separated by commas.
 
+    A list continues `after` a cursor: the time that it is sorted by, a dot, and the id of the last session that was listed.
+    """
+
+    id_prefix: str | None = field(default=None, name="idPrefix")
     roots: bool = False
+    parent: SessionID | None = field(default=None, name="parentID")
     start: Annotated[int, Meta(ge=0)] | None = None
+    end: Annotated[int, Meta(ge=0)] | None = None
     search: str | None = None
     tag: str | None = None
     at: str | None = None
     archived: bool | None = None
+    pinned: bool | None = None
+    project: ProjectID | None = field(default=None, name="projectID")
     everywhere: bool = False
     order: Order = "created"
+    pinned_first: bool = field(default=False, name="pinnedFirst")
+    after: str | None = None
     limit: Annotated[int, Meta(ge=0, le=MAX_LISTED)] | None = None
 
 
@@ -50,7 +61,7 @@ class ChangeInput(Wire, frozen=True, kw_only=True):
     """The change of a session. With `expected`, it is made only if the session is still equal to that."""
 
     change: SessionChange
-    expected: Session | None = None
+    expected: SessionInfo | None = None
 
 
 class RemoveQuery(Struct, frozen=True, kw_only=True):
@@ -59,24 +70,31 @@ class RemoveQuery(Struct, frozen=True, kw_only=True):
     trash: bool = True
 
 
-async def list_sessions(call: DirectoryCall) -> list[Session]:
+async def list_sessions(call: DirectoryCall) -> list[SessionInfo]:
     """List sessions by any of their properties, newest first."""
     query: WeftSessionListQuery = call.query
     selection = SessionQuery(
+        id_prefix=query.id_prefix,
         roots=query.roots,
+        parent_id=query.parent or None,
         start=query.start,
+        end=query.end,
         search=query.search or None,
-        tag=query.tag or None,
+        tags=tuple(filter(None, (query.tag or "").split(","))),
         directory=query.at or None,
         archived=query.archived,
+        pinned=query.pinned,
+        project_id=query.project or None,
         everywhere=query.everywhere,
         order=query.order,
+        pinned_first=query.pinned_first,
+        after=query.after or None,
         limit=query.limit,
     )
     return await call.api.list_sessions(selection)
 
 
-async def create_next(call: DirectoryCall) -> Session:
+async def create_next(call: DirectoryCall) -> SessionInfo:
     """Create a session with an id chosen by the caller, in a directory of this project."""
     body: NextInput = call.body or NextInput()
     input = SessionInput(parent_id=body.parent_id, title=body.title, permission=body.permission)
@@ -107,24 +125,24 @@ async def get_tree(call: DirectoryCall) -> SessionTree:
     return await call.api.get_tree(read_session_id(call))
 
 
-async def update_session(call: DirectoryCall) -> Session:
+async def update_session(call: DirectoryCall) -> SessionInfo:
     """Rename, archive, pin, tag or annotate a session in one step; with `expected`, only if it has not changed."""
     input: ChangeInput = call.body
     return await call.api.update_session(read_session_id(call), input.change, expected=input.expected)
 
 
-async def touch_session(call: DirectoryCall) -> Session:
+async def touch_session(call: DirectoryCall) -> SessionInfo:
     """Mark a session as updated now."""
     return await call.api.touch_session(read_session_id(call))
 
 
-async def remove_session(call: DirectoryCall) -> list[Session]:
+async def remove_session(call: DirectoryCall) -> list[SessionInfo]:
     """Remove a session and its descendants, to the trash or for good; return what was removed."""
     query: RemoveQuery = call.query
     return await call.api.remove_session(read_session_id(call), trash=query.trash)
 
 
-async def restore_session(call: DirectoryCall) -> list[Session]:
+async def restore_session(call: DirectoryCall) -> list[SessionInfo]:
     """Restore a session from the trash, with what was removed with it."""
     return await call.api.restore_session(read_session_id(call))
 

@@ -2,17 +2,19 @@
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from weft.errors import WeftError
 from weft.model.agent import Command
 from weft.model.damage import Damage
 from weft.model.ids import GrantID, PermissionID
-from weft.model.permission import DEFAULT_GRANT_TERMS, Grant, GrantTerms, Reply
+from weft.model.permission import DEFAULT_GRANT_TERMS, Grant, GrantTerms, PermissionDecision, Reply
 from weft.model.wire import Wire, always
 from weft.model.workspace import ToolInfo
 from weft.server.route import DirectoryCall, RouteResult, ServerCall, route
-from weft.server.routes.permissions import MAX_MESSAGE_LENGTH, find_owner
+from weft.server.routes.permissions import MAX_MESSAGE_LENGTH, choose_owner
+
+MAX_DECISIONS = 10_000
 
 
 class GrantReplyInput(Wire, frozen=True, kw_only=True):
@@ -27,7 +29,7 @@ async def reply_permission(call: DirectoryCall) -> bool:
     """Answer a permission request: allow once, on given terms, or reject."""
     answer: GrantReplyInput = call.body
     id = PermissionID(call.path_params["requestID"])
-    api = await find_owner(call, lambda api: api.list_permissions(), id)
+    api = await choose_owner(call, lambda api: api.list_permissions(), id)
     await api.reply_permission(id, answer.reply, message=answer.message, grant=answer.grant)
     return True
 
@@ -41,6 +43,16 @@ async def revoke_grant(call: DirectoryCall) -> bool:
     """Revoke a grant."""
     await call.api.revoke_grant(GrantID(call.path_params["grantID"]))
     return True
+
+
+class DecisionsQuery(Struct, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=MAX_DECISIONS)] = 100
+
+
+async def list_decisions(call: DirectoryCall) -> list[PermissionDecision]:
+    """List the last decisions about permissions, newest first."""
+    query: DecisionsQuery = call.query
+    return await call.api.list_decisions(limit=query.limit)
 
 
 async def get_command(call: DirectoryCall) -> Command:
@@ -67,6 +79,7 @@ WORKSPACE_ROUTES = (
         reply_permission,
         takes=GrantReplyInput,
     ),
+    route("GET", "/weft/decision", "weft.decision.list", list_decisions, query=DecisionsQuery),
     route("GET", "/weft/grant", "weft.grant.list", list_grants),
     route("DELETE", "/weft/grant/{grantID}", "weft.grant.revoke", revoke_grant),
     route("GET", "/weft/command/{name}", "weft.command.get", get_command),
@@ -91,6 +104,8 @@ async def get_ready(call: ServerCall) -> RouteResult:
         reasons.append("the server is ending")
     else:
         try:
+            if call.server.cluster is not None:
+                await call.server.cluster.check()
             await (await call.server.get_api(call.server.default_directory)).workspace.check_store()
         except WeftError as error:
             reasons.append(f"{type(error).__name__}: nothing can be stored")

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from weft.errors import NotFoundError
-from weft.model.agent import Agent, Skill
+from weft.model.agent import AgentInfo, Skill
 from weft.model.ids import ProjectID
 from weft.model.part import ModelRef
 from weft.model.project import Project
@@ -25,7 +25,7 @@ class ToolQuery(Struct, frozen=True, kw_only=True):
     model: str
 
 
-async def list_agents(call: DirectoryCall) -> list[Agent]:
+async def list_agents(call: DirectoryCall) -> list[AgentInfo]:
     """List the agents, the default one first."""
     return await call.api.workspace.list_agents()
 

@@ -141,7 +141,7 @@ def get_first_error(error: BaseException) -> BaseException:
 
 # The library logs what it also raises. Without a handler, these logs would be printed on the screen.
 LIBRARY_LOGGERS: Final = ("mcp", "client")
-INSTALL_HINT: Final = "pip install 'weft[mcp]'"
+INSTALL_HINT: Final = "in weft's checkout: pip install '.[mcp]'"
 
 
 class SdkConnector:

@@ -333,7 +333,7 @@ def to_tool(key: str, offer: ToolOffer, server: McpServerRunner) -> AnyTool | No
 
     about = offer.about if len(offer.about) <= MAX_DESCRIPTION else f"{offer.about[:MAX_DESCRIPTION]}…"
     return Tool(
-        name=key, about=about, takes=RawArguments, run=run, declares_changes=offer.read_only, schema=schema
+        name=key, about=about, takes=RawArguments, run=run, watch_all=not offer.read_only, schema=schema
     )
 
 

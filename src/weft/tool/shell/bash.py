@@ -29,7 +29,7 @@ from weft.model.permission import CallRef
 from weft.model.wire import to_plain
 from weft.sandbox.policy import Sandbox
 from weft.tool.contract import Job, ToolContext, ToolResult
-from weft.tool.inputs import BashInput
+from weft.tool.inputs import DEFAULT_COMMAND_TIMEOUT_MS, BashInput
 from weft.tool.paths import ToolPath, resolve_path
 from weft.tool.truncate import MAX_BYTES, format_truncation_note, truncate
 
@@ -220,7 +220,6 @@ def _move_aside(path: str) -> str:
     return f"{path} may not be made by a command: it was renamed to {new_path}"
 
 
-DEFAULT_TIMEOUT_MS: Final = 120_000
 MAX_TIMEOUT_MS: Final = 60 * 60 * 1000
 # A command that ends just in time is not killed.
 TIMEOUT_SLACK_MS: Final = 100
@@ -229,7 +228,10 @@ TIMEOUT_SLACK_MS: Final = 100
 _UNSUITABLE_SHELLS: Final = frozenset({"fish", "nu"})
 
 
-async def bash(arguments: BashInput, ctx: ToolContext) -> ToolResult:
+async def bash(
+    arguments: BashInput, ctx: ToolContext, *, default_ms: int = DEFAULT_COMMAND_TIMEOUT_MS
+) -> ToolResult:
+    """Run a command, for `default_ms` at most if the model does not say how long."""
     timeout = None if arguments.timeout is None else min(arguments.timeout, MAX_TIMEOUT_MS)
     if timeout is not None and timeout < 0:
         raise ToolError(f"Invalid timeout value: {timeout}. It has to be a positive number of milliseconds.")
@@ -240,14 +242,14 @@ async def bash(arguments: BashInput, ctx: ToolContext) -> ToolResult:
     if not place.is_directory:
         raise ToolError(f"There is no directory {place.path} to run it in.")
     command = ProcessCommand(
-        argv=ctx.resources.sandbox.wrap((find_shell(ctx.resources.environment), "-c", arguments.command)),
+        argv=ctx.resources.sandbox.wrap((choose_shell(ctx.resources.environment), "-c", arguments.command)),
         directory=place.real,
         environment=ctx.resources.environment,
         timeout=None if timeout is None else (timeout + TIMEOUT_SLACK_MS) / 1000,
     )
     if arguments.background:
         return await _start_background(arguments, command, ctx)
-    timeout_ms = DEFAULT_TIMEOUT_MS if timeout is None else timeout
+    timeout_ms = default_ms if timeout is None else timeout
     return await _run_foreground(
         arguments, replace(command, timeout=(timeout_ms + TIMEOUT_SLACK_MS) / 1000), timeout_ms, ctx
     )
@@ -258,8 +260,8 @@ async def _ask_permission(command: str, place: ToolPath, ctx: ToolContext) -> No
         metadata: dict[str, Any] = {"why": list(request.why)} if request.why else {}
         if request.may_write:
             metadata["mayWrite"] = list(request.may_write)
-        if request.perhaps:
-            metadata["perhaps"] = list(request.perhaps)
+        if request.speculative:
+            metadata["perhaps"] = list(request.speculative)
         await ctx.ask(request.permission, *request.patterns, always=request.always, metadata=metadata)
 
 
@@ -329,7 +331,7 @@ def _list_requests(command: str, place: ToolPath, ctx: ToolContext) -> tuple[She
     return judge_command(command, location).requests
 
 
-def find_shell(environment: Mapping[str, str]) -> str:
+def choose_shell(environment: Mapping[str, str]) -> str:
     """Return the person's own shell, or another one if models rarely write its syntax."""
     shell = environment.get("SHELL", "")
     if shell and os.path.basename(shell) not in _UNSUITABLE_SHELLS and os.access(shell, os.X_OK):

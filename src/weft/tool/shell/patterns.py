@@ -78,7 +78,7 @@ def find_prefix(words: list[str]) -> list[str]:
     return words[:count]
 
 
-def find_always_pattern(words: list[str]) -> str:
+def to_always_pattern(words: list[str]) -> str:
     """Return the pattern that an "always" reply to this command allows.
 
     This is its prefix if that says enough, else the whole command. There is a blank before the star, unlike in
@@ -159,7 +159,7 @@ def list_possible_actions(argv: Fields) -> list[ShellAction]:
         if " " in text:
             commands += _list_tails((text.partition("=")[2] if text.startswith("-") else text).split())
     return [
-        ShellAction(permission="bash", pattern=command, perhaps=True)
+        ShellAction(permission="bash", pattern=command, is_speculative=True)
         for command in commands
         if _COMMAND_START.match(command)
     ]
@@ -183,5 +183,5 @@ def _list_spellings(fields: Fields) -> Iterator[Fields]:
 
 def _to_action(fields: Fields) -> ShellAction:
     is_known = not any(has_hole(field.text) for field in fields)
-    always = find_always_pattern([field.text for field in fields]) if is_known else ""
+    always = to_always_pattern([field.text for field in fields]) if is_known else ""
     return ShellAction(permission="bash", pattern=join_fields(fields), always=always)

@@ -35,7 +35,7 @@ _UNKNOWN_PATH_REASON: Final = "the path is known only at run time"
 class ShellAction(Struct, frozen=True, kw_only=True):
     """One action of a command, as the rules are asked about it. `always` is the pattern that an "always" reply allows.
 
-    `may_write` marks a program that may change files which its arguments do not name. `perhaps` marks a command that
+    `may_write` marks a program that may change files which its arguments do not name. `is_speculative` marks a command that
     runs only if an unknown program takes its arguments for one. It is not asked about, but a rule that denies it
     counts.
     """
@@ -45,7 +45,7 @@ class ShellAction(Struct, frozen=True, kw_only=True):
     always: str = ""
     why: str = ""
     may_write: bool = False
-    perhaps: bool = False
+    is_speculative: bool = False
 
 
 class StreamContent(Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class ShellState:
         if (
             present is None
             or (action.may_write and not present.may_write)
-            or (present.perhaps and not action.perhaps)
+            or (present.is_speculative and not action.is_speculative)
         ):
             self.actions[key] = action
 
@@ -268,13 +268,13 @@ class ShellState:
             return
         # The shell resolves `..` after a link by name.
         reached = tuple(dict.fromkeys(os.path.normpath(os.path.join(cwd, target.text)) for cwd in self.cwds))
-        if self._changes_files() or not all(map(os.path.isdir, reached)):
+        if self._may_have_moved_directories() or not all(map(os.path.isdir, reached)):
             self.cwds_on_success = reached
             reached = tuple(dict.fromkeys((*self.cwds, *reached)))
         self.visited = tuple(dict.fromkeys((*self.visited, *reached)))
         self.cwds = reached
 
-    def _changes_files(self) -> bool:
+    def _may_have_moved_directories(self) -> bool:
         """Return True if the command may have removed or replaced a directory by now."""
         return any(action.permission == "edit" or action.may_write for action in self.actions.values())
 

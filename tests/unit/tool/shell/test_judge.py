@@ -6,6 +6,7 @@ import pytest
 
 from given.shell import ShellTree, make_shell_tree
 from weft.tool.shell.judgement import ShellRequest, judge_command
+from weft.tool.shell.paths import locate_command
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +72,10 @@ def test_each_command_is_asked_for_as_written_and_as_meant(
         ("echo x > hooks/y", [], ["hooks/y", ".git/hooks/y"]),
         ("echo x > sub/.git/hooks/y", [], ["sub/.git/hooks/y", ".git/hooks/y"]),
         ("echo x > /dev/null", [], []),
+        ("echo x >& build/x", [], ["build/x"]),
+        ("echo x >& -", [], []),
+        ("cat <> build/x", ["build/x"], ["build/x"]),
+        ("echo x > -", [], ["-"]),
         ("find . -name '*.o' -delete", [], ["build/out.o"]),
         ("find . -name '*.o' | xargs rm", [], ["build/out.o"]),
         ("grep -r KEY config", ["config", "config/.env.local"], []),
@@ -96,6 +101,8 @@ def test_files_count_as_read_or_as_changed(
         ("ls out", ["{top}/outside/*"]),
         ("cat ~/.ssh/id_rsa", ["{top}/home/.ssh/id_rsa"]),
         ("cat src/up/../outside/secret.txt", ["{top}/outside/secret.txt"]),
+        ("cat ../project-private/notes", ["{top}/project-private/notes"]),
+        ("cat /proc/1/environ", ["/proc/1/environ"]),
         ("cat README.md", []),
         ("cat src/up/README.md", []),
     ],
@@ -128,6 +135,26 @@ def test_what_is_asked_comes_by_permission_what_leads_out_first(tree: ShellTree)
             may_write=("make",),
         ),
     )
+
+
+@pytest.mark.parametrize("command", ["cat ../outside/secret.txt", "cat /etc/hostname", "touch /x"])
+def test_a_worktree_that_is_the_root_of_the_disk_admits_nothing(tree: ShellTree, command: str) -> None:
+    where = locate_command(str(tree.project), "/", tree.environment())
+    asked = [each.permission for each in judge_command(command, where).requests]
+    assert "external_directory" in asked
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "while true; do cd ..; touch x; done",
+        "for i in 1 2; do cd ..; done; touch x",
+        "until false; do pushd ..; rm x; done",
+    ],
+)
+def test_a_directory_that_changes_in_a_loop_may_be_anywhere(tree: ShellTree, command: str) -> None:
+    asked = [each.permission for each in judge_command(command, tree.where()).requests]
+    assert "external_directory" in asked
 
 
 def test_an_unknown_command_may_do_anything(tree: ShellTree) -> None:

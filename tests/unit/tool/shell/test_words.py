@@ -18,7 +18,7 @@ from weft.tool.shell.arguments import (
 )
 from weft.tool.shell.grammar import parse
 from weft.tool.shell.lexer import Node
-from weft.tool.shell.patterns import find_always_pattern, find_prefix
+from weft.tool.shell.patterns import find_prefix, to_always_pattern
 from weft.tool.shell.words import Atom, WordReader, expand_braces
 
 KNOWN: dict[str, Sequence[Value]] = {
@@ -206,4 +206,4 @@ def test_the_first_words_of_a_command_name_its_action(words: str, count: int) ->
     ],
 )
 def test_a_lasting_yes_is_as_narrow_as_it_has_to_be(words: str, always: str) -> None:
-    assert find_always_pattern(words.split()) == always
+    assert to_always_pattern(words.split()) == always

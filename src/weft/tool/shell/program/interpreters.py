@@ -40,7 +40,7 @@ _SHELL_CALL: Final = re.compile(r"`|%x\s*\W|\bqx\b|<\s*\$?\w*\s*>|\|\s*-?['\"]")
 def examine_code(code: str, state: ShellState, *, backticks_run: bool = False) -> None:
     """Note the files that a piece of code names.
 
-    Code that may do more is unclear. `quotes_run` means that backticks run programs.
+    Code that may do more is unclear. `backticks_run` means that backticks run programs in this language.
     """
     for match in _OPEN_CALL.finditer(code):
         writes = (
@@ -91,7 +91,8 @@ class Interpreter(Struct, frozen=True, kw_only=True):
     """The options of an interpreter.
 
     The values of `code` options are code, those of `files` options are files that run first, those of `modules` options
-    are modules. `taking` are all options with a value. `backticks_run` means that backticks run programs.
+    are modules. `value_options` are all options that take a value, these included. `backticks_run` means that backticks
+    run programs.
     """
 
     code: frozenset[str]

@@ -1,0 +1,27 @@
+"""Sessions as data: queries, trajectories, and who wrote which line of a file."""
+
+from typing import Protocol
+
+from weft.model.blame import FileBlame, FileLog
+from weft.model.dataset import QueryInput, QueryResult
+from weft.model.ids import SessionID
+
+
+class Data(Protocol):
+    """What can be asked about sessions and the files that they changed. Nothing is changed by a question.
+
+    * `query` runs one SQL statement that only reads. It raises `InvalidInputError` for any other, and `DeadlineError` if it takes
+      longer than it may.
+    * `blame` returns the lines of a file, or those from the first to the last of `lines`, with their authors. Paths are relative
+      to the working directory. A path that leaves the project raises `OutsideError`.
+    * `log_file` returns the changes of a file by sessions, newest first.
+    * `get_trajectory` returns a session and its child sessions in the format ATIF, without what was undone.
+    """
+
+    async def query(self, query: QueryInput) -> QueryResult: ...
+
+    async def blame(self, path: str, *, lines: tuple[int, int] | None = None) -> FileBlame: ...
+
+    async def log_file(self, path: str) -> FileLog: ...
+
+    async def get_trajectory(self, session: SessionID) -> dict[str, object]: ...

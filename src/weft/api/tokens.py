@@ -1,0 +1,44 @@
+"""Tokens and the principals they belong to. A server checks them, and administrators manage them."""
+
+from typing import Protocol
+
+from weft.model.principal import (
+    Caller,
+    NewToken,
+    Principal,
+    PrincipalChange,
+    PrincipalTokens,
+    Token,
+    TokenInput,
+)
+
+
+class TokenAdministration(Protocol):
+    """The tokens of a service.
+
+    * `create` returns the secret of a new token, once; only its hash is stored;
+    * `revoke` takes effect at once where it is called, and within a second on every other node; the last admin token is only
+      revoked with `force`; a principal that has no token left loses its limits and directories, and keeps its sessions;
+    * `change_principal` changes directories and limits;
+    * mistakes raise `InvalidInputError`.
+    """
+
+    async def create(self, input: TokenInput) -> NewToken: ...
+
+    async def list_all(self) -> PrincipalTokens: ...
+
+    async def revoke(self, name: str, *, force: bool = False) -> Token: ...
+
+    async def change_principal(self, name: str, change: PrincipalChange) -> Principal: ...
+
+
+class TokenCheck(TokenAdministration, Protocol):
+    """Tokens, and who sends them.
+
+    * `find_caller` returns whose secret it is, None if it is unknown or was revoked; an expired one raises `InvalidInputError`;
+    * `find_share_owner` returns the principal whose share has this id, None if it is nobody's or the administrator's.
+    """
+
+    async def find_caller(self, secret: str) -> Caller | None: ...
+
+    async def find_share_owner(self, share: str) -> Caller | None: ...

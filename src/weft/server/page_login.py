@@ -1,0 +1,216 @@
+"""Logins of browsers to our page: by a link that works once, or by the server's password.
+
+A browser keeps its login in a cookie that scripts cannot read and other sites cannot send. The cookie is signed with a key that
+is made from the password, so it outlives a restart, and a new password ends every login. A request that changes something also
+needs a token that only our page can read.
+"""
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from weft.model.wire import encode
+from weft.server.request import BodyTooLargeError, read_body
+from weft.server.response import ErrorResponse, Receive, Scope, Send, read_headers, send_error
+from weft.server.state import Tickets
+
+PAGE_ROOT: Final = "/web/"
+LOGIN_PATH: Final = "/web/login"
+COOKIE_HEADER: Final = "cookie"
+# Our page sends it with every request; the value is the token, empty before the login.
+PAGE_HEADER: Final = "x-weft-page"
+LOGIN_SECONDS: Final = 30 * 24 * 60 * 60
+LINK_SECONDS: Final = 300
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+OWN_SITES: Final = frozenset({"same-origin", "none"})
+MAX_REVOKED: Final = 10_000
+FREE_ATTEMPTS: Final = 5
+MAX_DELAY_SECONDS: Final = 5.0
+
+FORGED: Final = ErrorResponse(
+    status=403, name="ForbiddenError", message="the request does not come from our page: open it again"
+)
+WRONG_LINK: Final = ErrorResponse(
+    status=401,
+    name="UnauthorizedError",
+    message="the link was used already, or is too old: run `weft web` for a new one, or enter the password",
+)
+WRONG_PASSWORD: Final = ErrorResponse(
+    status=401, name="UnauthorizedError", message="this is not the password of the server"
+)
+NOT_A_LOGIN: Final = ErrorResponse(
+    status=400, name="InvalidInputError", message='a login is {"ticket": …} or {"password": …}'
+)
+WRONG_METHOD: Final = ErrorResponse(status=405, name="MethodError", message="a login is GET, POST or DELETE")
+
+
+def is_page_path(path: str) -> bool:
+    """Return True for the files of our page and for its login, which need no password."""
+    return path == "/" or path.startswith(PAGE_ROOT)
+
+
+class LoginInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a browser logs in with: the ticket of a link, or the password."""
+
+    ticket: str = ""
+    password: str = ""
+
+
+class PageLogins:
+    """Makes and checks the cookies of browsers. Without a password nobody has to log in.
+
+    `now` returns the time in milliseconds. A login that was ended is remembered until the server ends; the browser has
+    forgotten its cookie by then.
+    """
+
+    def __init__(self, password: str | None, now: Callable[[], int]) -> None:
+        self.password = password
+        self._key = hmac.digest((password or secrets.token_hex()).encode(), b"weft page login", "sha256")
+        self._now = now
+        self._revoked: dict[str, None] = {}
+
+    def make(self) -> str:
+        """Return the value of a new cookie."""
+        login = f"{secrets.token_hex(16)}.{self._now() // 1000 + LOGIN_SECONDS}"
+        return f"{login}.{self._sign('cookie', login)}"
+
+    def find(self, headers: Mapping[str, str]) -> str | None:
+        """Return the login in the cookie of a request, None if there is no valid one."""
+        cookie = read_cookie(headers.get(COOKIE_HEADER, ""), to_cookie_name(headers))
+        login, _, signature = cookie.rpartition(".")
+        if not login or not is_equal(signature, self._sign("cookie", login)):
+            return None
+        expires = int(login.rpartition(".")[2])
+        return None if login in self._revoked or expires < self._now() // 1000 else login
+
+    def to_token(self, login: str) -> str:
+        """Return the token that a login needs for requests that change something."""
+        return self._sign("token", login)
+
+    def check(
+        self, method: str, headers: Mapping[str, str], otherwise: ErrorResponse
+    ) -> ErrorResponse | None:
+        """Return None for a request of a browser that is logged in, the error for any other request."""
+        login = self.find(headers)
+        if login is None:
+            return otherwise
+        if headers.get("sec-fetch-site", "none") not in OWN_SITES:
+            return FORGED
+        is_ours = is_equal(headers.get(PAGE_HEADER, ""), self.to_token(login))
+        return None if method in SAFE_METHODS or is_ours else FORGED
+
+    def revoke(self, login: str) -> None:
+        """End a login."""
+        self._revoked[login] = None
+        while len(self._revoked) > MAX_REVOKED:
+            del self._revoked[next(iter(self._revoked))]
+
+    def is_password(self, text: str) -> bool:
+        return self.password is not None and is_equal(text, self.password)
+
+    def _sign(self, purpose: str, login: str) -> str:
+        return hmac.new(self._key, f"{purpose}:{login}".encode(), sha256).hexdigest()
+
+
+def is_equal(text: str, secret: str) -> bool:
+    """Compare a text with a secret in a time that tells nothing about the secret."""
+    return hmac.compare_digest(text.encode("utf-8", "replace"), secret.encode("utf-8", "replace"))
+
+
+def to_cookie_name(headers: Mapping[str, str]) -> str:
+    """Return the name of the cookie. Browsers send cookies to every port of a host, so each port has its own name."""
+    port = headers.get("host", "").rpartition(":")[2]
+    return f"weft-{port}" if port.isdecimal() else "weft"
+
+
+def read_cookie(header: str, name: str) -> str:
+    """Return the value of a cookie, or an empty text."""
+    try:
+        cookies: SimpleCookie = SimpleCookie(header)
+    except CookieError:
+        return ""
+    return cookies[name].value if name in cookies else ""
+
+
+class LoginEndpoint:
+    """`/web/login`: GET says whether the browser is logged in, POST logs it in, DELETE logs it out."""
+
+    def __init__(self, logins: PageLogins, tickets: Tickets) -> None:
+        self._logins = logins
+        self._tickets = tickets
+        self._failures = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = read_headers(scope)
+        match scope["method"]:
+            case "GET" | "HEAD":
+                await self._answer(send, self._logins.find(headers))
+            case "POST":
+                await self._log_in(send, headers, receive)
+            case "DELETE":
+                await self._log_out(send, headers)
+            case _:
+                await send_error(send, WRONG_METHOD)
+
+    async def _log_in(self, send: Send, headers: Mapping[str, str], receive: Receive) -> None:
+        try:
+            input = msgspec.json.decode(await read_body(receive, dict(headers)), type=LoginInput)
+        except (msgspec.DecodeError, UnicodeDecodeError, BodyTooLargeError):
+            await send_error(send, NOT_A_LOGIN)
+            return
+        if self._logins.password is None:
+            await self._answer(send, None)
+        elif self._is_valid(input):
+            await self._welcome(send, headers)
+        else:
+            self._failures += 1
+            await asyncio.sleep(min(MAX_DELAY_SECONDS, 0.1 * max(0, self._failures - FREE_ATTEMPTS)))
+            await send_error(send, WRONG_LINK if input.ticket else WRONG_PASSWORD)
+
+    def _is_valid(self, input: LoginInput) -> bool:
+        if input.ticket:
+            return self._tickets.take(input.ticket, LOGIN_PATH)
+        return bool(input.password) and self._logins.is_password(input.password)
+
+    async def _welcome(self, send: Send, headers: Mapping[str, str]) -> None:
+        self._failures = 0
+        cookie = self._logins.make()
+        # A server does not know whether a proxy in front of it speaks TLS, but the origin of the page tells.
+        secure = "; Secure" if headers.get("origin", "").startswith("https:") else ""
+        attributes = f"Path=/; HttpOnly; SameSite=Strict; Max-Age={LOGIN_SECONDS}{secure}"
+        cookie_header = f"{to_cookie_name(headers)}={cookie}; {attributes}"
+        await self._answer(send, cookie.rpartition(".")[0], {"set-cookie": cookie_header})
+
+    async def _log_out(self, send: Send, headers: Mapping[str, str]) -> None:
+        login = self._logins.find(headers)
+        if login is not None and not is_equal(headers.get(PAGE_HEADER, ""), self._logins.to_token(login)):
+            await send_error(send, FORGED)
+            return
+        if login is not None:
+            self._logins.revoke(login)
+        cleared = f"{to_cookie_name(headers)}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
+        await self._answer(send, None, {"set-cookie": cleared})
+
+    async def _answer(self, send: Send, login: str | None, extra: Mapping[str, str] | None = None) -> None:
+        value: dict[str, Any] = {
+            "needed": self._logins.password is not None,
+            "token": "" if login is None else self._logins.to_token(login),
+        }
+        body = encode(value)
+        headers = {
+            "content-type": "application/json",
+            "cache-control": "no-store",
+            "x-content-type-options": "nosniff",
+            "content-length": str(len(body)),
+            **(extra or {}),
+        }
+        raw = [(name.encode(), text.encode()) for name, text in headers.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": raw})
+        await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,159 @@
+"""Logins of browsers to the page: by a link or the password, kept in a cookie, and protected against other sites."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from given.http_server import ProjectServer, serve_project
+from weft.server.access import AccessPolicy
+
+PASSWORD = "open sesame"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ProjectServer]:
+    with serve_project(tmp_path, access=AccessPolicy(password=PASSWORD)) as server:
+        server.client.auth = ("opencode", PASSWORD)
+        yield server
+
+
+@pytest.fixture
+def browser(server: ProjectServer) -> Iterator[httpx2.Client]:
+    """A client that keeps cookies and knows no password."""
+    with httpx2.Client(base_url=server.url, timeout=60) as client:
+        yield client
+
+
+def log_in(server: ProjectServer, browser: httpx2.Client) -> str:
+    """Log in by a link, and return the token of the page."""
+    ticket = server.post("/weft/login-link")["ticket"]
+    answer = browser.post("/web/login", json={"ticket": ticket})
+    assert answer.status_code == 200, answer.text
+    token: str = answer.json()["token"]
+    return token
+
+
+def test_the_page_itself_needs_no_password_and_shows_nothing_of_anybody(browser: httpx2.Client) -> None:
+    for path in ("/", "/web/session/ses_1", "/web/assets/app.js"):
+        assert browser.get(path).status_code == 200
+    assert browser.get("/web/assets/none.js").status_code == 404
+    assert browser.get("/web/assets/../files.py").status_code in (200, 404)
+    assert browser.get("/web/login").json() == {"needed": True, "token": ""}
+    assert browser.get("/session").status_code == 401
+
+
+def test_the_page_runs_nothing_but_its_own_files(browser: httpx2.Client) -> None:
+    page = browser.get("/")
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "require-trusted-types-for 'script'" in policy
+    assert "<script>" not in page.text
+    assert "<style" not in page.text
+
+
+def test_a_file_that_has_not_changed_is_not_sent_again(browser: httpx2.Client) -> None:
+    first = browser.get("/web/assets/style.css")
+    again = browser.get("/web/assets/style.css", headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    plain = browser.get("/web/assets/style.css", headers={"accept-encoding": "identity"})
+    assert (first.headers.get("content-encoding"), plain.headers.get("content-encoding")) == ("gzip", None)
+    assert plain.text == first.text
+
+
+def test_a_link_logs_a_browser_in_once(server: ProjectServer, browser: httpx2.Client) -> None:
+    ticket = server.post("/weft/login-link")["ticket"]
+    answer = browser.post("/web/login", json={"ticket": ticket})
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert "Secure" not in cookie
+    assert browser.get("/session").status_code == 200
+    with httpx2.Client(base_url=server.url) as other:
+        again = other.post("/web/login", json={"ticket": ticket})
+        assert (again.status_code, "set-cookie" in again.headers) == (401, False)
+        assert "weft web" in again.json()["data"]["message"]
+
+
+def test_the_password_logs_a_browser_in_and_a_wrong_one_does_not(browser: httpx2.Client) -> None:
+    assert browser.post("/web/login", json={"password": "wrong"}).status_code == 401
+    assert browser.get("/session").status_code == 401
+    assert browser.post("/web/login", json={"password": PASSWORD}).json()["token"]
+    assert browser.get("/session").status_code == 200
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"ticket": 1}', b'{"other": ""}', b"\xff"])
+def test_what_is_no_login_is_refused(browser: httpx2.Client, body: bytes) -> None:
+    assert browser.post("/web/login", content=body).status_code == 400
+
+
+def test_a_change_needs_the_token_of_the_page(server: ProjectServer, browser: httpx2.Client) -> None:
+    token = log_in(server, browser)
+    assert browser.post("/session", json={}).status_code == 403
+    assert browser.post("/session", json={}, headers={"x-weft-page": "0" * 64}).status_code == 403
+    assert browser.post("/session", json={}, headers={"x-weft-page": token}).status_code == 200
+
+
+def test_a_request_of_another_site_is_refused_even_with_the_cookie(
+    server: ProjectServer, browser: httpx2.Client
+) -> None:
+    headers = {"x-weft-page": log_in(server, browser)}
+    for foreign in ({"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}):
+        assert browser.get("/session", headers=foreign).status_code == 403
+        assert browser.post("/session", json={}, headers=headers | foreign).status_code == 403
+    for origin in ("https://evil.test", "null", "http://127.0.0.1:1"):
+        assert browser.post("/session", json={}, headers=headers | {"origin": origin}).status_code == 403
+    own = {"origin": server.url, "sec-fetch-site": "same-origin"}
+    assert browser.post("/session", json={}, headers=headers | own).status_code == 200
+
+
+def test_logging_out_ends_the_login_also_for_a_copy_of_its_cookie(
+    server: ProjectServer, browser: httpx2.Client
+) -> None:
+    token = log_in(server, browser)
+    copy = dict(browser.cookies)
+    assert browser.delete("/web/login").status_code == 403
+    assert browser.delete("/web/login", headers={"x-weft-page": token}).status_code == 200
+    assert browser.get("/session").status_code == 401
+    with httpx2.Client(base_url=server.url, cookies=copy) as thief:
+        assert thief.get("/session").status_code == 401
+
+
+def test_a_login_outlives_the_server_and_ends_with_its_password(
+    server: ProjectServer, browser: httpx2.Client, tmp_path: Path
+) -> None:
+    log_in(server, browser)
+    ((_, value),) = dict(browser.cookies).items()
+
+    def is_known(place: Path, password: str) -> bool:
+        with serve_project(place, access=AccessPolicy(password=password)) as later:
+            cookies = {f"weft-{later.url.rpartition(':')[2]}": value}
+            return httpx2.get(f"{later.url}/session", cookies=cookies).status_code == 200
+
+    assert is_known(tmp_path / "same", PASSWORD)
+    assert not is_known(tmp_path / "other", "another")
+
+
+def test_a_changed_cookie_is_no_login(server: ProjectServer, browser: httpx2.Client) -> None:
+    log_in(server, browser)
+    ((name, value),) = dict(browser.cookies).items()
+    login, _, signature = value.rpartition(".")
+    later = login.rpartition(".")[0] + ".99999999999"
+    for forged in (f"{later}.{signature}", f"{login}.{'0' * 64}", login, "", "a.b.c", f"{login}.é"):
+        answer = httpx2.get(
+            f"{server.url}/session", headers={b"cookie": f"{name}={forged}".encode("latin-1")}
+        )
+        assert answer.status_code == 401, forged
+
+
+def test_without_a_password_nobody_logs_in(tmp_path: Path) -> None:
+    with serve_project(tmp_path, access=AccessPolicy(password=None)) as server:
+        own = {"origin": server.url, "sec-fetch-site": "same-origin"}
+        assert server.get("/web/login") == {"needed": False, "token": ""}
+        assert server.client.post("/session", json={}, headers=own).status_code == 200
+        assert (
+            server.client.post("/session", json={}, headers={"origin": "https://evil.test"}).status_code
+            == 403
+        )

@@ -1,0 +1,50 @@
+"""The files after each step, read from snapshots of real work."""
+
+from pathlib import Path
+
+from given.undo_harness import call_bash, call_edit, call_read, call_write, open_undo_harness
+from weft.session.steps import list_steps
+from weft.undo.step_files import read_contents, read_step_files
+
+
+async def test_the_files_after_each_change_are_those_that_the_agent_left(tmp_path: Path) -> None:
+    async with open_undo_harness(tmp_path / "loom") as harness:
+        root = harness.root
+        (root / "kept.txt").write_text("untouched\n")
+        (root / "cloth.txt").write_text("grey\n")
+        await harness.run_turn(
+            [call_read(root / "cloth.txt")],
+            [call_edit(root / "cloth.txt", "grey", "red")],
+            [call_write(root / "new.txt", "one\n")],
+            [call_bash("rm cloth.txt; mkdir -p deep && echo two > deep/er.txt")],
+        )
+        steps = list_steps(await harness.api.list_messages(harness.session))
+        snapshots = harness.api.runtime.undo_context.snapshots
+        files = await read_step_files(snapshots, steps)
+        contents = await read_contents(
+            snapshots, (each for change in files.changes for each in (change.before, change.after))
+        )
+
+    def after(place: int) -> dict[str, str | None]:
+        states = files.get_after(place)
+        return {
+            path.decode(): contents[entry.oid].decode() if entry else None for path, entry in states.items()
+        }
+
+    grey = {"cloth.txt": "grey\n", "new.txt": None, "deep/er.txt": None}
+    assert [after(place) for place in (0, *files.places)] == [
+        grey,
+        grey | {"cloth.txt": "red\n"},
+        grey | {"cloth.txt": "red\n", "new.txt": "one\n"},
+        {"cloth.txt": None, "new.txt": "one\n", "deep/er.txt": "two\n"},
+    ]
+    assert [files.find_last_place(step.number) for step in steps] == [0, 1, 2, 3, 3]
+    assert [
+        (change.step, getattr(steps[change.step - 1].find_call(change.call_id), "tool", ""))
+        for change in files.changes
+    ] == [
+        (2, "edit"),
+        (3, "write"),
+        (4, "bash"),
+        (4, "bash"),
+    ]

@@ -1,0 +1,88 @@
+"""`weft attach` in a real terminal, on a server of the real OpenCode."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from given.tmux import open_terminal, weft
+from opencode.sandbox import Sandbox
+
+pytestmark = pytest.mark.opencode
+
+
+@pytest.fixture(scope="module")
+def url(sandbox: Sandbox) -> Iterator[str]:
+    with sandbox.running_opencode("serve", "--port", "0", "--hostname", "127.0.0.1") as serving:
+        assert serving.stdout is not None
+        for line in serving.stdout:
+            found = re.search(r"http://[0-9.:]+", line)
+            if found:
+                yield found[0]
+                return
+        raise AssertionError("OpenCode did not start to serve")
+
+
+@pytest.fixture
+def project(tmp_path: Path, sandbox: Sandbox) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    (path / "hello.txt").write_text("hello\n")
+    who = ["-c", "user.name=Ada Loom", "-c", "user.email=ada@example.test"]
+    for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", str(path)]):
+        subprocess.run(["git", *who, *command], cwd=path, env=dict(sandbox.env), check=True)
+    return path
+
+
+def test_a_conversation_with_opencode_is_held_in_the_terminal(
+    url: str, project: Path, tmp_path: Path
+) -> None:
+    command = weft("attach", url, "--dir", str(project))
+    with open_terminal(tmp_path, command, cwd=project) as terminal:
+        terminal.wait_for("ready")
+        assert "OpenCode at http://" in terminal.get_screen()
+        terminal.enter("hello there")
+        terminal.wait_for("1 step")
+        assert "> hello there" in terminal.get_screen()
+        terminal.wait_for(" ready ")
+        for typed, shown in (
+            ("/help", "Ctrl-D leaves"),
+            ("/agent", "/agent NAME chooses one"),
+            ("/diff", "no file has changed"),
+            ("/cost", "on a server with OpenCode"),
+            ("/sessions", "/resume NUMBER continues one"),
+            ("/resume 1", "> hello there"),
+        ):
+            terminal.press("C-l")
+            terminal.enter(typed)
+            terminal.wait_for(shown)
+        terminal.press("C-d")
+        assert f"continue: weft attach {url}" in terminal.wait_for("ended 0")
+
+
+def test_a_conversation_with_opencode_is_held_on_the_full_screen(
+    url: str, project: Path, tmp_path: Path
+) -> None:
+    command = weft("attach", url, "--dir", str(project), "--full")
+    with open_terminal(tmp_path, command, cwd=project, size=(112, 30)) as terminal:
+        terminal.wait_for("sends the prompt")
+        terminal.enter("hello there")
+        terminal.wait_for("1 step")
+        terminal.wait_for(" ready ")
+        for keys, shown in (
+            (("C-x", "d"), "0 files changed"),
+            (("C-x", "g"), "Timeline  1"),
+            (("C-x", "l"), "Sessions  1"),
+            (("C-x", "a"), "Agent"),
+        ):
+            terminal.press(*keys)
+            terminal.wait_for(shown)
+            terminal.press("Escape")
+            terminal.wait_for("> ", gone=shown)
+        terminal.press("C-x", "f")
+        terminal.wait_for("> hello there", gone="COST")
+        terminal.wait_for(" ready ")
+        terminal.press("C-d")
+        assert f"continue: weft attach {url}" in terminal.wait_for("ended 0")

@@ -1,0 +1,75 @@
+"""The cache of encoded messages does not change what is sent."""
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from msgspec.structs import replace
+
+from given.history_strategies import histories
+from given.model_requests import request
+from given.models import CLAUDE, GPT, MISTRAL, ROUTED
+from weft.context.history import to_model_messages
+from weft.model.catalog import Model
+from weft.model.message import MessageWithParts
+from weft.provider.anthropic import request as claude
+from weft.provider.body import ModelMessageCache, to_bytes
+from weft.provider.contract import ModelRequest, TextContent, UserModelMessage
+from weft.provider.openai_chat import request as chat
+from weft.provider.openai_responses import request as responses
+from weft.testing.provider_harness import READ
+
+MADE_BY = tuple((model.provider_id, model.id) for model in (CLAUDE, GPT, MISTRAL, ROUTED))
+Body = Callable[[ModelRequest, Any], dict[str, Any]]
+
+
+@pytest.mark.parametrize(
+    ("model", "to_body", "way"),
+    [
+        (GPT, chat.to_body, "cache_json"),
+        (MISTRAL, chat.to_body, "cache_json"),
+        (ROUTED, chat.to_body, "cache_json"),
+        (CLAUDE, claude.to_body, "cache_values"),
+        (GPT, responses.to_body, "cache_json"),
+    ],
+    ids=["chat", "mistral", "marked chat", "anthropic", "responses"],
+)
+@given(history=histories(*MADE_BY))
+@settings(deadline=None, max_examples=50)
+def test_each_request_is_the_one_that_is_made_afresh(
+    model: Model, to_body: Body, way: str, history: list[MessageWithParts]
+) -> None:
+    turns, memory = to_model_messages(history, model), ModelMessageCache()
+    for end in {len(turns) // 2, len(turns)}:
+        for _ in range(2):
+            asked = request(model, *turns[:end], tools=(READ,))
+            sent = to_bytes(to_body(asked, getattr(memory, way)))
+            assert sent == to_bytes(to_body(asked, lambda _, say: say))
+
+
+def test_a_turn_is_put_into_words_once() -> None:
+    said: list[str] = []
+
+    def say(turn: Any) -> list[dict[str, Any]]:
+        said.append(turn.content[0].text)
+        return [{"text": turn.content[0].text}]
+
+    memory, turn = ModelMessageCache(), UserModelMessage(content=(TextContent(text="weave"),))
+    assert memory.cache_values(GPT, say)(turn) is memory.cache_values(GPT, say)(turn)
+    assert said == ["weave"]
+    memory.cache_values(MISTRAL, say)(turn)
+    memory.cache_values(replace(GPT, name="another"), say)(turn)
+    assert said == ["weave"] * 3
+
+
+def test_a_cache_entry_lives_as_long_as_its_turn() -> None:
+    memory = ModelMessageCache()
+    for number in range(100):
+        turn = UserModelMessage(content=(TextContent(text=str(number)),))
+        [said] = memory.cache_values(GPT, lambda turn: [{"text": turn.content[0].text}])(turn)  # type: ignore[union-attr]
+        assert said == {"text": str(number)}
+        del turn
+    gc.collect()
+    assert not any(said for _, said in memory._models.values())
