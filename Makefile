@@ -10,7 +10,7 @@ AXE := $(CACHE)/axe-core-4.14.0
 WEFT_DRIVERS ?= ../shared/tools
 TESTS := WEFT_PYRIGHT=$(PYRIGHT)/node_modules/.bin/pyright WEFT_AXE=$(AXE)/node_modules/axe-core/axe.min.js $(RUN)/pytest -n 2 -m "not opencode"
 
-.PHONY: help setup demo fmt check test-fast test test-opencode test-clients test-schema mutate fuzz-shell cov cluster bench shape docs reference picture screenshots vendor dist release clean
+.PHONY: help setup demo fmt check test-fast test test-opencode test-clients test-schema mutate fuzz-shell cov cluster bench shape docs reference picture screenshots vendor dist sbom release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -93,8 +93,12 @@ screenshots: $(READY) ## open every screen of the page in a browser, and save it
 vendor: $(READY) ## fetch the vendored scripts of the page from npm, and check them against their manifest
 	$(RUN)/python tools/vendor.py $(VENDOR)
 
+# The time of the last commit instead of now: whoever builds this commit gets the same wheel, byte for byte.
 dist: $(READY) ## build wheel and source archive into dist/
-	rm -rf dist && $(RUN)/python -m build --no-isolation
+	rm -rf dist && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(RUN)/python -m build --no-isolation
+
+sbom: $(READY) ## write the bill of materials into dist/: every part that is shipped or installed, with its licence
+	$(RUN)/python tools/sbom.py
 
 release: $(READY) ## fold changes/ into CHANGELOG.md under the version of src/weft/version.py
 	$(RUN)/python tools/changelog.py release

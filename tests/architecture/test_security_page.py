@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "SECURITY.md"
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
-CODE = re.compile(r"`((?:[a-z_]+/)*[a-z_]+(?:\.py)?)`")
+CODE = re.compile(r"`((?:[a-z_]+/)*[a-z_]+(?:\.py)?|Makefile)`")
 # Claims about missing features that were once true.
 ABSENT = re.compile(
     r"\b(?:there is|there are) no (?:server|snapshot|undo|plugins?|MCP|sharing)|do(?:es)? not exist yet",
@@ -81,7 +81,11 @@ def problems_of(cells: list[str]) -> list[str]:
     ]
     code = CODE.findall(keeper)
     found += [] if code else [f"no code keeps: {promise}"]
-    found += [f"there is no {path}" for path in code if not (ROOT / "src" / "weft" / path).exists()]
+    found += [
+        f"there is no {path}"
+        for path in code
+        if not any((place / path).exists() for place in (ROOT / "src" / "weft", ROOT))
+    ]
     return found
 
 

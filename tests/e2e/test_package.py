@@ -1,7 +1,9 @@
 """The package: built, installed into an empty environment, and run there."""
 
+import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -9,7 +11,11 @@ import venv
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
+from sbom import EXTRAS as SHIPPED_EXTRAS
+from sbom import build_bill, find_unlicensed
 from weft.version import VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +63,40 @@ def test_the_package_is_built_installed_alone_and_run(tmp_path: Path) -> None:
     assert demo.returncode == 0, demo.stderr
     assert "Hello, weft!" in demo.stdout
     install(python, "--dry-run", f"{wheel}[{','.join(sorted(EXTRAS - {'dev'}))}]")
+
+
+@pytest.mark.slow
+def test_the_wheel_of_a_commit_is_the_same_for_everybody(tmp_path: Path) -> None:
+    def build_copy(name: str) -> str:
+        copy = tmp_path / name
+        copy.mkdir()
+        shutil.copytree(
+            ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+        )
+        for file in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(ROOT / file, copy)
+        for path in copy.rglob("*.py"):
+            os.utime(path, (tmp_path.stat().st_mtime + len(name),) * 2)  # every checkout has other times
+        built = run(
+            sys.executable, "-m", "build", "--wheel", "--no-isolation", copy, SOURCE_DATE_EPOCH="1750000000"
+        )
+        assert built.returncode == 0, built.stderr
+        (wheel,) = (copy / "dist").iterdir()
+        return hashlib.sha256(wheel.read_bytes()).hexdigest()
+
+    assert build_copy("first") == build_copy("second")
+
+
+def test_the_bill_of_materials_names_every_part_with_its_licence() -> None:
+    bill = build_bill(SHIPPED_EXTRAS)
+    assert find_unlicensed(bill) == []
+    named = {each["name"] for each in bill["components"]}
+    extras = [line for extra in SHIPPED_EXTRAS for line in PROJECT["optional-dependencies"][extra]]
+    assert {
+        canonicalize_name(Requirement(line).name) for line in [*PROJECT["dependencies"], *extras]
+    } <= named
+    assert "htm" in named
+    assert {each["ref"] for each in bill["dependencies"]} <= {"weft", *named}
 
 
 def test_the_version_has_one_place() -> None:
