@@ -136,19 +136,20 @@ STATUS_BY_CODE: Final[dict[str, int]] = {
 _SENTENCE_START: Final = r"(?:^|[:.\n\"'] *)"
 
 
-def _compile_patterns(kind: FaultKind, *patterns: str) -> tuple[FaultKind, re.Pattern[str]]:
-    return kind, re.compile(_SENTENCE_START + "(?:" + "|".join(patterns) + ")", re.IGNORECASE)
+def _join_patterns(kind: FaultKind, *patterns: str) -> tuple[FaultKind, str]:
+    """Return one pattern for a kind. `re` compiles it at the first failure: most runs have none."""
+    return kind, _SENTENCE_START + "(?:" + "|".join(patterns) + ")"
 
 
 KIND_BY_TEXT: Final = (
-    _compile_patterns(
+    _join_patterns(
         "output-length",
         r"`?max_tokens`?(?: is too large)?: \d+ ?>? ?.*maximum allowed number of output tokens",
         r"`?max_(?:completion_|output_)?tokens`?(?: is)? too large",
         r"`?max_(?:completion_|output_)?tokens`? must be less than or equal to",
         r"Unable to submit request because it has a maxOutputTokens value",
     ),
-    _compile_patterns(
+    _join_patterns(
         "overflow",
         r"prompt is too long",
         r"input is too long for requested model",
@@ -178,7 +179,7 @@ KIND_BY_TEXT: Final = (
         r"request (?:entity )?too large",
         r"request exceeds the maximum size",
     ),
-    _compile_patterns(
+    _join_patterns(
         "signature",
         r"invalid `?signature`? in `?thinking`? block",
         r"`?thinking`? or `?redacted_thinking`? blocks in the latest assistant message cannot be modified",
@@ -187,7 +188,7 @@ KIND_BY_TEXT: Final = (
         r"(?:function call|unable to submit request because function call) .{0,80}missing a `?thought_signature",
         r"corrupted thought signature",
     ),
-    _compile_patterns(
+    _join_patterns(
         "media",
         r"(?:at least one of the )?image dimensions exceed",
         r"image exceeds \d+(?:\.\d+)? ?MB maximum",
@@ -204,7 +205,7 @@ KIND_BY_TEXT: Final = (
         r"image_url is only supported by certain models",
         r"a maximum of \d+ PDF pages",
     ),
-    _compile_patterns(
+    _join_patterns(
         "quota",
         r"your credit balance is too low",
         r"insufficient (?:balance|credits|funds|quota)",
@@ -212,21 +213,21 @@ KIND_BY_TEXT: Final = (
         r"payment required",
         r"you have (?:reached|exceeded) your (?:monthly|weekly|daily|specified).{0,30}(?:limit|usage|included|credits)",
     ),
-    _compile_patterns(
+    _join_patterns(
         "content-filter",
         r"output blocked by content filtering policy",
         r"the response was filtered due to the prompt triggering",
         r"your (?:request|prompt) was (?:rejected|flagged|blocked)",
         r"invalid prompt: your prompt was flagged",
     ),
-    _compile_patterns(
+    _join_patterns(
         "rate-limit",
         r"rate limit (?:reached|exceeded)",
         r"too many requests",
         r"number of request tokens has exceeded",
         r"this request would exceed (?:your|the) (?:account|organization|rate)",
     ),
-    _compile_patterns(
+    _join_patterns(
         "overload",
         r"overloaded(?:$|[. ])",
         r"the model is overloaded",
@@ -235,7 +236,7 @@ KIND_BY_TEXT: Final = (
         r"(?:the )?server is (?:overloaded|busy)",
         r"model .{0,60}is currently (?:loading|over capacity)",
     ),
-    _compile_patterns(
+    _join_patterns(
         "auth",
         r"(?:incorrect|invalid) api key",
         r"invalid x-api-key",
@@ -243,7 +244,7 @@ KIND_BY_TEXT: Final = (
         r"no auth credentials found",
         r"unauthorized(?:$|[. ])",
     ),
-    _compile_patterns(
+    _join_patterns(
         "not-found",
         r"model .{0,120}(?:not found|does not exist)",
         r"the model .{0,120}(?:does not exist|not found)",
@@ -343,7 +344,9 @@ def parse_error(status: int | None, headers: Mapping[str, str], body: bytes | st
 def classify(status: int | None, codes: list[str], message: str) -> FaultKind:
     """Return the kind of a failure. A specific code decides, then a specific text, then any code, then the status."""
     kinds = [KIND_BY_CODE[code] for code in codes if code in KIND_BY_CODE]
-    by_text = next((kind for kind, pattern in KIND_BY_TEXT if pattern.search(message)), None)
+    by_text = next(
+        (kind for kind, pattern in KIND_BY_TEXT if re.search(pattern, message, re.IGNORECASE)), None
+    )
     specific = next((kind for kind in kinds if kind in SPECIFIC_KINDS), None)
     if specific is not None:
         return specific

@@ -67,11 +67,13 @@ class LazyProvider:
 
 
 class Adapters:
-    """Creates adapters, which share one HTTP client. The HTTP library is imported with the first of them."""
+    """Creates adapters, which share HTTP clients. The HTTP library is imported with the first of them."""
 
     def __init__(self, deadlines: StreamDeadlines | None = None) -> None:
         self._deadlines = deadlines or StreamDeadlines()
-        self._client: Any = None  # an httpx2.AsyncClient, once there is one
+        self._clients: dict[
+            bool, Any
+        ] = {}  # an httpx2.AsyncClient for plain HTTP on this machine, and one for the rest
         self._closable: list[Any] = []  # adapters with connections of their own
 
     def connect(self, access: Access) -> Provider:
@@ -95,7 +97,7 @@ class Adapters:
             aws=access.aws,
         )
         adapter: Provider = getattr(import_module(f"weft.provider.{module}"), name)(
-            self._get_client(), endpoint
+            self._get_client(access.url), endpoint
         )
         if hasattr(adapter, "aclose"):
             self._closable.append(adapter)
@@ -110,18 +112,22 @@ class Adapters:
             else deadlines
         )
 
-    def _get_client(self) -> Any:
-        if self._client is None:
-            httpx2 = import_module("httpx2")
-            self._client = httpx2.AsyncClient(timeout=None, mounts=dict.fromkeys(LOOPBACK_PATTERNS))
-        return self._client
+    def _get_client(self, url: str) -> Any:
+        is_plain = url.startswith("http:") and is_loopback(url)
+        if is_plain not in self._clients:
+            httpx2, ssl = import_module("httpx2"), import_module("ssl")
+            # Reading the certificates of all authorities takes 30 ms. A context without any trusts nobody.
+            verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else True
+            self._clients[is_plain] = httpx2.AsyncClient(
+                timeout=None, mounts=dict.fromkeys(LOOPBACK_PATTERNS), verify=verify
+            )
+        return self._clients[is_plain]
 
     async def aclose(self) -> None:
         while self._closable:
             await self._closable.pop().aclose()
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        while self._clients:
+            await self._clients.popitem()[1].aclose()
 
 
 def _apply_timeout(timeout: object, deadlines: StreamDeadlines) -> StreamDeadlines:
