@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 from urllib.parse import urlsplit
 
-from weft.cli.arguments import add_choice, add_full
+from weft.cli.arguments import add_choice, add_continuation, add_full
 from weft.cli.exit import ExitCode
 from weft.cli.outcome import RunOutcome, RunTally
 from weft.cli.output import Paint, sanitize
@@ -46,15 +46,7 @@ def add_attach_arguments(parser: argparse.ArgumentParser) -> None:
         default="http://127.0.0.1:4096",
         help="the address of the server (default: http://127.0.0.1:4096)",
     )
-    add(
-        "-c",
-        "--continue",
-        dest="go_on",
-        action="store_true",
-        help="continue the last session of this checkout or directory",
-    )
-    add("-s", "--session", metavar="ID", help="continue this session")
-    add("--fork", action="store_true", help="with -c or -s: continue a copy of the session")
+    add_continuation(parser)
     add_full(parser)
     add_choice(parser)
     add(

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.config.schema import Config, ExperimentalConfig, WeftConfig
+from weft.config.schema import Config
 from weft.config.store_address import find_own_setting, resolve_store_url
 from weft.errors import WeftError
 from weft.host.paths import Paths, paths_from
@@ -54,7 +54,7 @@ def to_undo_settings(
     config: Config, trusted_config: Config, paths: Paths, env: Mapping[str, str], url: str
 ) -> UndoSettings:
     """Read the settings. Any project may switch snapshots off; only the person sets their limits."""
-    own = (trusted_config.experimental or ExperimentalConfig()).weft or WeftConfig()
+    own = trusted_config.weft_settings
     given = None if own.snapshots is None else msgspec.to_builtins(own.snapshots)
     return make_undo_settings(paths, env, url, limits=to_limits(given), off=config.snapshot is False)
 
