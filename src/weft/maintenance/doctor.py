@@ -7,8 +7,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from weft.config.load import load_config
-from weft.config.sources import ConfigScope
 from weft.errors import WeftError
 from weft.host.files import try_lock
 from weft.host.git import Plumbing
@@ -43,7 +41,6 @@ from weft.maintenance.verify import VerifyResult, verify_store
 from weft.model.display import format_count
 from weft.model.ids import SessionID
 from weft.model.url import redact_url
-from weft.project.checkout import find_checkout
 from weft.snapshot.contract import MAX_BYTES
 from weft.snapshot.location import SnapshotLocation, choose_base, list_locations
 from weft.snapshot.objects import ObjectStore, list_pins, list_sessions, measure_files
@@ -327,11 +324,7 @@ def _check_sizes(places: list[SnapshotLocation], target: DoctorInput) -> Iterato
 
 def _find_size_limit(target: DoctorInput) -> int:
     try:
-        at = find_checkout(target.directory)
-        scope = ConfigScope(
-            directory=at.directory, worktree=at.top or at.directory, paths=target.paths, env=target.env
-        )
-        config = load_config(scope).trusted_config
+        config = target.load_config().trusted_config
     except (WeftError, OSError):  # reported by `examine_configuration`
         return MAX_BYTES
     configured = config.weft_settings.snapshots
