@@ -76,7 +76,7 @@ def test_a_store_in_memory_is_data_too(tmp_path: Path) -> None:
         assert [(line.text, blame.authors[line.author].session_id) for line in blame.lines] == [
             ("tea", session.session)
         ]
-        assert agent.wait(data.log_file("note.txt")).steps[0].additions == 1
+        assert agent.wait(data.get_file_log("note.txt")).steps[0].additions == 1
         assert agent.wait(data.get_trajectory(session.session))["session_id"] == session.session
         with pytest.raises(InvalidInputError, match="only reading"):
             agent.wait(data.query(QueryInput(sql="delete from calls")))

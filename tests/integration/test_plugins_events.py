@@ -26,7 +26,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "project")
 
 
-HEARS = """
+WRITES_EVENTS = """
     from weft.plugin.hooks import hook
 
     @hook("event")
@@ -37,20 +37,20 @@ HEARS = """
 
 
 @pytest.mark.parametrize("how", ["def", "async def"])
-async def test_a_plugin_hears_all_that_happens_to_the_last(
+async def test_a_plugin_receives_every_event_until_the_end(
     project: Project, tmp_path: Path, how: str
 ) -> None:
-    path = tmp_path / "heard"
-    project.plugin("hears", HEARS.format(how=how, path=str(path)))
+    path = tmp_path / "received"
+    project.plugin("writes_events", WRITES_EVENTS.format(how=how, path=str(path)))
     async with asyncio.timeout(60), project.open([Say(text="Done.")]) as local:
         events = local.events()
         await prompt(local)
-        told = [(await anext(events)).event.type for _ in range(4)]
+        published = [(await anext(events)).event.type for _ in range(4)]
 
-    heard = path.read_text().split()
-    assert heard[:4] == told
-    assert heard[0] == "session.created"
-    assert heard[-1] == "session.idle"
+    received = path.read_text().split()
+    assert received[:4] == published
+    assert received[0] == "session.created"
+    assert received[-1] == "session.idle"
     assert project.warnings == []
 
 
@@ -75,32 +75,32 @@ async def test_an_event_hook_that_raises_is_disabled_and_the_turn_continues(proj
 
 
 async def test_a_slow_event_hook_misses_events_and_a_warning_says_so() -> None:
-    bus, said, heard = Bus(size=4), [], []
+    bus, warnings, received = Bus(size=4), [], []
     go, begun, outside = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
 
     def slow(told: Happened, now: object) -> None:
         outside.call_soon_threadsafe(begun.set)
         go.wait()
         assert isinstance(told.event, FileEdited)
-        heard.append(told.event.file)
+        received.append(told.event.file)
 
     async with asyncio.timeout(60), open_worker("slow") as worker:
-        voice = register_function(worker, HookFunction("event", slow), plugin="slow.py", seconds=10)
-        conduct = FaultCounter(said.append)
-        chain = HookChain([voice], conduct, SystemClock())
-        (ear,) = make_plugin_listeners(chain, bus)
-        listening = asyncio.ensure_future(ear.listen(chain, conduct))
+        hook = register_function(worker, HookFunction("event", slow), plugin="slow.py", seconds=10)
+        faults = FaultCounter(warnings.append)
+        chain = HookChain([hook], faults, SystemClock())
+        (listener,) = make_plugin_listeners(chain, bus)
+        listening = asyncio.ensure_future(listener.listen(chain, faults))
         bus.publish(FileEdited(file="first"), directory="/")
         await begun.wait()
         bus.publish(*(FileEdited(file=str(number)) for number in range(9)), directory="/")
         go.set()
-        await ear.catch_up()
+        await listener.catch_up()
         bus.publish(FileEdited(file="last"), directory="/")
-        await drain_listeners([ear])
+        await drain_listeners([listener])
         listening.cancel()
 
-    assert heard == ["first", "last"]
-    assert [str(each) for each in said] == ["slow.py: hook event is too slow and has missed some events"]
+    assert received == ["first", "last"]
+    assert [str(each) for each in warnings] == ["slow.py: hook event is too slow and has missed some events"]
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def release(tmp_path: Path) -> Iterator[Path]:
     path.touch()
 
 
-async def test_leaving_does_not_wait_for_one_that_hangs(project: Project, release: Path) -> None:
+async def test_closing_does_not_wait_for_a_plugin_that_hangs(project: Project, release: Path) -> None:
     project.plugin(
         "hangs",
         "import os, time\nfrom weft.plugin.hooks import hook\n\n@hook('event')\ndef hear(told, now):\n"
@@ -121,7 +121,7 @@ async def test_leaving_does_not_wait_for_one_that_hangs(project: Project, releas
     assert release.name not in os.listdir(release.parent)
 
 
-async def test_the_config_hook_has_its_say_before_anything_is_made_of_it(project: Project) -> None:
+async def test_the_config_hook_runs_before_the_configuration_is_used(project: Project) -> None:
     project.plugin(
         "config",
         """
@@ -160,7 +160,7 @@ async def test_a_config_hook_does_not_make_untrusted_settings_effective(project:
     assert rules["read", "*"] == "deny"
 
 
-def test_only_what_was_changed_is_changed_elsewhere() -> None:
+def test_only_the_changed_keys_are_applied_to_another_configuration() -> None:
     before = {"a": 1, "b": {"c": 1, "d": 2}, "gone": 1, "same": {"x": 1}}
     after = {"a": 1, "b": {"c": 1, "d": 3}, "same": {"x": 1}, "new": {"y": 1}}
 

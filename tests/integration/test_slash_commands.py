@@ -207,6 +207,19 @@ async def test_without_a_user_a_shell_command_that_needs_permission_is_not_run(
         assert (marker.exists(), await given.api.list_messages(given.session)) == (False, [])
 
 
+async def test_an_agent_that_may_edit_nothing_asks_before_a_shell_command_that_may_write(
+    tmp_path: Path,
+) -> None:
+    marker = tmp_path / "ran"
+    (tmp_path / "Makefile").write_text(f"all:\n\ttouch {marker}\n")
+    no_edits = Rule(permission="edit", pattern="*", action="deny")
+    planner = AgentInfo(name="planner", mode="primary", permission=(*ALLOW, no_edits))
+    async with open_project(tmp_path, says("!`make`", agent="planner"), agents=(planner,)) as given:
+        with pytest.raises(UnansweredError):
+            await given.run("go")
+        assert (marker.exists(), await given.api.list_messages(given.session)) == (False, [])
+
+
 # --- what is mentioned, attached, handed on ---
 
 

@@ -1,5 +1,6 @@
 """Undo when the process is killed: changes of a killed run can be undone, and an undo is done or not done."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ import pytest
 
 from given.snapshot_harness import init_repository, read_tree, write
 from given.undo_harness import call_bash, open_undo_harness
+from weft.cli.main import run_command
+from weft.host.paths import paths_from
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import UserMessage
 
@@ -119,3 +122,20 @@ async def test_an_undo_killed_between_files_is_completed_at_the_next_opening(roo
             await harness.redo()
             assert read_tree(root) == changed
     assert halves
+
+
+def test_undo_says_what_of_a_dead_run_could_not_be_stored(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(root)
+    session, _, _ = asyncio.run(work(root))
+    killed = run_killed(root, "command")
+    (document,) = Path(paths_from(os.environ).storage).glob(f"session/*/{killed}.json")
+    document.write_text("{")
+
+    assert run_command(["undo", session, "--yes"]) == 0
+
+    assert (
+        f"warning: the file changes of a dead run of session {killed} are not settled yet"
+        in capsys.readouterr().err
+    )

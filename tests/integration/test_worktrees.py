@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from weft.cli.worktree import explain_empty_merge
 from weft.errors import ConflictError, DirectoryError, InvalidInputError, NotFoundError
 from weft.host.paths import paths_from
 from weft.local.worktrees import copy_trust, delete_worktree, discard_unused, enter_worktree, read_repository
@@ -382,6 +383,20 @@ def test_merging_again_brings_what_is_new(harness: WorktreeHarness) -> None:
     assert not read_state(harness.repository, worktree).merged
     assert harness.merge(worktree).brought == (MergedPath(path="a.txt", how="changed"),)
     assert (harness.root / "a.txt").read_text() == "second\n"
+
+
+def test_a_merge_that_brings_nothing_says_why(harness: WorktreeHarness) -> None:
+    worktree, directory = harness.make("x")
+
+    def explain() -> str:
+        return explain_empty_merge(read_state(harness.repository, worktree))
+
+    assert explain() == "nothing was done in it"
+    (directory / "a.txt").write_text("agent\n")
+    harness.write("a.txt", "agent\n")
+    assert explain() == "your checkout already has its changes"
+    assert harness.merge(worktree) == MergeResult()
+    assert explain() == "all of it was merged before; --again merges it once more"
 
 
 def test_what_was_merged_and_thrown_away_can_be_merged_again(harness: WorktreeHarness) -> None:

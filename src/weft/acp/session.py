@@ -10,14 +10,14 @@ from msgspec import Struct
 from weft.acp.errors import to_failure_error
 from weft.acp.options import SessionChoice
 from weft.acp.questions import EditorQuestions
-from weft.acp.updates import UpdateStream, count_tokens
+from weft.acp.updates import UpdateStream
 from weft.api import Api
 from weft.errors import SessionBusyError
 from weft.model.event import Event, MessageUpdated, PartUpdated, SessionFailed, SessionIdled
 from weft.model.failure import AbortedFailure, AnyFailure, BudgetFailure, OutputLengthFailure
 from weft.model.ids import PartID, SessionID
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
-from weft.model.part import StepFinishPart
+from weft.model.part import StepFinishPart, add_tokens, count_used
 
 SendPrompt = Callable[[], Awaitable[MessageWithParts]]
 STOP_REASONS: Final[Mapping[str, StopReason]] = {"length": "max_tokens", "content-filter": "refusal"}
@@ -159,12 +159,12 @@ class EditorSession:
     def _to_usage(self) -> Usage | None:
         if not self._steps or not all(step.counted for step in self._steps.values()):
             return None  # an editor would show unknown counts as zero
-        tokens = [step.tokens for step in self._steps.values()]
+        tokens = add_tokens(step.tokens for step in self._steps.values())
         return Usage(
-            total_tokens=sum(count_tokens(step_tokens) for step_tokens in tokens),
-            input_tokens=sum(step_tokens.input for step_tokens in tokens),
-            output_tokens=sum(step_tokens.output for step_tokens in tokens),
-            thought_tokens=sum(step_tokens.reasoning for step_tokens in tokens),
-            cached_read_tokens=sum(step_tokens.cache.read for step_tokens in tokens),
-            cached_write_tokens=sum(step_tokens.cache.write for step_tokens in tokens),
+            total_tokens=count_used(tokens),
+            input_tokens=tokens.input,
+            output_tokens=tokens.output,
+            thought_tokens=tokens.reasoning,
+            cached_read_tokens=tokens.cache.read,
+            cached_write_tokens=tokens.cache.write,
         )

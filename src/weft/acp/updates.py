@@ -46,6 +46,7 @@ from weft.model.part import (
     TextPart,
     Tokens,
     ToolPart,
+    count_used,
 )
 from weft.model.permission import CallRef
 from weft.model.session import SessionInfo, Todo
@@ -213,12 +214,8 @@ class UpdateStream:
         answer = self._answers[message]
         size = self._sizes.get(f"{answer.provider_id}/{answer.model_id}", 0)
         if size:
-            self.usage = UsageUpdate(session_update="usage_update", used=count_tokens(tokens), size=size)
+            self.usage = UsageUpdate(session_update="usage_update", used=count_used(tokens), size=size)
             yield self.usage
-
-
-def count_tokens(tokens: Tokens) -> int:
-    return tokens.input + tokens.output + tokens.reasoning + tokens.cache.read + tokens.cache.write
 
 
 def to_thought(text: str, message: MessageID | None = None) -> AgentThoughtChunk:

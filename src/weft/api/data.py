@@ -14,7 +14,7 @@ class Data(Protocol):
       longer than it may.
     * `blame` returns the lines of a file, or those from the first to the last of `lines`, with their authors. Paths are relative
       to the working directory. A path that leaves the project raises `OutsideError`.
-    * `log_file` returns the changes of a file by sessions, newest first.
+    * `get_file_log` returns the changes of a file by sessions, newest first.
     * `get_trajectory` returns a session and its child sessions in the format ATIF, without what was undone.
     """
 
@@ -22,6 +22,6 @@ class Data(Protocol):
 
     async def blame(self, path: str, *, lines: tuple[int, int] | None = None) -> FileBlame: ...
 
-    async def log_file(self, path: str) -> FileLog: ...
+    async def get_file_log(self, path: str) -> FileLog: ...
 
     async def get_trajectory(self, session: SessionID) -> dict[str, object]: ...

@@ -85,7 +85,7 @@ def origin_authors(origin: FileVersion, lines: Sequence[Line]) -> Sequence[LineA
     return [PERSON if each is None else each for each in follow_lines(origin, lines)]
 
 
-def log_file(source: BlameSource, path: str) -> FileLog:
+def read_file_log(source: BlameSource, path: str) -> FileLog:
     """Return the changes of a file by sessions, newest first, also under its earlier names.
 
     Raise `NotFoundError` if there is no such file and no session has changed one.

@@ -56,6 +56,20 @@ def add_place(parser: argparse.ArgumentParser, *, memory: bool = False) -> None:
     add_store(parser, memory=memory)
 
 
+def add_continuation(parser: argparse.ArgumentParser) -> None:
+    """Add the options to continue a session instead of beginning one."""
+    add = parser.add_argument
+    add(
+        "-c",
+        "--continue",
+        dest="go_on",
+        action="store_true",
+        help="continue the last session of this checkout or directory",
+    )
+    add("-s", "--session", metavar="ID", help="continue this session")
+    add("--fork", action="store_true", help="with -c or -s: continue a copy of the session")
+
+
 def add_choice(parser: argparse.ArgumentParser) -> None:
     """Add what a conversation can choose, here and on a server."""
     add = parser.add_argument

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 from urllib.parse import urlsplit
 
-from weft.cli.arguments import add_choice, add_full
+from weft.cli.arguments import add_choice, add_continuation, add_full
 from weft.cli.exit import ExitCode
 from weft.cli.outcome import RunOutcome, RunTally
 from weft.cli.output import Paint, sanitize
@@ -46,15 +46,7 @@ def add_attach_arguments(parser: argparse.ArgumentParser) -> None:
         default="http://127.0.0.1:4096",
         help="the address of the server (default: http://127.0.0.1:4096)",
     )
-    add(
-        "-c",
-        "--continue",
-        dest="go_on",
-        action="store_true",
-        help="continue the last session of this checkout or directory",
-    )
-    add("-s", "--session", metavar="ID", help="continue this session")
-    add("--fork", action="store_true", help="with -c or -s: continue a copy of the session")
+    add_continuation(parser)
     add_full(parser)
     add_choice(parser)
     add(
@@ -81,10 +73,9 @@ async def _talk(args: argparse.Namespace) -> None:
         return
     options = ConnectionOptions(directory=directory, patience=None, notice=print_notice)
     async with open_remote(args.url, options) as api:
-        program = "weft" if api.is_weft else "OpenCode"
         session = await choose_or_create_session(api, args, "") if args.session or args.go_on else None
         console = AttachConsole(api, model=model, agent=args.agent)
-        print(f"{program} at {api.url}; Ctrl-C interrupts, Ctrl-D leaves, /help says more", file=sys.stderr)
+        print(f"{_describe_server(api)}; Ctrl-C interrupts, Ctrl-D leaves, /help says more", file=sys.stderr)
         await console.talk(session)
 
 
@@ -99,8 +90,7 @@ async def _talk_in_terminal(args: argparse.Namespace, directory: str | None) -> 
     notices = Notices()
     options = ConnectionOptions(directory=directory, patience=None, notice=notices)
     async with open_remote(args.url, options) as api:
-        program = "weft" if api.is_weft else "OpenCode"
-        print_line(f"{program} at {api.url}; /help says more, Ctrl-D leaves")
+        print_line(f"{_describe_server(api)}; /help says more, Ctrl-D leaves")
         await talk(
             api,
             args,
@@ -109,6 +99,10 @@ async def _talk_in_terminal(args: argparse.Namespace, directory: str | None) -> 
             is_remote=True,
             is_weft=api.is_weft,
         )
+
+
+def _describe_server(api: RemoteApi) -> str:
+    return f"{'weft' if api.is_weft else 'OpenCode'} at {api.url}"
 
 
 def find_remote_directory(url: str, directory: str) -> str | None:
@@ -137,7 +131,7 @@ def print_notice(line: str) -> None:
 
 
 class AttachConsole:
-    """A conversation with one session of a server at a time: sends what the person types, and prints what happens."""
+    """A conversation without a screen, for piped input: sends each line to a session of the server, and prints what happens."""
 
     def __init__(self, api: RemoteApi, *, model: ModelRef | None = None, agent: str | None = None) -> None:
         self._api = api

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from weft.blame.history import BlameSource
-from weft.blame.report import blame_file, locate_file, log_file, parse_target
+from weft.blame.report import blame_file, locate_file, parse_target, read_file_log
 from weft.blame.trace import to_trace_record
 from weft.cli.arguments import add_format, add_place
 from weft.cli.exit import ExitCode
@@ -178,7 +178,7 @@ def log_command(args: argparse.Namespace) -> int:
     reader: SessionReader = make_reader(args)
     with ProgressLine("reading sessions") as progress:
         source = StoredData(reader).open_source(progress)
-    log = log_file(source, locate_file(source.root, args.dir, args.file))
+    log = read_file_log(source, locate_file(source.root, args.dir, args.file))
     if args.format == "json":
         write_json(log)
     else:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from weft.cli.arguments import add_choice, add_full, add_place
+from weft.cli.arguments import add_choice, add_continuation, add_full, add_place
 from weft.cli.chat_screen import check_full_screen, is_dumb, make_chat_screen
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, sanitize
@@ -49,16 +49,7 @@ def print_notice(line: str) -> None:
 
 
 def add_chat_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "-c",
-        "--continue",
-        dest="go_on",
-        action="store_true",
-        help="continue the last session of this checkout or directory",
-    )
-    add("-s", "--session", metavar="ID", help="continue this session")
-    add("--fork", action="store_true", help="with -c or -s: continue a copy of the session")
+    add_continuation(parser)
     add_full(parser)
     add_choice(parser)
     add_place(parser, memory=True)

@@ -17,7 +17,7 @@ from weft.model.failure import (
 )
 from weft.model.ids import PartID
 from weft.model.message import AssistantMessage, MessageWithParts
-from weft.model.part import CacheTokens, ErrorState, StepFinishPart, TextPart, Tokens, ToolPart
+from weft.model.part import ErrorState, StepFinishPart, TextPart, ToolPart, add_tokens
 from weft.model.wire import to_plain
 from weft.run.doom import BLOCKED_PREFIX
 
@@ -124,7 +124,7 @@ def to_result(outcome: RunOutcome) -> dict[str, Any]:
         "steps": len(steps),
         "cost": sum((step.cost for step in steps), Decimal(0)),
         "priced": all(step.priced for step in steps),
-        "tokens": to_plain(_add_tokens(steps)),
+        "tokens": to_plain(add_tokens(step.tokens for step in steps)),
         "counted": all(step.counted for step in steps),
     }
     if answer and answer.structured is not UNSET:
@@ -139,17 +139,4 @@ def get_text(answer: MessageWithParts) -> str:
         part.text
         for part in answer.parts
         if isinstance(part, TextPart) and not part.synthetic and not part.ignored
-    )
-
-
-def _add_tokens(steps: Iterable[StepFinishPart]) -> Tokens:
-    tokens = [step.tokens for step in steps]
-    return Tokens(
-        input=sum(step_tokens.input for step_tokens in tokens),
-        output=sum(step_tokens.output for step_tokens in tokens),
-        reasoning=sum(step_tokens.reasoning for step_tokens in tokens),
-        cache=CacheTokens(
-            read=sum(step_tokens.cache.read for step_tokens in tokens),
-            write=sum(step_tokens.cache.write for step_tokens in tokens),
-        ),
     )

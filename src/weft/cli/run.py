@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
-from weft.cli.arguments import add_place, parse_dollars, parse_positive
+from weft.cli.arguments import add_continuation, add_place, parse_dollars, parse_positive
 from weft.cli.exit import EXIT_CODES, ExitCode
 from weft.cli.follow import StopSignals, follow
 from weft.cli.output import Paint, is_interactive, warn
@@ -59,15 +59,7 @@ P = TypeVar("P", bound=AnyPartInput)
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("message", nargs="*", help="the prompt; @path attaches a file, and piped text is appended")
-    add(
-        "-c",
-        "--continue",
-        dest="go_on",
-        action="store_true",
-        help="continue the last session of this checkout or directory",
-    )
-    add("-s", "--session", metavar="ID", help="continue this session")
-    add("--fork", action="store_true", help="with -c or -s: continue a copy of the session")
+    add_continuation(parser)
     add("-m", "--model", metavar="PROVIDER/MODEL", help="the model to use")
     add("--agent", help="the agent to use")
     add("--variant", help="the variant of the model, such as its thinking effort")

@@ -40,9 +40,8 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.session import Retry
-from weft.model.spending import Spent, add_spent
+from weft.model.spending import Spent, add_spent, to_spent
 from weft.model.wire import to_plain
-from weft.session.totals import to_spent
 
 NAME_WIDTH = 7
 

@@ -32,11 +32,6 @@ class ServerAccess(Struct, frozen=True, kw_only=True):
     file: str | None = None
 
 
-def get_password_file(paths: Paths) -> str:
-    """Return the path of the file with the password that weft made; our own clients read it there."""
-    return os.path.join(paths.state, "weft", "server-password")
-
-
 def make_access(
     args: argparse.Namespace, hostname: str, paths: Paths, env: Mapping[str, str]
 ) -> ServerAccess:
@@ -60,7 +55,7 @@ def make_access(
         )
     file = None
     if not password:
-        file = get_password_file(paths)
+        file = paths.password_file
         password = _get_password(file)
     policy = AccessPolicy(
         password=password, username=env.get(USERNAME_VARIABLE) or "opencode", hosts=hosts, origins=origins

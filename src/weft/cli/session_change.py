@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from weft.cli.arguments import add_format, add_place, add_session, add_yes
 from weft.cli.exit import ExitCode
-from weft.cli.output import Paint, confirm, format_time, print_note, sanitize, to_table, write_json
+from weft.cli.output import Paint, confirm, format_time, print_note, sanitize, to_table, warn, write_json
 from weft.cli.session import make_reader
 from weft.errors import DirectoryError, NotFoundError
 from weft.host.now import now as read_clock
@@ -147,7 +147,8 @@ async def _fork(args: argparse.Namespace, source: SessionInfo) -> SessionInfo:
         pin: PinTrees = pin_nothing
         # If the directory that it worked in is gone, nothing in it can be undone, so no snapshots are kept.
         with suppress(DirectoryError):
-            pin = (await stack.enter_async_context(open_undo_context(offline, source))).snapshots.pin
+            undo_context = await stack.enter_async_context(open_undo_context(offline, source, warn=warn))
+            pin = undo_context.snapshots.pin
         maker = await replace(offline, directory=directory).maker()
         return await fork(maker, offline.store, source, at=message, pin=pin)
 

@@ -9,7 +9,7 @@ from difflib import unified_diff
 
 from weft.cli.arguments import add_place, add_session
 from weft.cli.exit import ExitCode
-from weft.cli.output import Paint, sanitize, to_table, write_json
+from weft.cli.output import Paint, sanitize, to_table, warn, write_json
 from weft.cli.session import make_reader, report_damage
 from weft.errors import DirectoryError
 from weft.local.offline import open_offline_sessions
@@ -64,7 +64,7 @@ async def _read_snapshots(
     diffs = reader.store.list_diff(session.id)
     async with open_offline_sessions(args.dir, os.environ, store=args.store) as offline:
         try:
-            async with open_undo_context(offline, session) as undo_context:
+            async with open_undo_context(offline, session, warn=warn) as undo_context:
                 if args.message is not None:
                     id = choose_message(history, args.message)
                     diffs = await list_message_diffs(

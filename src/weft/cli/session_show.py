@@ -31,9 +31,8 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.session import SessionInfo
-from weft.model.spending import add_spent
+from weft.model.spending import add_spent, to_spent
 from weft.session.revert_point import cut_at_revert
-from weft.session.totals import to_spent
 
 
 def add_show_arguments(parser: argparse.ArgumentParser) -> None:

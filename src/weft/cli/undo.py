@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from weft.cli.arguments import SESSION_HELP, add_format, add_place, add_yes
 from weft.cli.exit import ExitCode
-from weft.cli.output import Paint, confirm, sanitize, write_json
+from weft.cli.output import Paint, confirm, sanitize, warn, write_json
 from weft.cli.session import make_reader
 from weft.errors import InvalidInputError, RestoreFailedError
 from weft.host.processes import describe_process
@@ -205,7 +205,7 @@ async def _run_under_lease(
     session = await offline.store.get_session(id)
     async with (
         offline.journal.lease(id, describe_process()),
-        open_undo_context(offline, session) as undo_context,
+        open_undo_context(offline, session, warn=warn) as undo_context,
     ):
         if events := to_settling_events(await offline.store.list_messages(id)):
             await offline.journal.commit(*events)

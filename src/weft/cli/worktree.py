@@ -125,17 +125,18 @@ def merge_worktree_command(args: argparse.Namespace) -> int:
         titles = (session.title for session in newest if works_in(session, worktree))
         message = args.commit or next(titles, f"Merge worktree {worktree.name}")
     with lock_worktree(repository, worktree):
+        before = read_state(repository, worktree)
         outcome = merge_worktree(repository, worktree, message=message, again=args.again)
         if args.discard and not outcome.left_out:
             delete_worktree(repository, worktree)
     if args.format == "json":
         write_json(outcome)
     else:
-        _print_merge(outcome, repository)
+        _print_merge(outcome, repository, before)
     return ExitCode.DONE
 
 
-def _print_merge(outcome: MergeResult, repository: WorktreeRepository) -> None:
+def _print_merge(outcome: MergeResult, repository: WorktreeRepository, before: WorktreeState) -> None:
     paint = Paint(sys.stdout)
     marks = {"added": paint.green("A"), "changed": paint.yellow("M"), "deleted": paint.red("D")}
     for file in outcome.brought:
@@ -143,11 +144,18 @@ def _print_merge(outcome: MergeResult, repository: WorktreeRepository) -> None:
     for path in outcome.left_out:
         print(f"{paint.yellow('left out:')} {sanitize(path)} is a submodule: it has commits of its own")
     if not outcome.brought:
-        print("nothing to merge")
+        print(f"nothing to merge: {explain_empty_merge(before)}")
     elif outcome.commit:
         print(f"committed as {outcome.commit[:HASH_LENGTH]}")
     else:
         print(paint.dim(f"merged into {sanitize(repository.top)}, not committed"))
+
+
+def explain_empty_merge(before: WorktreeState) -> str:
+    """Return why a merge brought nothing, from the state of the worktree before it."""
+    if before.merged:
+        return "all of it was merged before; --again merges it once more"
+    return "your checkout already has its changes" if before.has_work else "nothing was done in it"
 
 
 def add_discard_arguments(parser: argparse.ArgumentParser) -> None:

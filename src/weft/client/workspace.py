@@ -422,7 +422,7 @@ class RemoteData:
         request = get(weft_path("/blame"), path=path, first=first, last=last)
         return await self._connection.send(replace(request, long=True), FileBlame)
 
-    async def log_file(self, path: str) -> FileLog:
+    async def get_file_log(self, path: str) -> FileLog:
         require_weft(self._connection, "listing the changes of a file")
         request = get(weft_path("/file-log"), path=path)
         return await self._connection.send(replace(request, long=True), FileLog)

@@ -319,6 +319,16 @@ class Config(Struct, frozen=True, kw_only=True, omit_defaults=True):
     attachment: Any = None
     tool_output: Any = None
 
+    @property
+    def experiments(self) -> ExperimentalConfig:
+        """The settings under `experimental`; the defaults if there are none."""
+        return self.experimental or ExperimentalConfig()
+
+    @property
+    def weft_settings(self) -> WeftConfig:
+        """The settings under `experimental.weft`; the defaults if there are none."""
+        return self.experiments.weft or WeftConfig()
+
 
 @cache
 def get_default_keybinds() -> dict[str, str]:

@@ -15,6 +15,8 @@ from weft.model.part import (
     TextPart,
     Tokens,
     ToolPart,
+    count_input,
+    count_used,
 )
 
 # A number of tokens, or a share of the usable ones.
@@ -53,11 +55,6 @@ def find_request_limit(model: Model, output_limit: int, threshold: Threshold | N
         return usable
     limit = threshold if isinstance(threshold, int) else round(usable * threshold)
     return min(usable, limit)
-
-
-def count_used(tokens: Tokens) -> int:
-    """Return the tokens of a request and its answer, which the next request contains."""
-    return tokens.input + tokens.cache.read + tokens.cache.write + tokens.output + tokens.reasoning
 
 
 IMAGE_TOKENS = 1_600
@@ -111,10 +108,6 @@ def find_counted_tokens(message: MessageWithParts) -> Tokens | None:
     info = message.info
     has_count = isinstance(info, AssistantMessage) and not info.summary and count_used(info.tokens) > 0
     return info.tokens if isinstance(info, AssistantMessage) and has_count else None
-
-
-def count_input(tokens: Tokens) -> int:
-    return tokens.input + tokens.cache.read + tokens.cache.write
 
 
 def estimate_message(message: MessageWithParts) -> int:

@@ -56,6 +56,11 @@ class Paths(Struct, frozen=True, kw_only=True):
         return os.path.join(self.cache, "models.json")
 
     @property
+    def password_file(self) -> str:
+        """The file with the password that `weft serve` generates. Clients on this machine read it."""
+        return os.path.join(self.state, "weft", "server-password")
+
+    @property
     def jobs(self) -> str:
         return os.path.join(self.outputs or self.state, "jobs")
 

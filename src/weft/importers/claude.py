@@ -6,7 +6,6 @@ Lines are in the order they were written: if the user went back and asked again,
 """
 
 import os
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -25,7 +24,6 @@ from weft.importers.transcript import (
 )
 from weft.model.ids import MessageID, SessionID
 from weft.model.part import CacheTokens, Tokens
-from weft.model.project import Project
 from weft.model.transfer import ExportCounts
 from weft.transfer.document import check_export
 
@@ -63,24 +61,12 @@ TOOLS: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-class ClaudeTranscripts:
-    """The transcripts at a path: one file, or all files below a directory."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def list_projects(self) -> list[Project]:
-        return []
-
-    def list_troubles(self) -> Iterator[ImportTrouble]:
-        yield from ()
-
-    def list_sessions(self) -> list[FoundSession]:
-        """Return the main conversation of each file, then those of the subagents."""
-        files = list_files(self._path)
-        mains = [FoundSession(name=path, read=partial(_read, path)) for path in files if not _is_agent(path)]
-        children = [child for path in files for child in _list_children(path)]
-        return mains + children
+def list_claude_sessions(path: str) -> list[FoundSession]:
+    """Return the conversations at a path, which is one file or a directory: the main one of each file, then those of subagents."""
+    files = list_files(path)
+    mains = [FoundSession(name=each, read=partial(_read, each)) for each in files if not _is_agent(each)]
+    children = [child for each in files for child in _list_children(each)]
+    return mains + children
 
 
 def _is_agent(path: str) -> bool:

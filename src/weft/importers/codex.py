@@ -6,7 +6,6 @@ event for the screen, of which only token counts are used. The first versions wr
 
 import json
 import os
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -25,7 +24,6 @@ from weft.importers.transcript import (
 )
 from weft.model.ids import MessageID
 from weft.model.part import CacheTokens, Tokens
-from weft.model.project import Project
 from weft.model.transfer import ExportCounts, SessionExport
 from weft.transfer.document import check_export
 
@@ -44,20 +42,9 @@ CONTEXT_MARKERS = (
 )
 
 
-class CodexRollouts:
-    """The rollouts at a path: one file, or all files below a directory."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def list_projects(self) -> list[Project]:
-        return []
-
-    def list_troubles(self) -> Iterator[ImportTrouble]:
-        yield from ()
-
-    def list_sessions(self) -> list[FoundSession]:
-        return [FoundSession(name=path, read=partial(_read, path)) for path in list_files(self._path)]
+def list_codex_sessions(path: str) -> list[FoundSession]:
+    """Return the conversations at a path: that of one file, or those of all files below a directory."""
+    return [FoundSession(name=each, read=partial(_read, each)) for each in list_files(path)]
 
 
 def _read(path: str) -> ImportedSession:
@@ -194,10 +181,10 @@ class _CodexConversation:
                 self._writer.add_text(id, f"{key} {number}", words, synthetic=synthetic)
 
     def _add_reasoning(self, id: MessageID, key: str, item: dict[str, Any]) -> None:
-        said = "\n\n".join([*list_texts(item.get("summary")), *list_texts(item.get("content"))])
-        sealed = {"itemId": item.get("id"), "reasoningEncryptedContent": item.get("encrypted_content")}
-        kept = {name: value for name, value in sealed.items() if value}
-        self._writer.add_reasoning(id, key, said, {PROVIDER: kept} if kept else None)
+        text = "\n\n".join([*list_texts(item.get("summary")), *list_texts(item.get("content"))])
+        encrypted = {"itemId": item.get("id"), "reasoningEncryptedContent": item.get("encrypted_content")}
+        metadata = {name: value for name, value in encrypted.items() if value}
+        self._writer.add_reasoning(id, key, text, {PROVIDER: metadata} if metadata else None)
 
     def _add_call(self, id: MessageID, key: str, item: dict[str, Any]) -> None:
         call = item.get("call_id") or item.get("id") or key

@@ -1,14 +1,13 @@
 """Read sessions from exported files: OpenCode's document of one session, or a bundle."""
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 
 from weft.errors import DocumentError
 from weft.host.files import read_file
-from weft.importers.transcript import FoundSession, ImportedSession, ImportTrouble
-from weft.model.project import Project
+from weft.importers.transcript import FileSource, FoundSession, ImportedSession
 from weft.model.transfer import count_export
 from weft.transfer.bundle import Bundle, BundledSession, is_bundle, open_bundle
 from weft.transfer.document import from_document
@@ -18,30 +17,14 @@ HEAD = 4
 FILE_HINT = "name a file that weft export or opencode export wrote; with --from, other programs' data"
 
 
-class ExportedFile:
-    """An export file that was checked: all its sessions can be read."""
-
-    def __init__(self, found: list[FoundSession]) -> None:
-        self._found = found
-
-    def list_projects(self) -> list[Project]:
-        return []
-
-    def list_sessions(self) -> list[FoundSession]:
-        return self._found
-
-    def list_troubles(self) -> Iterator[ImportTrouble]:
-        yield from ()
-
-
 @contextmanager
-def open_export_file(path: str) -> Generator[ExportedFile]:
+def open_export_file(path: str) -> Generator[FileSource]:
     """Open a document or a bundle. Raise `DocumentError` if it is bad, before anything is imported."""
     head = _read_head(path)
     if is_bundle(head):
         with open_bundle(path) as bundle:
             sessions = bundle.manifest.sessions
-            yield ExportedFile(
+            yield FileSource(
                 [FoundSession(name=each.id, read=partial(_read_session, bundle, each)) for each in sessions]
             )
         return
@@ -55,7 +38,7 @@ def open_export_file(path: str) -> Generator[ExportedFile]:
         error.hint = error.hint or FILE_HINT
         raise
     read = ImportedSession(export=export, counted=count_export(export))
-    yield ExportedFile([FoundSession(name=export.info.id, read=lambda: read)])
+    yield FileSource([FoundSession(name=export.info.id, read=lambda: read)])
 
 
 def _read_head(path: str) -> bytes:

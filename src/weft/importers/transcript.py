@@ -82,6 +82,21 @@ class SessionSource(Protocol):
         ...
 
 
+class FileSource(Struct, frozen=True):
+    """The `SessionSource` of sessions in files. They name no projects, and what is wrong with one is found when it is read."""
+
+    sessions: list[FoundSession]
+
+    def list_projects(self) -> list[Project]:
+        return []
+
+    def list_sessions(self) -> list[FoundSession]:
+        return self.sessions
+
+    def list_troubles(self) -> Iterator[ImportTrouble]:
+        yield from ()
+
+
 LIMIT = 1 << 30
 JsonLine = dict[str, Any]
 

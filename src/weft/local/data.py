@@ -3,7 +3,7 @@
 import asyncio
 
 from weft.blame.history import BlameSource
-from weft.blame.report import blame_file, locate_file, log_file
+from weft.blame.report import blame_file, locate_file, read_file_log
 from weft.dataset.database import IN_MEMORY, Dataset, dataset_path
 from weft.dataset.query import run_query
 from weft.dataset.refresh import Progress, refresh_from_reader, refresh_from_store
@@ -74,11 +74,11 @@ class LocalData:
             source = await self._open_source()
             return await asyncio.to_thread(blame_file, source, relative, lines)
 
-    async def log_file(self, path: str) -> FileLog:
+    async def get_file_log(self, path: str) -> FileLog:
         relative = self._locate(path)
         async with self._lock:
             source = await self._open_source()
-            return await asyncio.to_thread(log_file, source, relative)
+            return await asyncio.to_thread(read_file_log, source, relative)
 
     async def get_trajectory(self, session: SessionID) -> dict[str, object]:
         store = self._runtime.store

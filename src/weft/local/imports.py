@@ -11,12 +11,12 @@ from weft.config.store_address import resolve_store_url
 from weft.errors import DocumentError, InvalidInputError, WeftError
 from weft.host.clock import SystemClock
 from weft.host.paths import paths_from
-from weft.importers.claude import ClaudeTranscripts
-from weft.importers.codex import CodexRollouts
+from weft.importers.claude import list_claude_sessions
+from weft.importers.codex import list_codex_sessions
 from weft.importers.export_file import open_export_file
 from weft.importers.opencode_sqlite import OpenCodeSqlite
 from weft.importers.opencode_tree import open_opencode_tree
-from weft.importers.transcript import FoundSession, ImportTrouble, SessionSource
+from weft.importers.transcript import FileSource, FoundSession, ImportTrouble, SessionSource
 from weft.journal import Journal, open_journal
 from weft.local.place import find_place, make_git_lookup, record_place
 from weft.model.event import ProjectUpdated
@@ -121,9 +121,9 @@ def open_source(request: ImportRequest) -> Generator[SessionSource]:
             with open_opencode_database(request.path) as database:
                 yield OpenCodeSqlite(database)
         case "claude":
-            yield ClaudeTranscripts(request.path)
+            yield FileSource(list_claude_sessions(request.path))
         case "codex":
-            yield CodexRollouts(request.path)
+            yield FileSource(list_codex_sessions(request.path))
         case _:
             with open_export_file(request.path) as exported:
                 yield exported

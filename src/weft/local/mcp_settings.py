@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from weft.config.provider_schema import McpServerConfig
-from weft.config.schema import Config, ExperimentalConfig, WeftConfig
+from weft.config.schema import Config
 from weft.sandbox.policy import NO_SANDBOX, Sandbox
 from weft.tool.mcp.contract import CALL_TIMEOUT_SECONDS, CALLBACK_PORT, START_WAIT_SECONDS
 
@@ -37,8 +37,8 @@ class McpLaunch(Struct, frozen=True, kw_only=True):
 
 def to_mcp_settings(config: Config, *, auth_file: str, one_shot: bool) -> McpSettings:
     """Read the settings. A `one_shot` run waits for all servers: a server that connects later would be of no use."""
-    experimental = config.experimental or ExperimentalConfig()
-    own = (experimental.weft or WeftConfig()).mcp
+    experimental = config.experiments
+    own = config.weft_settings.mcp
     defaults = McpSettings()
     return McpSettings(
         servers=config.mcp or {},

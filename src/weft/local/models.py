@@ -125,8 +125,7 @@ def load_models(
 
 def to_provider_deadlines(config: Config) -> StreamDeadlines:
     """Read the deadlines for requests to providers."""
-    own = config.experimental.weft if config.experimental else None
-    configured, defaults = (own.deadlines if own else None) or DeadlinesConfig(), StreamDeadlines()
+    configured, defaults = config.weft_settings.deadlines or DeadlinesConfig(), StreamDeadlines()
     return StreamDeadlines(
         connect=configured.connect or defaults.connect,
         first_byte=configured.first_byte or defaults.first_byte,

@@ -22,9 +22,7 @@ from weft.config.schema import (
     BudgetConfig,
     CompactionThresholds,
     Config,
-    ExperimentalConfig,
     LimitsConfig,
-    WeftConfig,
 )
 from weft.config.skills import SkillFinder
 from weft.config.sources import ConfigScope
@@ -57,6 +55,7 @@ from weft.project.facts import Resolution
 from weft.provider.registry import ServedModel
 from weft.run.budget import take_stricter
 from weft.run.runtime import CompactionPolicy, RunDeadlines, SubtaskLimits
+from weft.sandbox.policy import NO_SANDBOX, Sandbox
 from weft.share.contract import to_share_settings
 from weft.store.contract import Store
 from weft.store.reader import find_newer_home
@@ -78,12 +77,16 @@ TURN_SECONDS = 6 * 60 * 60
 class OpenOptions(Struct, frozen=True, kw_only=True):
     """What to open, and how.
 
-    `answered` says that somebody replies to permission requests. `one_shot` says that there will be one prompt only.
-    `editor` offers open files, with unsaved text, and terminals. `models` are added to the configured ones. `tape` records
-    the answers of models or replays them. `budgets` replace the configured ones. `share_url` is the address where shared
-    sessions are served. `caller` is for whom it is opened: a principal gets its own part of the store, its limits, and no more of
-    this machine than its directories. `change_tools` replaces tools before they are offered. `plugins` are modules, hooks or tools besides those that are configured. `warn` receives problems
-    of the configuration and the store that do not prevent work. `opened_store` is the administrator's store, if it is open already.
+    * `answered` says that somebody replies to permission requests, `one_shot` that there will be one prompt only.
+    * `editor` offers open files, with unsaved text, and terminals.
+    * `models` are added to the configured ones; `budgets` replace the configured ones.
+    * `tape` records the answers of models or replays them.
+    * `share_url` is the address where shared sessions are served.
+    * `plugins` are modules, hooks or tools besides those that are configured; `change_tools` replaces tools before they are offered.
+    * `caller` is for whom it is opened. A principal gets its own part of the store, its limits, and no more of this machine than
+      its directories.
+    * `warn` receives problems of the configuration and the store that do not prevent work.
+    * `opened_store` is the administrator's store, if it is open already.
     """
 
     directory: str = "."
@@ -134,16 +137,20 @@ async def open_directory(options: OpenOptions) -> AsyncIterator[LocalApi]:
                 options.tape.set_places(to_tape_paths(found.place, paths))
                 models = TapedRegistry(models, options.tape)
             settings = read_settings(loaded, found.place, scope, options, skills.skills)
-            sources = to_workspace_sources(loaded, scope, environment, finder, options.seams.clock)
             sources = replace(
-                name_snapshots(sources, settings.undo, options.caller),
+                to_workspace_sources(loaded, scope, environment, finder, options.seams.clock),
                 store=url,
+                snapshots=choose_snapshots(settings.undo, options.caller),
                 open_engine=_make_opener(options),
             )
-            settings = replace(settings, sources=sources)
-            tools = options.change_tools((*settings.tools, *plugins.tools))
-            settings = replace(settings, hooks=plugins.hooks, tools=tools)
-            settings = await _add_sandbox(settings, loaded, scope, options)
+            sandbox = await _open_sandbox(loaded, scope, options)
+            settings = replace(
+                settings,
+                sources=sources,
+                hooks=plugins.hooks,
+                tools=options.change_tools((*settings.tools, *plugins.tools)),
+                helpers=replace(settings.helpers, sandbox=sandbox),
+            )
             async with (
                 aclosing(models),
                 open_local_api(
@@ -242,13 +249,12 @@ def to_tape_paths(place: Place, paths: Paths) -> dict[str, str]:
     }
 
 
-def name_snapshots(sources: WorkspaceSources, undo: UndoSettings, caller: Caller) -> WorkspaceSources:
-    """Return the sources with the directory of the store's snapshots, if they outlive the process.
+def choose_snapshots(undo: UndoSettings, caller: Caller) -> str:
+    """Return the directory of the store's snapshots, "" if they end with the process.
 
-    What is cached below that name holds the sessions of everybody, so a principal does not get it.
+    A principal does not get it either: a cache with the sessions of everybody is found by its name.
     """
-    kept = not undo.temporary and caller.principal is None
-    return replace(sources, snapshots=undo.base) if kept else sources
+    return undo.base if caller.principal is None and not undo.temporary else ""
 
 
 def to_workspace_sources(
@@ -296,19 +302,17 @@ async def _warn_held_back(loaded: LoadedConfig, scope: ConfigScope, options: Ope
         options.warn(to_warning(scope, held))
 
 
-async def _add_sandbox(
-    settings: Settings, loaded: LoadedConfig, scope: ConfigScope, options: OpenOptions
-) -> Settings:
-    """Add the configured sandbox. Warn once if it is not available here."""
-    sandbox = read_sandbox_settings(loaded)
+async def _open_sandbox(loaded: LoadedConfig, scope: ConfigScope, options: OpenOptions) -> Sandbox:
+    """Build the configured sandbox. Warn once if it is not available here."""
+    settings = read_sandbox_settings(loaded)
     if options.caller.principal is not None:
-        sandbox = replace(sandbox, mode="required", hidden=options.caller.hidden)
-    if sandbox.mode == "off":
-        return settings
-    found = await asyncio.to_thread(build_sandbox, sandbox, scope)
+        settings = replace(settings, mode="required", hidden=options.caller.hidden)
+    if settings.mode == "off":
+        return NO_SANDBOX
+    found = await asyncio.to_thread(build_sandbox, settings, scope)
     if found.warning is not None:
         options.warn(found.warning)
-    return replace(settings, helpers=replace(settings.helpers, sandbox=found.sandbox))
+    return found.sandbox
 
 
 def to_principal_scope(scope: ConfigScope, caller: Caller) -> ConfigScope:
@@ -350,7 +354,7 @@ def read_settings(
         compaction=to_compaction(loaded.config),
         subtasks=to_subtasks(loaded.config),
         deadlines=to_deadlines(loaded.config),
-        continue_on_deny=bool((loaded.config.experimental or ExperimentalConfig()).continue_loop_on_deny),
+        continue_on_deny=bool(loaded.config.experiments.continue_loop_on_deny),
         budgets=limit_budgets(
             to_budgets(loaded) if options.budgets is None else options.budgets, options.caller
         ),
@@ -391,9 +395,7 @@ def to_permission_settings(loaded: LoadedConfig, paths: Paths, options: OpenOpti
 
 def to_compaction(config: Config) -> CompactionPolicy:
     """Read when to compact and prune. Both are on unless they are switched off; the environment's switches are merged already."""
-    configured = config.compaction
-    own = config.experimental.weft if config.experimental else None
-    at = (own.compaction if own else None) or CompactionThresholds()
+    configured, at = config.compaction, config.weft_settings.compaction or CompactionThresholds()
     return CompactionPolicy(
         auto=configured is None or configured.auto is not False,
         prune=configured is None or configured.prune is not False,
@@ -404,8 +406,8 @@ def to_compaction(config: Config) -> CompactionPolicy:
 
 def to_subtasks(config: Config) -> SubtaskLimits:
     # Later versions of OpenCode call it `subagent_depth`; 1.1.34 refuses a file with that key.
-    experimental, defaults = config.experimental or ExperimentalConfig(), SubtaskLimits()
-    own = experimental.weft or WeftConfig()
+    experimental, defaults = config.experiments, SubtaskLimits()
+    own = config.weft_settings
     seconds = own.deadlines.subtask if own.deadlines else None
     depth = own.subagent_depth if own.subagent_depth is not None else config.subagent_depth
     return SubtaskLimits(
@@ -417,8 +419,7 @@ def to_subtasks(config: Config) -> SubtaskLimits:
 
 def to_deadlines(config: Config) -> RunDeadlines:
     # The defaults only keep a run from hanging forever. OpenCode has no deadlines.
-    own = (config.experimental or ExperimentalConfig()).weft or WeftConfig()
-    configured = own.deadlines
+    configured = config.weft_settings.deadlines
     return RunDeadlines(
         tool=configured.tool if configured and configured.tool else TOOL_SECONDS,
         turn=configured.turn if configured and configured.turn else TURN_SECONDS,
@@ -444,8 +445,7 @@ def limit_budgets(budgets: Budgets, caller: Caller) -> Budgets:
 
 
 def _read_budgets(config: Config) -> Budgets:
-    own = (config.experimental or ExperimentalConfig()).weft or WeftConfig()
-    configured = own.budget or BudgetConfig()
+    configured = config.weft_settings.budget or BudgetConfig()
     return Budgets(
         session=_to_budget(configured.session),
         tree=_to_budget(configured.tree),

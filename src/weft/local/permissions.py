@@ -79,8 +79,7 @@ class PermissionSettings(Struct, frozen=True, kw_only=True):
 
 def to_ask_policy(trusted_config: Config, *, person: str, owner: str, answered: bool) -> AskPolicy:
     """Read how to ask a person from the trusted part of the configuration."""
-    own = trusted_config.experimental.weft if trusted_config.experimental else None
-    asking = (own.asking if own else None) or AskingConfig()
+    asking = trusted_config.weft_settings.asking or AskingConfig()
     return AskPolicy(
         answered=answered,
         unanswered=asking.unanswered or "deny",

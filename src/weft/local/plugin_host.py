@@ -18,7 +18,7 @@ from weft.config.check import check_config, find_nearest
 from weft.config.defaults import get_plugin_name
 from weft.config.layer import ConfigOrigin, ConfigProblems, make_layer
 from weft.config.load import LoadedConfig, load_config
-from weft.config.schema import Config, ExperimentalConfig, WeftConfig
+from weft.config.schema import Config
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, CursorLostError, DeadlineError, UnsupportedError
 from weft.host.clock import Clock, SystemClock
@@ -427,7 +427,7 @@ HOOKS_WITH_MATCHER: Final = {
 
 def list_hook_commands(loaded: LoadedConfig, warn: Callable[[ConfigError], None]) -> Iterator[HookCommand]:
     """Return the commands that are configured for hooks, in order. Warn about those that are not valid."""
-    own = (loaded.config.experimental or ExperimentalConfig()).weft or WeftConfig()
+    own = loaded.config.weft_settings
     default = (own.plugins.seconds if own.plugins else None) or HOOK_SECONDS
     for name, commands in (own.hooks or {}).items():
         origin = loaded.origins.get((*HOOKS_KEY.split("."), name))

@@ -13,7 +13,7 @@ from msgspec import Struct
 from weft.config.defaults import get_plugin_name
 from weft.config.flags import read_flags
 from weft.config.load import LoadedConfig
-from weft.config.schema import ExperimentalConfig, PluginsConfig, WeftConfig
+from weft.config.schema import PluginsConfig
 from weft.config.sources import ConfigDirectory, ConfigScope, list_sources
 from weft.config.trust import list_tools
 from weft.errors import ConfigError
@@ -113,8 +113,7 @@ def find_plugins(loaded: LoadedConfig, scope: ConfigScope, extra: Sequence[Any] 
 
 
 def read_plugin_settings(loaded: LoadedConfig) -> PluginsConfig:
-    own = (loaded.config.experimental or ExperimentalConfig()).weft or WeftConfig()
-    return own.plugins or PluginsConfig()
+    return loaded.config.weft_settings.plugins or PluginsConfig()
 
 
 def to_skipped_warning(skipped: Sequence[str]) -> ConfigError:

@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from weft.config.load import LoadedConfig
-from weft.config.schema import ExperimentalConfig, WeftConfig
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError
 from weft.host.clock import Clock
@@ -86,5 +85,4 @@ async def open_plugins(
 
 
 def _has_hook_commands(loaded: LoadedConfig) -> bool:
-    own = (loaded.config.experimental or ExperimentalConfig()).weft or WeftConfig()
-    return bool(own.hooks)
+    return bool(loaded.config.weft_settings.hooks)

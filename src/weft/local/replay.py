@@ -149,11 +149,12 @@ class _Replay:
         self._input = input
         self._stored = input.model is not None and is_persistent(sources.store)
         self._results = RecordedResults(chosen.steps)
+        # The scratch checkout stands in for the one where the session worked.
+        self._renamed = {checkout.recorded.root: checkout.root}
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Engine]:
         """Open the engine in the scratch checkout."""
-        renamed = {self._checkout.recorded.root: self._checkout.root}
         tape = None
         if self._input.model is None:
             children = [
@@ -164,7 +165,7 @@ class _Replay:
                 ]
                 for child in await self._list_children()
             ]
-            tape = SessionTape([step.message for step in self._chosen.steps], children, renamed=renamed)
+            tape = SessionTape([step.message for step in self._chosen.steps], children, renamed=self._renamed)
         change = self._results.replace_tools if self._input.tools == "recorded" else tuple
         store = self._sources.store if self._stored else MEMORY
         async with self._sources.open_engine(
@@ -182,7 +183,7 @@ class _Replay:
         # A prompt with a budget gets no title of its own, which would be one more request.
         budget = self._input.budget or UNLIMITED
         for prompt in self._chosen.prompts:
-            input = to_prompt_input(rename_paths(prompt, {self._checkout.recorded.root: self._checkout.root}))
+            input = to_prompt_input(rename_paths(prompt, self._renamed))
             info = prompt.info
             assert isinstance(info, UserMessage)
             model = self._input.model or info.model
@@ -196,7 +197,6 @@ class _Replay:
     async def _begin(self, api: Engine) -> SessionID:
         title = f"{self._session.title} (replay)"
         history = await self._runtime.store.list_messages(self._session.id)
-        renamed = {self._checkout.recorded.root: self._checkout.root}
         if not self._stored or history[0].info.id == self._chosen.start:
             session = await api.create_session(SessionInput(title=title, permission=self._session.permission))
         else:
@@ -205,7 +205,7 @@ class _Replay:
                 api.runtime.store,
                 self._session,
                 at=self._chosen.start,
-                edit=lambda made, messages: (made, [rename_paths(each, renamed) for each in messages]),
+                edit=lambda made, messages: (made, [rename_paths(each, self._renamed) for each in messages]),
             )
         if self._stored:
             # Archived: it is no work to continue, but what it cost counts.
@@ -260,7 +260,7 @@ def _is_answer(message: MessageWithParts) -> bool:
 
 
 def to_outcomes(files: StepFiles) -> StepOutcomes:
-    """Return the files that each step changed, with the names of their contents. What came and went within a step is left out."""
+    """Return the files that each step changed, each with the id of its content. Changes that were reverted within the step are left out."""
     first: dict[tuple[int, bytes], FileEntry | None] = {}
     last: dict[tuple[int, bytes], FileEntry | None] = {}
     for change in files.changes:

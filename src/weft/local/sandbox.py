@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.config.load import LoadedConfig, load_config
-from weft.config.schema import Config, ExperimentalConfig, SandboxConfig, SandboxMode, WeftConfig
+from weft.config.schema import Config, SandboxConfig, SandboxMode
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, WeftError
 from weft.host.paths import Paths
@@ -90,7 +90,7 @@ def read_sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
 
 
 def _read_sandbox_config(config: Config) -> SandboxConfig:
-    configured = ((config.experimental or ExperimentalConfig()).weft or WeftConfig()).sandbox
+    configured = config.weft_settings.sandbox
     return SandboxConfig(mode=configured) if isinstance(configured, str) else configured or SandboxConfig()
 
 

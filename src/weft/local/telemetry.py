@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from weft.bus import Bus
 from weft.config.load import LoadedConfig
-from weft.config.schema import ExperimentalConfig, TelemetryConfig, WeftConfig
+from weft.config.schema import TelemetryConfig
 from weft.errors import ConfigError, CursorLostError, InvalidInputError, UnsupportedError
 from weft.host.tasks import open_tasks
 
@@ -34,8 +34,8 @@ class TelemetrySettings(Struct, frozen=True, kw_only=True):
 
 def read_telemetry_settings(loaded: LoadedConfig, env: Mapping[str, str]) -> TelemetrySettings | None:
     """Read the settings. Return None if telemetry is off. OpenCode's own switch is `experimental.openTelemetry`."""
-    experimental = loaded.trusted_config.experimental or ExperimentalConfig()
-    configured = (experimental.weft or WeftConfig()).telemetry
+    experimental = loaded.trusted_config.experiments
+    configured = loaded.trusted_config.weft_settings.telemetry
     if isinstance(configured, bool):
         configured = TelemetryConfig(enabled=configured)
     configured = configured or TelemetryConfig()

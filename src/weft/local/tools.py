@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from weft.config.flags import Flags
 from weft.config.load import LoadedConfig
-from weft.config.schema import ExperimentalConfig, WeftConfig
 from weft.config.skills import read_skill
 from weft.host.clock import Clock
 from weft.host.tasks import OnDemand, open_on_demand
@@ -95,12 +94,12 @@ async def open_tool_helpers(
 def to_tool_setup(loaded: LoadedConfig, flags: Flags, skills: tuple[Skill, ...]) -> ToolSetup:
     # `skills` is a fixed list, so that the tool description stays the same for the whole run.
     config = loaded.config
-    own = (config.experimental or ExperimentalConfig()).weft or WeftConfig()
+    own = config.weft_settings
     return ToolSetup(
         skills=SkillSource(find=lambda: skills, read=read_skill),
         search=flags.exa_url or (SERVICE_URL if flags.exa else None),
         lsp=flags.lsp_tool,
-        batch=(config.experimental or ExperimentalConfig()).batch_tool is True,
+        batch=config.experiments.batch_tool is True,
         history=own.history is True,
         command_timeout_ms=flags.bash_default_timeout_ms,
         planning=flags.plan_mode and flags.client == "cli",

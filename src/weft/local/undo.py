@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.config.schema import Config, ExperimentalConfig, WeftConfig
+from weft.config.schema import Config
 from weft.config.store_address import find_own_setting, resolve_store_url
+from weft.errors import WeftError
 from weft.host.paths import Paths, paths_from
 from weft.model.ids import GLOBAL_PROJECT
 from weft.model.project import Place, get_root
@@ -53,7 +54,7 @@ def to_undo_settings(
     config: Config, trusted_config: Config, paths: Paths, env: Mapping[str, str], url: str
 ) -> UndoSettings:
     """Read the settings. Any project may switch snapshots off; only the person sets their limits."""
-    own = (trusted_config.experimental or ExperimentalConfig()).weft or WeftConfig()
+    own = trusted_config.weft_settings
     given = None if own.snapshots is None else msgspec.to_builtins(own.snapshots)
     return make_undo_settings(paths, env, url, limits=to_limits(given), off=config.snapshot is False)
 
@@ -117,8 +118,11 @@ def make_undo_context(
 
 
 @asynccontextmanager
-async def open_undo_context(offline: OfflineSessions, session: SessionInfo) -> AsyncIterator[UndoContext]:
-    """Open what an undo of a stored session needs, in the directory where the session worked. Settle interrupted undos first.
+async def open_undo_context(
+    offline: OfflineSessions, session: SessionInfo, *, warn: Callable[[WeftError], None]
+) -> AsyncIterator[UndoContext]:
+    """Open what an undo of a stored session needs, in the directory where the session worked. First settle what a dead process
+    left there; `warn` is told what could not be settled.
 
     If that directory is gone, for example a removed worktree, use the current one. The configuration is not loaded: an
     invalid file must not prevent an undo.
@@ -129,7 +133,8 @@ async def open_undo_context(offline: OfflineSessions, session: SessionInfo) -> A
     settings = make_undo_settings(paths, env, resolve_store_url(env, paths, offline.url), limits=limits)
     async with open_undo_snapshots(settings, maker.place) as snapshots:
         undo_context = make_undo_context(maker, offline.store, snapshots, settings)
-        await recover(undo_context)
+        for error in await recover(undo_context):
+            warn(error)
         yield undo_context
 
 

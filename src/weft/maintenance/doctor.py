@@ -7,9 +7,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from weft.config.load import load_config
-from weft.config.schema import ExperimentalConfig, WeftConfig
-from weft.config.sources import ConfigScope
 from weft.errors import WeftError
 from weft.host.files import try_lock
 from weft.host.git import Plumbing
@@ -44,7 +41,6 @@ from weft.maintenance.verify import VerifyResult, verify_store
 from weft.model.display import format_count
 from weft.model.ids import SessionID
 from weft.model.url import redact_url
-from weft.project.checkout import find_checkout
 from weft.snapshot.contract import MAX_BYTES
 from weft.snapshot.location import SnapshotLocation, choose_base, list_locations
 from weft.snapshot.objects import ObjectStore, list_pins, list_sessions, measure_files
@@ -259,7 +255,7 @@ def examine_undo(target: DoctorInput) -> list[DoctorFinding]:
         *_find_interrupted(places),
         *_find_lost(places, target.env),
         *_check_sizes(places, target),
-        *_find_homeless(places),
+        *_find_unused(places),
     ]
 
 
@@ -308,12 +304,12 @@ def _find_lost_in(place: SnapshotLocation, env: Mapping[str, str]) -> Iterator[F
 
 def _check_sizes(places: list[SnapshotLocation], target: DoctorInput) -> Iterator[DoctorFinding]:
     """Report directories whose snapshots nearly reach the limit."""
-    most = _find_budget(target)
+    limit = _find_size_limit(target)
     sizes = {place.root: measure_files(place.objects) for place in places}
     found = [
-        FindingItem(where=root, reason=f"{size >> 20} of {most >> 20} MB")
+        FindingItem(where=root, reason=f"{size >> 20} of {limit >> 20} MB")
         for root, size in sizes.items()
-        if size > most * NEARLY_FULL
+        if size > limit * NEARLY_FULL
     ]
     if found:
         yield DoctorFinding(
@@ -326,21 +322,16 @@ def _check_sizes(places: list[SnapshotLocation], target: DoctorInput) -> Iterato
         )
 
 
-def _find_budget(target: DoctorInput) -> int:
+def _find_size_limit(target: DoctorInput) -> int:
     try:
-        at = find_checkout(target.directory)
-        scope = ConfigScope(
-            directory=at.directory, worktree=at.top or at.directory, paths=target.paths, env=target.env
-        )
-        config = load_config(scope).trusted_config
+        config = target.load_config().trusted_config
     except (WeftError, OSError):  # reported by `examine_configuration`
         return MAX_BYTES
-    own = (config.experimental or ExperimentalConfig()).weft or WeftConfig()
-    named = own.snapshots.max_bytes if own.snapshots else None
-    return int(named) if named else MAX_BYTES
+    configured = config.weft_settings.snapshots
+    return int(configured.max_bytes) if configured and configured.max_bytes else MAX_BYTES
 
 
-def _find_homeless(places: list[SnapshotLocation]) -> Iterator[DoctorFinding]:
+def _find_unused(places: list[SnapshotLocation]) -> Iterator[DoctorFinding]:
     found = [
         FindingItem(where=place.root, reason=f"{measure_files(place.directory) >> 10} KB")
         for place in places

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from weft.config.load import load_config
+from weft.config.load import LoadedConfig, load_config
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, WeftError
 from weft.host.machine import (
@@ -25,8 +25,8 @@ from weft.store.opencode_database import find_sqlite_fault, sqlite_version
 from weft.store.url import find_store_path
 
 OLDEST_GIT = (2, 22)
-FREE_BYTES = 1 << 30
-FREE_BYTES_NEEDED = 64 << 20
+ENOUGH_FREE_BYTES = 1 << 30
+LEAST_FREE_BYTES = 64 << 20
 
 
 class DoctorInput(Struct, frozen=True, kw_only=True):
@@ -46,6 +46,14 @@ class DoctorInput(Struct, frozen=True, kw_only=True):
     def open_store(self) -> StoreMaintenance:
         return open_maintenance(self.url, cache=self.paths.cache)
 
+    def load_config(self) -> LoadedConfig:
+        """Return the configuration of the directory. Raise `WeftError` or `OSError` if it cannot be read."""
+        at = find_checkout(self.directory)
+        scope = ConfigScope(
+            directory=at.directory, worktree=at.top or at.directory, paths=self.paths, env=self.env
+        )
+        return load_config(scope)
+
 
 def examine_environment(target: DoctorInput) -> list[DoctorFinding]:
     return [
@@ -61,9 +69,9 @@ def _check_versions(target: DoctorInput) -> Iterator[DoctorFinding]:
     yield DoctorFinding(
         severity="note", area="environment", what=f"Python {python}, SQLite {sqlite_version()}"
     )
-    if said := find_sqlite_fault():
+    if fault := find_sqlite_fault():
         yield DoctorFinding(
-            severity="note", area="environment", what=said, means="the index of sessions uses it"
+            severity="note", area="environment", what=fault, means="the index of sessions uses it"
         )
     git = find_git_version(target.env)
     if not git:
@@ -92,15 +100,15 @@ def _parse_version(version: str) -> tuple[int, ...]:
 
 def _check_free_space(target: DoctorInput) -> Iterator[DoctorFinding]:
     try:
-        room = get_free_space(target.root)
+        free_bytes = get_free_space(target.root)
     except OSError as error:
         yield DoctorFinding(severity="problem", area="environment", what=f"{target.root}: {error.strerror}")
         return
-    if room < FREE_BYTES:
+    if free_bytes < ENOUGH_FREE_BYTES:
         yield DoctorFinding(
-            severity="problem" if room < FREE_BYTES_NEEDED else "warning",
+            severity="problem" if free_bytes < LEAST_FREE_BYTES else "warning",
             area="environment",
-            what=f"{room >> 20} MB are free where sessions are stored",
+            what=f"{free_bytes >> 20} MB are free where sessions are stored",
             means="on a full disk nothing new is stored; existing sessions stay readable",
             repair="weft storage du",
         )
@@ -121,12 +129,12 @@ def _check_permissions(target: DoctorInput) -> Iterator[DoctorFinding]:
         wanted.append((target.root, "0700"))
     elif _is_our_store(target):
         wanted.append((target.root, "0600"))
-    seen = [
+    exposed = [
         FindingItem(where=path, reason=f"should be {mode}") for path, mode in wanted if get_public_mode(path)
     ]
     # Files in a closed directory are protected too. OpenCode leaves its own files readable for everybody.
-    if any(item.where in (target.paths.data, target.paths.auth_file) for item in seen) or (
-        seen and not target.root.startswith(f"{target.paths.data}/")
+    if any(item.where in (target.paths.data, target.paths.auth_file) for item in exposed) or (
+        exposed and not target.root.startswith(f"{target.paths.data}/")
     ):
         yield DoctorFinding(
             severity="warning",
@@ -135,7 +143,7 @@ def _check_permissions(target: DoctorInput) -> Iterator[DoctorFinding]:
             means="transcripts contain code, and often secrets",
             repair="weft doctor --fix",
             cure="lock-up",
-            items=tuple(seen),
+            items=tuple(exposed),
         )
     if not os.access(find_existing(target.root), os.W_OK):
         yield DoctorFinding(
@@ -161,11 +169,7 @@ def _check_file_system(target: DoctorInput) -> Iterator[DoctorFinding]:
 
 def examine_configuration(target: DoctorInput) -> list[DoctorFinding]:
     try:
-        at = find_checkout(target.directory)
-        scope = ConfigScope(
-            directory=at.directory, worktree=at.top or at.directory, paths=target.paths, env=target.env
-        )
-        loaded = load_config(scope)
+        loaded = target.load_config()
     except ConfigError as error:
         return [_to_finding("problem", error)]
     except (WeftError, OSError) as error:

@@ -140,8 +140,8 @@ async def migrate(
     What the target has already is never overwritten, so a migration that was interrupted is continued by running it again.
     """
     # Private values come first, so that a session in the target has everything that belongs to it.
-    others = RecordCopier(source, target, dry_run=dry_run)
-    await others.copy_values()
+    records = RecordCopier(source, target, dry_run=dry_run)
+    await records.copy_values()
     projects = await _copy_projects(source, target, dry_run=dry_run)
     sessions = await source.list_sessions()
     copier = SessionCopier(source, target, at_once=at_once, dry_run=dry_run)
@@ -149,18 +149,18 @@ async def migrate(
         on_progress(number, len(sessions))
         await copier.take(session)
     await copier.write()
-    await others.copy_logs()
-    await others.copy_trash()
+    await records.copy_logs()
+    await records.copy_trash()
     if not dry_run:
         await copy_shares(source, target)
     return Migration(
         projects=projects,
         moved=tuple(copier.moved[session.id] for session in sessions),
         damage=tuple(await source.damage()),
-        values=others.values,
-        lines=others.lines,
-        bundles=others.bundles,
-        kept=tuple(others.kept),
+        values=records.values,
+        lines=records.lines,
+        bundles=records.bundles,
+        kept=tuple(records.kept),
     )
 
 

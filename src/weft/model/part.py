@@ -1,5 +1,6 @@
 """The parts of a message, and the states of a tool call."""
 
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, ClassVar, Literal
 
@@ -28,6 +29,28 @@ class Tokens(Wire, frozen=True, kw_only=True):
     output: int = always(0)
     reasoning: int = always(0)
     cache: CacheTokens = always(CacheTokens())
+
+
+def count_input(tokens: Tokens) -> int:
+    """Return the tokens of a request, with those that the provider had cached."""
+    return tokens.input + tokens.cache.read + tokens.cache.write
+
+
+def count_used(tokens: Tokens) -> int:
+    """Return the tokens of a request and its answer, which the next request contains."""
+    return count_input(tokens) + tokens.output + tokens.reasoning
+
+
+def add_tokens(pieces: Iterable[Tokens]) -> Tokens:
+    counts = list(pieces)
+    return Tokens(
+        input=sum(each.input for each in counts),
+        output=sum(each.output for each in counts),
+        reasoning=sum(each.reasoning for each in counts),
+        cache=CacheTokens(
+            read=sum(each.cache.read for each in counts), write=sum(each.cache.write for each in counts)
+        ),
+    )
 
 
 class ModelRef(Wire, frozen=True, kw_only=True):

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 from decimal import Decimal
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from weft.model.ids import SessionID
+from weft.model.part import Tokens
 from weft.model.wire import Wire, always
 
 NOTHING_BELOW: dict[SessionID, "Spent"] = {}
@@ -73,6 +75,34 @@ class SharedBudget(Wire, frozen=True, kw_only=True):
     group: str
     budget: Budget
     since: int
+
+
+class Charge(Protocol):
+    """Anything with tokens and a cost: a message, the end of a step, the usage of an answer."""
+
+    @property
+    def tokens(self) -> Tokens: ...
+    @property
+    def cost(self) -> Decimal: ...
+    @property
+    def priced(self) -> bool: ...
+    @property
+    def counted(self) -> bool: ...
+
+
+def to_spent(charge: Charge) -> Spent:
+    """Return a charge as spending, without steps and time."""
+    tokens = charge.tokens
+    return Spent(
+        cost=charge.cost,
+        input=tokens.input,
+        output=tokens.output,
+        reasoning=tokens.reasoning,
+        cache_read=tokens.cache.read,
+        cache_write=tokens.cache.write,
+        priced=charge.priced,
+        counted=charge.counted,
+    )
 
 
 def _strip_zeros(cost: Decimal) -> Decimal:

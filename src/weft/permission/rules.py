@@ -164,28 +164,6 @@ def _apply_stricter(unknown: list[Rule], certain: Rule) -> Rule:
     return replace(stricter, action="ask") if stricter is not None else certain
 
 
-def verdict(
-    permission: str, patterns: Iterable[str], ruleset: Iterable[Rule], approved: Iterable[Rule] = ()
-) -> Rule:
-    """Return the strictest rule of all patterns; for no patterns, allow.
-
-    OpenCode stops at the first pattern that says ask, so that one yes also allows a later pattern that is denied, and
-    an approval outranks a deny. Here every pattern is judged, and an approval only ever answers an ask.
-    """
-    rules, approvals = tuple(ruleset), tuple(approved)
-    judged = [_judge(permission, pattern, rules, approvals) for pattern in patterns]
-    allowed = Rule(permission=permission, pattern="*", action="allow")
-    return min(judged, key=lambda rule: STRICTEST_FIRST.index(rule.action), default=allowed)
-
-
-def _judge(permission: str, pattern: str, ruleset: Ruleset, approved: Ruleset) -> Rule:
-    rule = evaluate(permission, pattern, ruleset)
-    if rule.action != "ask":
-        return rule
-    approval = evaluate(permission, pattern, approved)
-    return approval if approval.action == "allow" else rule
-
-
 def list_disabled(tools: Iterable[str], ruleset: Iterable[Rule]) -> set[str]:
     """Return the tools that the rules switch off: the last rule on them denies everything.
 
@@ -263,6 +241,7 @@ def judge(permission: str, pattern: str, rulesets: Sequence[Ruleset]) -> Rule:
 
 
 def choose_strictest(rules: Iterable[Rule]) -> Rule:
+    """Return the strictest rule. OpenCode stops at the first that says ask, so that one yes also allows what a later one denies."""
     return min(rules, key=lambda rule: STRICTEST_FIRST.index(rule.action))
 
 

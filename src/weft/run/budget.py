@@ -10,10 +10,9 @@ from decimal import Decimal
 
 from msgspec import Struct
 
-from weft.context.tokens import count_input
 from weft.model.catalog import Model
 from weft.model.failure import BudgetData, BudgetFailure, BudgetMeasure, BudgetScope
-from weft.model.part import Tokens
+from weft.model.part import Tokens, count_input
 from weft.model.spending import Budget, Budgets, Spent
 from weft.provider.chunk import Usage
 from weft.run.usage import compute_cost

@@ -22,13 +22,13 @@ from weft.errors import (
 )
 from weft.host.tasks import Deadline
 from weft.model.agent import AgentInfo
-from weft.model.ids import SessionID
+from weft.model.ids import MessageID, SessionID
 from weft.model.input import FileInput
 from weft.model.message import AssistantMessage
 from weft.model.part import AgentPart
 from weft.model.permission import CallRef, PermissionRequest
 from weft.model.session import SessionInfo
-from weft.permission.gate import PermissionCaller
+from weft.permission.gate import CallOrigin, PermissionCaller
 from weft.permission.rules import ask_before_named, ask_before_writers, judge, to_rulesets
 from weft.plugin.hooks import Hooks
 from weft.provider.chunk import ToolCall
@@ -47,7 +47,6 @@ from weft.run.doom import (
 from weft.run.hooks import apply_after_hooks, apply_before_hooks, to_hook_input
 from weft.run.json_schema import check_handed_value
 from weft.run.processor import CallDone, CallFailed, CallReported, CallStarted
-from weft.run.questions import get_call_origin
 from weft.run.runtime import Runtime
 from weft.store.contract import Store
 from weft.tool.contract import (
@@ -212,8 +211,8 @@ def make_permits(session: SessionInfo, agent: AgentInfo) -> Permits:
     return lambda permission, pattern: judge(permission, pattern, rulesets).action == "allow"
 
 
-def make_ask(runtime: Runtime, session: SessionInfo, agent: AgentInfo, call: CallRef) -> AskPermission:
-    """Return the function with which one tool call asks for permission."""
+def make_ask(runtime: Runtime, session: SessionInfo, agent: AgentInfo, call: CallRef | None) -> AskPermission:
+    """Return the function with which one tool call asks for permission. Without a `call`, there is no prompt yet."""
 
     async def ask(
         permission: str,
@@ -243,6 +242,35 @@ def make_ask(runtime: Runtime, session: SessionInfo, agent: AgentInfo, call: Cal
         find=partial(get_call_origin, runtime, session, call),
     )
     return ask
+
+
+MAX_SESSION_DEPTH = 100
+
+
+async def get_call_origin(runtime: Runtime, session: SessionInfo, call: CallRef | None) -> CallOrigin:
+    """Return the root session and the prompt that a tool call belongs to. Without a call there is no prompt yet."""
+    return CallOrigin(
+        root_id=await get_root_session(runtime.store, session),
+        turn_id=None if call is None else await _find_turn(runtime.store, session.id, call),
+    )
+
+
+async def get_root_session(store: Store, session: SessionInfo) -> SessionID:
+    """Return the root of a session's tree. The depth is limited because damaged documents may form a cycle."""
+    for _ in range(MAX_SESSION_DEPTH):
+        if session.parent_id is None:
+            break
+        try:
+            session = await store.get_session(session.parent_id)
+        except NotFoundError:
+            break
+    return session.id
+
+
+async def _find_turn(store: Store, session: SessionID, call: CallRef) -> MessageID | None:
+    message = await store.find_message(session, call.message_id)
+    info = message.info if message else None
+    return info.parent_id if isinstance(info, AssistantMessage) else None
 
 
 async def allow_all(

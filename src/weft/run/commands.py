@@ -2,8 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,18 +23,17 @@ from weft.model.ids import MessageID, SessionID
 from weft.model.input import AnyPartInput, CommandInput, PromptInput, SubtaskInput, TextInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import ModelRef
-from weft.model.permission import CallRef, PermissionRequest, Question, QuestionRequest
+from weft.model.permission import CallRef, Question, QuestionRequest
 from weft.model.session import SessionInfo
-from weft.permission.gate import CallOrigin, PermissionCaller
 from weft.permission.rules import to_rulesets
 from weft.plugin.hooks import COMMAND_BEFORE, CallHookInput, CommandHookInput, CommandParts
 from weft.run.admit import choose_models, get_agent
 from weft.run.attachments import MentionScope, resolve_mentions
-from weft.run.calls import ignore_report, make_tool_context
+from weft.run.calls import ignore_report, make_ask, make_tool_context
 from weft.run.hooks import apply_after_hooks, apply_before_hooks
-from weft.run.questions import Prompter, get_root_session
+from weft.run.questions import Prompter
 from weft.run.runtime import Runtime
-from weft.tool.contract import AskPermission, to_input
+from weft.tool.contract import to_input
 from weft.tool.truncate import truncate_result
 
 SHELL_TOOL = "bash"
@@ -76,7 +73,7 @@ async def _run_insertion(runtime: Runtime, session: SessionInfo, agent: AgentInf
         session.id,
         agent=agent.name,
         call=CallRef(message_id=MessageID(""), call_id=""),
-        ask=_make_ask(runtime, session, agent),
+        ask=make_ask(runtime, session, agent, None),
         report=ignore_report,
     )
     arguments = {"command": command, "description": "Insert into a command", "timeout": INSERTION_TIMEOUT_MS}
@@ -92,35 +89,6 @@ async def _run_insertion(runtime: Runtime, session: SessionInfo, agent: AgentInf
     except ToolError as error:
         return f"Error executing command: {error}"
     return result.output.removesuffix("\n")
-
-
-def _make_ask(runtime: Runtime, session: SessionInfo, agent: AgentInfo) -> AskPermission:
-    """Return the function that asks for permission before there is a prompt."""
-    caller = PermissionCaller(
-        rulesets=to_rulesets(agent, session), agent=agent.name, find=partial(_get_origin, runtime, session)
-    )
-
-    async def ask(
-        permission: str,
-        *patterns: str,
-        always: tuple[str, ...] = (),
-        metadata: dict[str, Any] | None = None,
-    ) -> None:
-        request = PermissionRequest(
-            id=runtime.mint.permission(),
-            session_id=session.id,
-            permission=permission,
-            patterns=patterns,
-            metadata=metadata or {},
-            always=always,
-        )
-        await runtime.gate.let_pass(request, caller)
-
-    return ask
-
-
-async def _get_origin(runtime: Runtime, session: SessionInfo) -> CallOrigin:
-    return CallOrigin(root_id=await get_root_session(runtime.store, session))
 
 
 async def execute_command(

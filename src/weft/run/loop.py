@@ -54,9 +54,8 @@ class RunLoop:
         self._refused_prompt: MessageID | None = None  # the prompt for which the person refused a call
         self._shrunk = False  # the last request fit only because some of the history was left out
         self._tokens_before = 0  # of the next request, before the last compaction; 0 if unknown
-        self._agent_overhead: tuple[str, int] | None = (
-            None  # an agent, and the tokens of its requests besides the conversation
-        )
+        # An agent, and the tokens of its requests besides the conversation.
+        self._agent_overhead: tuple[str, int] | None = None
         self.newest_prompt: MessageID | None = None
         self.handed_over = False
 
@@ -95,9 +94,8 @@ class RunLoop:
             return StopRun()
         self.newest_prompt = prompt.id
         newest = find_newest_human_prompt_id(history)
-        if (
-            newest != self._newest_human_prompt
-        ):  # a person wrote meanwhile: that is a new turn, with all its steps
+        if newest != self._newest_human_prompt:
+            # A person wrote meanwhile: that is a new turn, with all its steps.
             self._newest_human_prompt, self._steps_taken, self._compacted_at = newest, 0, -1
         agent = self._runtime.agents.get(prompt.agent)
         return decide(

@@ -5,16 +5,12 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from weft.errors import NotFoundError
-from weft.model.ids import MessageID, SessionID
+from weft.model.ids import SessionID
 from weft.model.input import PromptInput, TextInput
-from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.message import MessageWithParts
 from weft.model.permission import CallRef, Question, QuestionRequest
-from weft.model.session import SessionInfo
-from weft.permission.gate import CallOrigin
 from weft.run.runtime import Runtime
 from weft.session.lifecycle import get_plan_path
-from weft.store.contract import Store
 from weft.tool.contract import Answers, AskQuestions, ToolResources
 
 
@@ -67,32 +63,3 @@ class SessionHandover:
         # OpenCode keeps the model of the prompt before. Here the agent's own model is used if it has one.
         text = TextInput(text=words, synthetic=True)
         await self._runs.prompt(self._session, PromptInput(agent=agent, no_reply=True, parts=(text,)))
-
-
-MAX_DEPTH = 100
-
-
-async def get_call_origin(runtime: Runtime, session: SessionInfo, call: CallRef) -> CallOrigin:
-    """Return the root session and the prompt that a tool call belongs to."""
-    return CallOrigin(
-        root_id=await get_root_session(runtime.store, session),
-        turn_id=await _find_turn(runtime.store, session.id, call),
-    )
-
-
-async def get_root_session(store: Store, session: SessionInfo) -> SessionID:
-    """Return the root of a session's tree. The depth is limited because damaged documents may form a cycle."""
-    for _ in range(MAX_DEPTH):
-        if session.parent_id is None:
-            break
-        try:
-            session = await store.get_session(session.parent_id)
-        except NotFoundError:
-            break
-    return session.id
-
-
-async def _find_turn(store: Store, session: SessionID, call: CallRef) -> MessageID | None:
-    message = await store.find_message(session, call.message_id)
-    info = message.info if message else None
-    return info.parent_id if isinstance(info, AssistantMessage) else None

@@ -23,7 +23,7 @@ from weft.model.message import (
 )
 from weft.model.part import SubtaskPart, TextPart
 from weft.model.session import SessionInfo, get_weft_data, may_be_titled
-from weft.model.spending import Spent
+from weft.model.spending import Spent, to_spent
 from weft.model.transcript import Transcript
 from weft.plugin.hooks import ChatRequest
 from weft.provider.chunk import AnyChunk, Finished, TextDelta, Usage
@@ -32,7 +32,7 @@ from weft.run.hooks import apply_request_hooks
 from weft.run.request import make_parameters
 from weft.run.runtime import Runtime
 from weft.run.usage import to_answer_usage
-from weft.session.totals import add_own_spending, to_spent
+from weft.session.totals import add_own_spending
 
 TITLE_AGENT = "title"
 TITLE_REQUEST = "Generate a title for this conversation:\n"

@@ -6,8 +6,6 @@ nothing, messages that a crash left uncounted are counted the next time, and a m
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from decimal import Decimal
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -19,7 +17,7 @@ from weft.model.ids import ProjectID, SessionID
 from weft.model.message import AnyMessage, AssistantMessage
 from weft.model.part import Tokens
 from weft.model.session import SessionInfo, get_weft_data, with_weft_data
-from weft.model.spending import Ledger, Spending, Spent, add_spent, to_child_spent, total_spent
+from weft.model.spending import Ledger, Spending, Spent, add_spent, to_child_spent, to_spent, total_spent
 from weft.session.lifecycle import list_descendants
 from weft.store.contract import Store
 from weft.store.statistics import DAY_MS, StatisticsQuery
@@ -37,33 +35,6 @@ def to_message_spent(message: AssistantMessage) -> Spent:
         to_spent(message),
         steps=1 if was_requested else 0,
         ms=max(0, time.completed - time.created) if time.completed is not None else 0,
-    )
-
-
-class Charge(Protocol):
-    """Anything with tokens and a cost: a message, the end of a step, the usage of an answer."""
-
-    @property
-    def tokens(self) -> Tokens: ...
-    @property
-    def cost(self) -> Decimal: ...
-    @property
-    def priced(self) -> bool: ...
-    @property
-    def counted(self) -> bool: ...
-
-
-def to_spent(charge: Charge) -> Spent:
-    tokens = charge.tokens
-    return Spent(
-        cost=charge.cost,
-        input=tokens.input,
-        output=tokens.output,
-        reasoning=tokens.reasoning,
-        cache_read=tokens.cache.read,
-        cache_write=tokens.cache.write,
-        priced=charge.priced,
-        counted=charge.counted,
     )
 
 

@@ -34,9 +34,8 @@ class FamilySearch:
     def add(self, children: Sequence[SessionInfo]) -> None:
         """Add the result of the query, which is newest first."""
         for child in reversed(children):
-            if (
-                child.id != self._root and child.id not in self._found
-            ):  # or else a circle of parents would not end
+            # Each session once: a circle of parents would not end.
+            if child.id != self._root and child.id not in self._found:
                 self._found[child.id] = child
                 self._waiting.append(child.id)
 

@@ -22,7 +22,7 @@ from weft.model.part import (
 )
 from weft.model.search import Hit
 from weft.model.session import SessionInfo, is_archived
-from weft.model.spending import Spent
+from weft.model.spending import Spent, to_spent
 
 # It is told how many sessions were indexed, and how many there are to index.
 IndexProgress = Callable[[int, int], None]
@@ -65,7 +65,7 @@ def to_entry(message: MessageWithParts) -> IndexEntry:
         open=answer is not None and answer.time.completed is None,
         provider=answer.provider_id if answer else "",
         model=answer.model_id if answer else "",
-        spent=_to_spent(answer) if answer else Spent(),
+        spent=to_spent(answer) if answer else Spent(),
         said=clean_text("\n".join(said)),
         done=clean_text("\n".join(done)),
         calls=_count_calls(message.parts),
@@ -86,20 +86,6 @@ def to_nano_and_atto(dollars: Decimal) -> tuple[int, int]:
 
 def to_dollars(nano: int, atto: int) -> Decimal:
     return (Decimal(nano) + Decimal(atto) / NANO) / NANO
-
-
-def _to_spent(answer: AssistantMessage) -> Spent:
-    tokens = answer.tokens
-    return Spent(
-        cost=answer.cost,
-        input=tokens.input,
-        output=tokens.output,
-        reasoning=tokens.reasoning,
-        cache_read=tokens.cache.read,
-        cache_write=tokens.cache.write,
-        priced=answer.priced,
-        counted=answer.counted,
-    )
 
 
 def _is_conversation(part: AnyPart) -> bool:

@@ -20,7 +20,6 @@ from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage, UserMessage
 from weft.model.part import (
     AnyPart,
-    CacheTokens,
     CompletedState,
     ErrorState,
     PendingState,
@@ -31,6 +30,8 @@ from weft.model.part import (
     TextPart,
     Tokens,
     ToolPart,
+    add_tokens,
+    count_input,
 )
 from weft.model.session import Idle
 from weft.telemetry import conventions
@@ -100,16 +101,7 @@ class StepRecord:
         return all(part.counted for part in self.parts.values() if isinstance(part, StepFinishPart))
 
     def sum_tokens(self) -> Tokens:
-        counts = [part.tokens for part in self.parts.values() if isinstance(part, StepFinishPart)]
-        return Tokens(
-            input=sum(count.input for count in counts),
-            output=sum(count.output for count in counts),
-            reasoning=sum(count.reasoning for count in counts),
-            cache=CacheTokens(
-                read=sum(count.cache.read for count in counts),
-                write=sum(count.cache.write for count in counts),
-            ),
-        )
+        return add_tokens(part.tokens for part in self.parts.values() if isinstance(part, StepFinishPart))
 
     def sum_cost(self) -> Decimal | None:
         """Return the cost, or None if a price is unknown."""
@@ -261,11 +253,6 @@ class StepRecord:
             yield Measurement(name=conventions.COST, value=float(cost), attributes=model)
 
 
-def count_input(tokens: Tokens) -> int:
-    """Return all tokens that the model read, cached or not, as the conventions count them."""
-    return tokens.input + tokens.cache.read + tokens.cache.write
-
-
 def iterate_token_kinds(tokens: Tokens) -> Iterator[tuple[str, int]]:
     yield "input", tokens.input
     yield "output", tokens.output
@@ -319,7 +306,7 @@ class RunRecord:
         self.last = step
         self.end = max(self.end, step.get_end())
         self.error = step.find_error()
-        self.tokens = add_tokens(self.tokens, step.sum_tokens())
+        self.tokens = add_tokens((self.tokens, step.sum_tokens()))
         self.counted &= step.has_counts()
         cost = step.sum_cost()
         self.cost = None if cost is None or self.cost is None else self.cost + cost
@@ -498,14 +485,3 @@ class TelemetryFold:
         yield step.to_request_span(run.trace, content=self._content)
         yield step.to_span(run.trace, run.id)
         yield from step.measure()
-
-
-def add_tokens(first: Tokens, second: Tokens) -> Tokens:
-    return Tokens(
-        input=first.input + second.input,
-        output=first.output + second.output,
-        reasoning=first.reasoning + second.reasoning,
-        cache=CacheTokens(
-            read=first.cache.read + second.cache.read, write=first.cache.write + second.cache.write
-        ),
-    )

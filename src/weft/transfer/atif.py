@@ -20,6 +20,7 @@ from weft.model.part import (
     SubtaskPart,
     TextPart,
     ToolPart,
+    count_input,
 )
 from weft.model.session import SessionInfo
 from weft.model.wire import to_plain
@@ -153,7 +154,7 @@ def _to_result(name: str, call: ToolPart, embedded: set[str]) -> dict[str, Any]:
 def _to_metrics(info: AssistantMessage) -> dict[str, Any]:
     tokens = info.tokens
     return {
-        "prompt_tokens": tokens.input + tokens.cache.read + tokens.cache.write,
+        "prompt_tokens": count_input(tokens),
         "completion_tokens": tokens.output + tokens.reasoning,
         "cached_tokens": tokens.cache.read,
         "cost_usd": float(info.cost),

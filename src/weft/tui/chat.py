@@ -114,9 +114,8 @@ class Chat:
         self.draft = ""  # what was typed when the screen was changed
         self.items: list[Item] = []  # everything that was shown of this session
         self.watched: WatchedChild | None = None
-        self._oldest: MessageID | None = (
-            None  # the first message that is shown; None if there are no older ones
-        )
+        # The first message that is shown; None if there are no older ones.
+        self._oldest: MessageID | None = None
         self._screen = screen
         self._next_screen: ChatScreen | None = None
         self._items: list[Item] = []

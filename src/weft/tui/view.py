@@ -53,13 +53,13 @@ from weft.model.part import (
     RunningState,
     StepFinishPart,
     TextPart,
-    Tokens,
     ToolPart,
+    count_used,
     list_patch_files,
 )
 from weft.model.permission import PermissionRequest, QuestionRequest
 from weft.model.session import Busy, Idle, Retry, SessionInfo, Todo
-from weft.model.spending import Spent, add_spent
+from weft.model.spending import Spent, add_spent, to_spent
 from weft.model.transcript import SessionDescendants
 from weft.tui.markdown import MarkdownBlock, MarkdownSplitter, split_markdown
 from weft.tui.text import Line
@@ -410,7 +410,7 @@ class SessionView:
                 self._on_call(part, child=False)
             case StepFinishPart(tokens=tokens):
                 self._count(part)
-                self.status = replace(self.status, context=_count_tokens(tokens))
+                self.status = replace(self.status, context=count_used(tokens))
             case PatchPart():
                 self._on_patch(part)
             case _:
@@ -519,23 +519,8 @@ def _get_hint(error: object) -> str:
     return error.data.hint if isinstance(error, BudgetFailure) else ""
 
 
-def _count_tokens(tokens: Tokens) -> int:
-    return tokens.input + tokens.output + tokens.reasoning + tokens.cache.read + tokens.cache.write
-
-
 def to_step_spent(part: StepFinishPart) -> Spent:
-    tokens = part.tokens
-    return Spent(
-        cost=part.cost,
-        input=tokens.input,
-        output=tokens.output,
-        reasoning=tokens.reasoning,
-        cache_read=tokens.cache.read,
-        cache_write=tokens.cache.write,
-        priced=part.priced,
-        counted=part.counted,
-        steps=1,
-    )
+    return replace(to_spent(part), steps=1)
 
 
 def _to_open_call(part: ToolPart, *, child: bool) -> RunningCall:

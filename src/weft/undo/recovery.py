@@ -76,7 +76,7 @@ async def recover(undo_context: UndoContext) -> list[WeftError]:
     try:
         report = await undo_context.snapshots.recover(is_recorded)
     except (WeftError, OSError) as error:
-        return [_to_unsettled_error("the undo of a dead process", error)]
+        return [_to_unsettled_error("the undo of a dead process is", error)]
     unsettled: list[WeftError] = []
     for session in dict.fromkeys(session for session, _ in report.patches):
         patches = [patch for owner, patch in report.patches if owner == session]
@@ -84,13 +84,13 @@ async def recover(undo_context: UndoContext) -> list[WeftError]:
             await _settle(undo_context, session, patches)
         except (WeftError, OSError) as error:
             unsettled.append(
-                _to_unsettled_error(f"the file changes of a dead run of session {session}", error)
+                _to_unsettled_error(f"the file changes of a dead run of session {session} are", error)
             )
     return unsettled
 
 
 def _to_unsettled_error(what: str, error: Exception) -> WeftError:
-    return StoreError(f"{what} is not settled yet: {error}", hint="the next opening tries again")
+    return StoreError(f"{what} not settled yet: {error}", hint="the next opening tries again")
 
 
 async def _settle(undo_context: UndoContext, session: SessionID, patches: Sequence[Patch]) -> None:

@@ -55,6 +55,7 @@ async def revert(
     if scope.dry_run:
         preview = await undo_context.snapshots.preview(plan)
         return RevertResult(session=session, files=_list_fates(preview, others), caution=caution)
+    unsettled = await _settle_earlier(undo_context, plan)
     async with _restore(undo_context, plan) as restored:
         redo = undone if restored.undo is None else (*undone, restored.undo)
         mark = SessionRevert(
@@ -70,7 +71,9 @@ async def revert(
                 replace(stored, revert=mark), replace(get_weft_data(stored), undo=redo, restored=plan.note)
             ),
         )
-    return RevertResult(session=changed, files=_list_fates(restored, others), caution=caution)
+    return RevertResult(
+        session=changed, files=_list_fates(restored, others), caution=_join(caution, unsettled)
+    )
 
 
 async def unrevert(
@@ -96,6 +99,7 @@ async def unrevert(
     if scope.dry_run:
         preview = await undo_context.snapshots.preview(plan)
         return RevertResult(session=session, files=_list_fates(preview, foreign))
+    unsettled = await _settle_earlier(undo_context, plan)
     async with _restore(undo_context, plan) as restored:
         changed = await undo_context.update_session(
             session.id,
@@ -106,7 +110,7 @@ async def unrevert(
         )
     released = undone if restored.undo is None else (*undone, restored.undo)
     await undo_context.release_trees(session.id, get_patch_trees(released), remaining=history)
-    return RevertResult(session=changed, files=_list_fates(restored, foreign))
+    return RevertResult(session=changed, files=_list_fates(restored, foreign), caution=unsettled)
 
 
 # --- undone by OpenCode ---
@@ -159,13 +163,22 @@ def _make_plan(
     return RestorePlan(session=session.id, patches=selected, files=scope.files, note=undo_context.mint.part())
 
 
+async def _settle_earlier(undo_context: UndoContext, plan: RestorePlan) -> str:
+    """Finish an earlier attempt that ran out of space. Return what could not be settled, "" if nothing is left."""
+    unsettled = await recover(undo_context) if plan.patches else ()
+    return _join(*map(str, unsettled))
+
+
+def _join(*cautions: str) -> str:
+    return "; ".join(each for each in cautions if each)
+
+
 @asynccontextmanager
 async def _restore(undo_context: UndoContext, plan: RestorePlan) -> AsyncIterator[Restoration]:
     """Restore the files. They stay restored if the body does not raise."""
     if not plan.patches:
         yield Restoration(session=plan.session, fates=(), note=plan.note)
         return
-    await recover(undo_context)  # finish an earlier attempt that ran out of space
     async with undo_context.snapshots.restoring(plan) as restored:
         yield restored
 

@@ -5,10 +5,10 @@ from msgspec.structs import replace
 
 from given.conversation import assistant_message, ids, user_message
 from weft.context.compaction import list_prunable_calls
-from weft.context.tokens import count_used, estimate, find_request_limit, find_usable_tokens
+from weft.context.tokens import estimate, find_request_limit, find_usable_tokens
 from weft.model.catalog import Limit, Model, ModelApi
 from weft.model.message import MessageWithParts
-from weft.model.part import CacheTokens, CallTime, CompletedState, Tokens, ToolPart
+from weft.model.part import CacheTokens, CallTime, CompletedState, Tokens, ToolPart, count_used
 
 MODEL = Model(id="m", provider_id="p", name="M", api=ModelApi(id="m"), limit=Limit(context=0, output=0))
 OUTPUT = 32_000

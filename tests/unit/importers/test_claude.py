@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from weft.errors import DocumentError
-from weft.importers.claude import ClaudeTranscripts
+from weft.importers.claude import list_claude_sessions
 from weft.importers.transcript import ImportedSession
 from weft.model.message import AssistantMessage, UserMessage
 from weft.model.part import (
@@ -87,7 +87,7 @@ def written(path: Path, lines: list[dict[str, Any]], tail: str = "") -> Path:
 
 
 def read(path: Path) -> ImportedSession:
-    [found] = ClaudeTranscripts(str(path)).list_sessions()
+    [found] = list_claude_sessions(str(path))
     return found.read()
 
 
@@ -197,7 +197,7 @@ def test_the_lines_of_a_subagent_become_a_child_session(tmp_path: Path) -> None:
     )
     written(tmp_path / f"{SESSION}.jsonl", LINES)
     written(tmp_path / "agent-a1.jsonl", side)
-    parent, child = [found.read().export for found in ClaudeTranscripts(str(tmp_path)).list_sessions()]
+    parent, child = [found.read().export for found in list_claude_sessions(str(tmp_path))]
     assert child.info.parent_id == parent.info.id
     assert count_export(child) == ExportCounts(messages=2, parts=2)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from weft.errors import DocumentError
-from weft.importers.codex import CodexRollouts
+from weft.importers.codex import list_codex_sessions
 from weft.importers.transcript import ImportedSession
 from weft.model.message import AssistantMessage, UserMessage
 from weft.model.part import (
@@ -79,7 +79,7 @@ def written(path: Path, lines: list[dict[str, Any]]) -> Path:
 
 
 def read(path: Path) -> ImportedSession:
-    [found] = CodexRollouts(str(path)).list_sessions()
+    [found] = list_codex_sessions(str(path))
     return found.read()
 
 

@@ -49,7 +49,7 @@ async def get_blame(call: DirectoryCall) -> FileBlame:
 async def get_file_log(call: DirectoryCall) -> FileLog:
     """List the changes of a file by sessions, newest first."""
     query: FileLogQuery = call.query
-    return await call.api.data.log_file(query.path)
+    return await call.api.data.get_file_log(query.path)
 
 
 ROUTES = (

@@ -1,10 +1,10 @@
-"""HTTP routes about the server itself: health, OpenAPI document, log, closing directories, and event streams."""
+"""HTTP routes about the server itself: health, readiness, metrics, OpenAPI document, log, closing directories, event streams."""
 
 from typing import Any, Literal
 
-from weft.errors import InvalidInputError
-from weft.model.wire import Wire
-from weft.server.route import ServerCall, route
+from weft.errors import InvalidInputError, WeftError
+from weft.model.wire import Wire, always
+from weft.server.route import RouteResult, ServerCall, route
 from weft.version import VERSION
 
 MAX_LOG_LENGTH = 10_000
@@ -76,4 +76,43 @@ ROUTES = (
     route("GET", "/doc", "doc.get", get_document),
     route("GET", "/event", "event.subscribe", listen, media="text/event-stream"),
     route("GET", "/global/event", "global.event", listen_everywhere, media="text/event-stream"),
+)
+
+
+NOT_READY = 503
+
+
+class Ready(Wire, frozen=True, kw_only=True):
+    """Whether the server accepts work, and the reasons if it does not."""
+
+    ready: bool
+    reasons: tuple[str, ...] = always(())
+
+
+async def get_ready(call: ServerCall) -> RouteResult:
+    """Return whether the server accepts work: its store is writable and it is not shutting down."""
+    reasons: list[str] = []
+    if call.server.shutting_down:
+        reasons.append("the server is ending")
+    else:
+        try:
+            if call.server.cluster is not None:
+                await call.server.cluster.check()
+            await (await call.server.get_api(call.server.default_directory)).workspace.check_store()
+        except WeftError as error:
+            reasons.append(f"{type(error).__name__}: nothing can be stored")
+            call.server.note(f"not ready: {type(error).__name__}: {error}")
+    return RouteResult(
+        value=Ready(ready=not reasons, reasons=tuple(reasons)), status=NOT_READY if reasons else 200
+    )
+
+
+async def get_metrics(call: ServerCall) -> str:
+    """Return metrics in the text format of Prometheus."""
+    raise NotImplementedError(call.path)
+
+
+HEALTH_ROUTES = (
+    route("GET", "/weft/ready", "weft.ready", get_ready, gives=Ready),
+    route("GET", "/weft/metrics", "weft.metrics", get_metrics, media="text/plain"),
 )

@@ -20,7 +20,7 @@ from weft.model.session import AnyStatus, Idle, RevertResult
 from weft.model.wire import Wire
 from weft.server.route import DirectoryCall, route
 from weft.server.routes.messages import make_idempotent, read_prompt
-from weft.server.routes.permissions import choose_owner
+from weft.server.routes.permissions import choose_owner, list_open_requests
 from weft.server.routes.sessions import read_session_id
 from weft.server.routes.weft_sessions import SESSION
 
@@ -138,10 +138,7 @@ async def offer_tools(call: DirectoryCall) -> bool:
 
 async def list_tool_requests(call: DirectoryCall) -> list[ClientToolRequest]:
     """List the calls that wait for the client that offered the tool."""
-    found = {each.id: each for each in await call.api.list_tool_requests()}
-    for session, api in call.server.list_relayed(call.directory).items():
-        found |= {each.id: each for each in await api.list_tool_requests() if each.session_id == session}
-    return list(found.values())
+    return await list_open_requests(call, lambda api: api.list_tool_requests())
 
 
 async def accept_tool(call: DirectoryCall) -> bool:

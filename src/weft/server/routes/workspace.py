@@ -1,9 +1,10 @@
-"""HTTP routes for the project, its agents, skills, tools and helper programs."""
+"""HTTP routes for the project, its agents, skills, commands, tools and helper programs, and for damage in its store."""
 
 from msgspec import Struct
 
 from weft.errors import NotFoundError
-from weft.model.agent import AgentInfo, Skill
+from weft.model.agent import AgentInfo, Command, Skill
+from weft.model.damage import Damage
 from weft.model.ids import ProjectID
 from weft.model.part import ModelRef
 from weft.model.project import Project
@@ -138,4 +139,29 @@ PROJECT_ROUTES = (
     route("GET", "/path", "path.get", get_path),
     route("GET", "/vcs", "vcs.get", get_vcs),
     route("GET", "/vcs/status", "vcs.status", list_vcs_status),
+)
+
+
+# --- what OpenCode does not have ---
+
+
+async def get_command(call: DirectoryCall) -> Command:
+    """Return a command."""
+    return await call.api.get_command(call.path_params["name"])
+
+
+async def list_all_tools(call: DirectoryCall) -> list[ToolInfo]:
+    """List the tools of this project, as models see them."""
+    return await call.api.workspace.list_tools()
+
+
+async def list_damage(call: DirectoryCall) -> list[Damage]:
+    """List stored documents that cannot be read, with the reason. This reads every document."""
+    return await call.api.workspace.list_damage()
+
+
+OWN_ROUTES = (
+    route("GET", "/weft/damage", "weft.damage", list_damage, gives=list[Damage]),
+    route("GET", "/weft/command/{name}", "weft.command.get", get_command),
+    route("GET", "/weft/tool", "weft.tool.list", list_all_tools),
 )
