@@ -39,13 +39,13 @@ class CommandProject:
     async def run(self, name: str, arguments: str = "", **more: Any) -> MessageWithParts:
         return await self.api.command(self.session, CommandInput(command=name, arguments=arguments, **more))
 
-    async def asked(self) -> MessageWithParts:
+    async def get_prompt(self) -> MessageWithParts:
         """Return the last stored prompt."""
         messages = await self.api.list_messages(self.session)
         return next(each for each in reversed(messages) if isinstance(each.info, UserMessage))
 
-    async def words(self) -> str:
-        parts = (await self.asked()).parts
+    async def get_prompt_text(self) -> str:
+        parts = (await self.get_prompt()).parts
         return next(part.text for part in parts if isinstance(part, TextPart))
 
 
@@ -53,9 +53,9 @@ class CommandProject:
 async def open_project(
     directory: Path, commands: dict[str, CommandConfig | Command], **more: Any
 ) -> AsyncIterator[CommandProject]:
-    configured = {name: said for name, said in commands.items() if isinstance(said, CommandConfig)}
+    configured = {name: command for name, command in commands.items() if isinstance(command, CommandConfig)}
     known = build_commands(Config(command=configured), str(directory))
-    known |= {name: said for name, said in commands.items() if isinstance(said, Command)}
+    known |= {name: command for name, command in commands.items() if isinstance(command, Command)}
     more.setdefault("agents", AGENTS)
     async with (
         asyncio.timeout(60),
@@ -72,23 +72,23 @@ async def open_project(
         yield CommandProject(engine, session.id, directory)
 
 
-def says(template: str, **more: Any) -> dict[str, CommandConfig | Command]:
+def configure(template: str, **more: Any) -> dict[str, CommandConfig | Command]:
     return {"go": CommandConfig(template=template, **more)}
 
 
 async def test_a_command_is_a_prompt_with_its_arguments_in_it(tmp_path: Path) -> None:
-    async with open_project(tmp_path, says("Fix $1 in $2.")) as given:
-        answer = await given.run("go", 'bug "the loom" now')
+    async with open_project(tmp_path, configure("Fix $1 in $2.")) as project:
+        answer = await project.run("go", 'bug "the loom" now')
 
         assert isinstance(answer.info, AssistantMessage)
         assert answer.info.error is None
-        assert await given.words() == "Fix bug in the loom now."
+        assert await project.get_prompt_text() == "Fix bug in the loom now."
 
 
 async def test_an_event_reports_an_executed_command(tmp_path: Path) -> None:
-    async with open_project(tmp_path, says("Go.")) as given:
-        heard = given.api.events()
-        answer = await given.run("go", "on")
+    async with open_project(tmp_path, configure("Go.")) as project:
+        heard = project.api.events()
+        answer = await project.run("go", "on")
         collected: list[Event] = []
         async for each in heard:
             collected.append(each.event)
@@ -96,23 +96,23 @@ async def test_an_event_reports_an_executed_command(tmp_path: Path) -> None:
                 break
 
         assert collected[-1] == CommandExecuted(
-            name="go", session_id=given.session, arguments="on", message_id=answer.info.id
+            name="go", session_id=project.session, arguments="on", message_id=answer.info.id
         )
 
 
 async def test_an_unknown_command_is_named_with_those_near_it_and_nothing_is_stored(
     tmp_path: Path,
 ) -> None:
-    async with open_project(tmp_path, says("Go.")) as given:
+    async with open_project(tmp_path, configure("Go.")) as project:
         with pytest.raises(NotFoundError, match="no command 'reviwe'") as caught:
-            await given.run("reviwe")
+            await project.run("reviwe")
 
         assert caught.value.near == ("review",)
-        assert await given.api.list_messages(given.session) == []
-        assert (await given.api.get_command("/go")).template == "Go."
+        assert await project.api.list_messages(project.session) == []
+        assert (await project.api.get_command("/go")).template == "Go."
 
 
-async def test_what_a_command_names_wrongly_is_refused_before_its_shell_commands_run(tmp_path: Path) -> None:
+async def test_a_wrong_agent_or_model_is_refused_before_shell_commands_run(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     commands = {
         "agent": CommandConfig(template=f"!`touch {marker}`", agent="nobdoy"),
@@ -120,7 +120,7 @@ async def test_what_a_command_names_wrongly_is_refused_before_its_shell_commands
         "subtask": CommandConfig(template=f"!`touch {marker}`", model="no/such", subtask=True),
         "word": CommandConfig(template=f"!`touch {marker}`", model="nonsense"),
     }
-    async with open_project(tmp_path, dict(commands)) as given:
+    async with open_project(tmp_path, dict(commands)) as project:
         for name, kind in (
             ("agent", NotFoundError),
             ("model", ModelNotFoundError),
@@ -128,43 +128,43 @@ async def test_what_a_command_names_wrongly_is_refused_before_its_shell_commands
             ("word", InvalidInputError),
         ):
             with pytest.raises(kind):
-                await given.run(name)
-        assert (marker.exists(), await given.api.list_messages(given.session)) == (False, [])
+                await project.run(name)
+        assert (marker.exists(), await project.api.list_messages(project.session)) == (False, [])
 
 
 # --- shell commands in templates ---
 
 
-async def test_the_output_of_a_shell_command_stands_in_its_place(tmp_path: Path) -> None:
+async def test_a_shell_command_is_replaced_by_its_output(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("one\ntwo\n")
     template = "Notes:\n!`cat notes.txt`\nand !`printf 'a$1b'` of $1."
-    async with open_project(tmp_path, says(template)) as given:
-        await given.run("go", "three")
+    async with open_project(tmp_path, configure(template)) as project:
+        await project.run("go", "three")
 
-        assert await given.words() == "Notes:\none\ntwo\nand a$1b of three."
+        assert await project.get_prompt_text() == "Notes:\none\ntwo\nand a$1b of three."
 
 
-async def test_nothing_that_is_typed_behind_a_command_is_run(tmp_path: Path) -> None:
+async def test_typed_arguments_are_never_run(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     typed = f"!`touch {marker}` $(touch {marker}) `touch {marker}`; touch {marker}"
     async with open_project(
-        tmp_path, says('Say $ARGUMENTS and $1 and !`echo $ARGUMENTS` !`echo "$1"`')
-    ) as given:
-        await given.run("go", typed)
+        tmp_path, configure('Say $ARGUMENTS and $1 and !`echo $ARGUMENTS` !`echo "$1"`')
+    ) as project:
+        await project.run("go", typed)
 
-        assert typed in await given.words()
-        assert "[not run: what is typed behind a command is not put into" in await given.words()
+        assert typed in await project.get_prompt_text()
+        assert "[not run: what is typed behind a command is not put into" in await project.get_prompt_text()
         assert not marker.exists()
 
 
-async def test_what_a_shell_command_says_is_not_run_filled_in_or_attached(tmp_path: Path) -> None:
+async def test_the_output_of_a_shell_command_is_plain_text(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     (tmp_path / "evil.txt").write_text(f"!`touch {marker}` $1 $ARGUMENTS @evil.txt")
-    async with open_project(tmp_path, says("!`cat evil.txt` for $1")) as given:
-        await given.run("go", "me")
+    async with open_project(tmp_path, configure("!`cat evil.txt` for $1")) as project:
+        await project.run("go", "me")
 
-        assert await given.words() == f"!`touch {marker}` $1 $ARGUMENTS @evil.txt for me"
-        assert len((await given.asked()).parts) == 1
+        assert await project.get_prompt_text() == f"!`touch {marker}` $1 $ARGUMENTS @evil.txt for me"
+        assert len((await project.get_prompt()).parts) == 1
         assert not marker.exists()
 
 
@@ -172,28 +172,31 @@ async def test_a_shell_command_is_run_in_the_directory_and_without_the_persons_k
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
-    async with open_project(tmp_path, says("!`pwd; echo key=$ANTHROPIC_API_KEY.`")) as given:
-        await given.run("go")
+    async with open_project(tmp_path, configure("!`pwd; echo key=$ANTHROPIC_API_KEY.`")) as project:
+        await project.run("go")
 
-        assert await given.words() == f"{tmp_path}\nkey=."
-
-
-async def test_a_shell_command_that_fails_says_so_and_the_prompt_is_put_all_the_same(tmp_path: Path) -> None:
-    async with open_project(tmp_path, says("Tests: !`echo red; exit 3`.")) as given:
-        await given.run("go")
-
-        assert await given.words() == "Tests: red\n\n\n<bash_metadata>\nexit code 3\n</bash_metadata>."
+        assert await project.get_prompt_text() == f"{tmp_path}\nkey=."
 
 
-async def test_shell_commands_keep_to_the_rules_of_the_agent(tmp_path: Path) -> None:
+async def test_a_failed_shell_command_leaves_its_error_in_the_prompt(tmp_path: Path) -> None:
+    async with open_project(tmp_path, configure("Tests: !`echo red; exit 3`.")) as project:
+        await project.run("go")
+
+        assert (
+            await project.get_prompt_text()
+            == "Tests: red\n\n\n<bash_metadata>\nexit code 3\n</bash_metadata>."
+        )
+
+
+async def test_shell_commands_obey_the_rules_of_the_agent(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     denied = Rule(permission="bash", pattern="touch *", action="deny")
     careful = AgentInfo(name="careful", mode="primary", permission=(*ALLOW, denied))
     template = f"!`touch {marker}`"
-    async with open_project(tmp_path, says(template, agent="careful"), agents=(careful,)) as given:
+    async with open_project(tmp_path, configure(template, agent="careful"), agents=(careful,)) as project:
         with pytest.raises(DeniedError):
-            await given.run("go")
-        assert (marker.exists(), await given.api.list_messages(given.session)) == (False, [])
+            await project.run("go")
+        assert (marker.exists(), await project.api.list_messages(project.session)) == (False, [])
 
 
 async def test_without_a_user_a_shell_command_that_needs_permission_is_not_run(
@@ -201,10 +204,10 @@ async def test_without_a_user_a_shell_command_that_needs_permission_is_not_run(
 ) -> None:
     marker = tmp_path / "ran"
     ask = Rule(permission="bash", pattern="*", action="ask")
-    async with open_project(tmp_path, says(f"!`touch {marker}`"), rules=(*ALLOW, ask)) as given:
+    async with open_project(tmp_path, configure(f"!`touch {marker}`"), rules=(*ALLOW, ask)) as project:
         with pytest.raises(UnansweredError):
-            await given.run("go")
-        assert (marker.exists(), await given.api.list_messages(given.session)) == (False, [])
+            await project.run("go")
+        assert (marker.exists(), await project.api.list_messages(project.session)) == (False, [])
 
 
 async def test_an_agent_that_may_edit_nothing_asks_before_a_shell_command_that_may_write(
@@ -214,21 +217,21 @@ async def test_an_agent_that_may_edit_nothing_asks_before_a_shell_command_that_m
     (tmp_path / "Makefile").write_text(f"all:\n\ttouch {marker}\n")
     no_edits = Rule(permission="edit", pattern="*", action="deny")
     planner = AgentInfo(name="planner", mode="primary", permission=(*ALLOW, no_edits))
-    async with open_project(tmp_path, says("!`make`", agent="planner"), agents=(planner,)) as given:
+    async with open_project(tmp_path, configure("!`make`", agent="planner"), agents=(planner,)) as project:
         with pytest.raises(UnansweredError):
-            await given.run("go")
-        assert (marker.exists(), await given.api.list_messages(given.session)) == (False, [])
+            await project.run("go")
+        assert (marker.exists(), await project.api.list_messages(project.session)) == (False, [])
 
 
 # --- what is mentioned, attached, handed on ---
 
 
-async def test_files_and_agents_that_are_mentioned_come_along(tmp_path: Path) -> None:
+async def test_mentioned_files_and_agents_are_attached(tmp_path: Path) -> None:
     (tmp_path / "loom.md").write_text("warp and weft")
-    async with open_project(tmp_path, says("Read @loom.md, and ask @explore about @$1.")) as given:
+    async with open_project(tmp_path, configure("Read @loom.md, and ask @explore about @$1.")) as project:
         extra = FileInput(mime="text/plain", filename="x", url="data:text/plain,more")
-        await given.run("go", "nothing.md", parts=(extra,))
-        parts = (await given.asked()).parts
+        await project.run("go", "nothing.md", parts=(extra,))
+        parts = (await project.get_prompt()).parts
 
         assert [part.filename for part in parts if isinstance(part, FilePart)] == ["loom.md", "x"]
         assert [part.name for part in parts if isinstance(part, AgentPart)] == ["explore"]
@@ -238,18 +241,18 @@ async def test_files_and_agents_that_are_mentioned_come_along(tmp_path: Path) ->
 async def test_a_file_outside_of_the_project_stays_a_word(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "secret").write_text("hunter2")
-    async with open_project(tmp_path / "project", says("Read @../secret and @$1.")) as given:
-        await given.run("go", str(tmp_path / "secret"))
+    async with open_project(tmp_path / "project", configure("Read @../secret and @$1.")) as project:
+        await project.run("go", str(tmp_path / "secret"))
 
-        assert len((await given.asked()).parts) == 1
+        assert len((await project.get_prompt()).parts) == 1
 
 
 async def test_a_command_may_name_its_agent_and_model(tmp_path: Path) -> None:
-    commands = says("Go.", agent="careful", model=f"{MODEL.provider_id}/{MODEL.id}")
+    commands = configure("Go.", agent="careful", model=f"{MODEL.provider_id}/{MODEL.id}")
     careful = AgentInfo(name="careful", mode="primary", permission=ALLOW)
-    async with open_project(tmp_path, commands, agents=(careful,)) as given:
-        await given.run("go", agent="build")
-        asked = (await given.asked()).info
+    async with open_project(tmp_path, commands, agents=(careful,)) as project:
+        await project.run("go", agent="build")
+        asked = (await project.get_prompt()).info
 
         assert isinstance(asked, UserMessage)
         assert asked.agent == "careful"
@@ -269,12 +272,12 @@ async def test_a_command_may_name_its_agent_and_model(tmp_path: Path) -> None:
 async def test_a_command_for_a_subagent_is_done_in_a_session_of_its_own(
     tmp_path: Path, said: dict[str, Any], *, is_subtask: bool
 ) -> None:
-    async with open_project(tmp_path, says("Look at $1.", description="Look", **said)) as given:
-        await given.run("go", "this")
-        children = await given.api.list_children(given.session)
+    async with open_project(tmp_path, configure("Look at $1.", description="Look", **said)) as project:
+        await project.run("go", "this")
+        children = await project.api.list_children(project.session)
         prompts = [
             each
-            for each in await given.api.list_messages(given.session)
+            for each in await project.api.list_messages(project.session)
             if isinstance(each.info, UserMessage)
         ]
 
@@ -289,32 +292,33 @@ async def test_a_command_for_a_subagent_is_done_in_a_session_of_its_own(
 
 
 async def test_initialising_a_project_is_a_command_and_is_remembered(tmp_path: Path) -> None:
-    async with open_project(tmp_path, {}) as given:
-        await given.run("init", "Mention the loom.")
-        words = await given.words()
+    async with open_project(tmp_path, {}) as project:
+        await project.run("init", "Mention the loom.")
+        words = await project.get_prompt_text()
 
         assert (str(tmp_path) in words, words.endswith("Mention the loom.")) == (True, True)
-        project = await given.engine.store.find_project(given.engine.api.runtime.place.project.id)
-        assert project is not None
-        assert project.time.initialized is not None
+        place = project.engine.api.runtime.place
+        stored = await project.engine.store.find_project(place.project.id)
+        assert stored is not None
+        assert stored.time.initialized is not None
 
 
 async def test_a_review_is_a_subtask_and_takes_words(tmp_path: Path) -> None:
-    async with open_project(tmp_path, {}) as given:
-        review = await given.api.get_command("review")
+    async with open_project(tmp_path, {}) as project:
+        review = await project.api.get_command("review")
         assert (review.subtask, review.hints) == (True, ("$ARGUMENTS",))
-        await given.run("review", "the branch weft")
-        assert len(await given.api.list_children(given.session)) == 1
+        await project.run("review", "the branch weft")
+        assert len(await project.api.list_children(project.session)) == 1
 
 
-async def test_what_is_configured_takes_the_place_of_a_built_in_one(tmp_path: Path) -> None:
-    async with open_project(tmp_path, {"review": CommandConfig(template="Mine.")}) as given:
-        assert [command.name for command in await given.api.list_commands()] == ["init", "review"]
-        await given.run("review")
-        assert await given.words() == "Mine."
+async def test_a_configured_command_replaces_a_built_in_one(tmp_path: Path) -> None:
+    async with open_project(tmp_path, {"review": CommandConfig(template="Mine.")}) as project:
+        assert [command.name for command in await project.api.list_commands()] == ["init", "review"]
+        await project.run("review")
+        assert await project.get_prompt_text() == "Mine."
 
 
-def test_a_directory_with_an_odd_name_does_not_speak_in_a_template() -> None:
+def test_the_name_of_a_directory_cannot_inject_into_a_template() -> None:
     for odd in ("/x/$ARGUMENTS", "/x/!`touch y`", "/x/@z"):
         assert odd not in build_commands(Config(), odd)["init"].template
 
@@ -322,7 +326,7 @@ def test_a_directory_with_an_odd_name_does_not_speak_in_a_template() -> None:
 async def test_the_same_message_sent_twice_is_one_command(tmp_path: Path) -> None:
     log = tmp_path / "log"
     id = MessageID("msg_1e10b972b001AbCdEfGhIjKlMn")
-    async with open_project(tmp_path, says(f"!`echo x >> {log}`Go.")) as given:
-        first = await given.run("go", message_id=id)
-        assert await given.run("go", message_id=id) == first
+    async with open_project(tmp_path, configure(f"!`echo x >> {log}`Go.")) as project:
+        first = await project.run("go", message_id=id)
+        assert await project.run("go", message_id=id) == first
         assert log.read_text() == "x\n"

@@ -42,9 +42,9 @@ def start(root: Path, *given: str) -> "subprocess.Popen[str]":
 def run_killed(root: Path, *given: str) -> str:
     """Return what the script printed before it was killed."""
     with start(root, *given) as child:
-        said, complaint = child.communicate(timeout=60)
-    assert (child.returncode, complaint) == (-signal.SIGKILL, "")
-    return said.strip()
+        out, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (-signal.SIGKILL, "")
+    return out.strip()
 
 
 @pytest.mark.parametrize(
@@ -80,20 +80,20 @@ async def test_a_killed_undo_is_rolled_back_or_kept_as_the_session_says(
     session, prompt, changed = await work(root)
     run_killed(root, how, session, prompt)
     assert read_tree(root) == before
-    # A person goes on meanwhile: neither way is theirs touched.
+    # A person works meanwhile. Neither way may touch their file.
     write(root / "mine.txt", "me\n")
 
     async with open_undo_harness(root) as harness:
         harness.session = session
-        write_off = {b"mine.txt": ("0o644", b"me\n")}
-        assert read_tree(root) == (before if stands else changed) | write_off
+        own_file = {b"mine.txt": ("0o644", b"me\n")}
+        assert read_tree(root) == (before if stands else changed) | own_file
         assert ((await harness.api.get_session(session)).revert is not None) is stands
         if stands:
             await harness.redo()
-            assert read_tree(root) == changed | write_off
+            assert read_tree(root) == changed | own_file
         else:
             await harness.undo(prompt)
-            assert read_tree(root) == before | write_off
+            assert read_tree(root) == before | own_file
 
 
 async def work(root: Path) -> tuple[SessionID, MessageID, dict[bytes, tuple[str, bytes]]]:

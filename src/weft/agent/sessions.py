@@ -170,7 +170,7 @@ class Session:
         new = check_messages(messages, "user")
         history = await self.load()
         end = find_end(at, (message.info.id for message in history))
-        kept, gone = history[:end], history[end:]
+        kept, dropped = history[:end], history[end:]
         wanted = list_unmatched_results(new)
         before = AppendContext(
             at=kept[-1].info.time.created if kept else 0,
@@ -179,7 +179,7 @@ class Session:
             ),
             calls={call: part for each in kept for call, part in _list_calls(each) if call in wanted},
         )
-        removed = [MessageRemoved(session_id=self._id, message_id=each.info.id) for each in gone]
+        removed = [MessageRemoved(session_id=self._id, message_id=each.info.id) for each in dropped]
         return await self._write(new, before, *removed)
 
     async def fork(self, *, at: MessageID | None = None) -> "Session":

@@ -173,8 +173,8 @@ class FileHistories:
         change = self.changes[edit.number]
         came_from: FileVersion | None = None
         if edit.before is None and edit.after is not None and depth < MAX_DEPTH:
-            gone = [other.before for other in self._read_others(change, depth) if not other.after]
-            came_from = _choose_similar(gone, edit.after.lines)
+            deleted = [other.before for other in self._read_others(change, depth) if not other.after]
+            came_from = _choose_similar(deleted, edit.after.lines)
 
         def list_removed_elsewhere() -> list[FileVersion]:
             # Only for the file that was asked for: each other file would ask for all others again.
@@ -206,13 +206,13 @@ class FileHistories:
         Only files that are gone can have been renamed.
         """
         root = self._source.root
-        gone = [
+        deleted = [
             each
             for each in list_changed_paths(self._source.dataset, self._source.project)
             if each != path and not os.path.lexists(os.path.join(root, each))
         ]
         versions: dict[str, FileVersion] = {}
-        for each in gone[:MAX_RENAME_CANDIDATES]:
+        for each in deleted[:MAX_RENAME_CANDIDATES]:
             history = self.trace(each, until, depth=depth + 1)
             if history.latest is not None and history.latest not in self.binary:
                 known = expand_runs(history.authorship.get_state().known[history.latest])
@@ -251,9 +251,9 @@ class FileHistories:
             name, _ = self.find_origin(path, before, first)
             return (name, None) if name else None
         others = self._read_others(first, 0) if after is not None else []
-        gone = [each for each in others if not each.after]
-        best = None if after is None else _choose_similar([each.before for each in gone], after.lines)
-        return next(((each.path, first) for each in gone if each.before is best), None)
+        deleted = [each for each in others if not each.after]
+        best = None if after is None else _choose_similar([each.before for each in deleted], after.lines)
+        return next(((each.path, first) for each in deleted if each.before is best), None)
 
     # --- contents ---
 

@@ -46,8 +46,8 @@ def _make_command_error(words: Sequence[str], given: str, known: Sequence[str]) 
 def find_near(given: str, known: Sequence[str]) -> list[str]:
     """Return the names that were most likely meant. Two swapped letters count as near in a short name too."""
     swapped = [each for each in known if sorted(each) == sorted(given)]
-    begun = [each for each in known if len(given) > 1 and each.startswith(given)]
-    return (swapped or begun or get_close_matches(given, known, n=MAX_NEAR, cutoff=CUTOFF))[:MAX_NEAR]
+    completions = [each for each in known if len(given) > 1 and each.startswith(given)]
+    return (swapped or completions or get_close_matches(given, known, n=MAX_NEAR, cutoff=CUTOFF))[:MAX_NEAR]
 
 
 def make_leftover_error(parser: argparse.ArgumentParser, leftover: Sequence[str]) -> WeftError:

@@ -99,16 +99,16 @@ def _find_agent(line: JsonLine, path: str) -> str:
 def _read(path: str, *, agent: str = "") -> ImportedSession:
     troubles: list[ImportTrouble] = []
     lines = [line for line in read_lines(path, troubles) if _find_agent(line, path) == agent]
-    said = [line for line in lines if _is_message(line)]
-    if not said:
+    messages = [line for line in lines if _is_message(line)]
+    if not messages:
         raise DocumentError(path, "nothing in it is a conversation of Claude Code")
-    conversation = _ClaudeConversation(path, said[0], agent)
+    conversation = _ClaudeConversation(path, messages[0], agent)
     for line in lines:
         conversation.add(line)
     export = conversation.to_export()
     return ImportedSession(
         export=check_export(export, where=path),
-        counted=_count(said),
+        counted=_count(messages),
         troubles=(*troubles, *conversation.troubles),
     )
 
@@ -129,20 +129,22 @@ def _is_results(line: JsonLine) -> bool:
     return line["type"] == "user" and any(block.get("type") == "tool_result" for block in _list_blocks(line))
 
 
-def _count(said: list[JsonLine]) -> ExportCounts:
+def _count(messages: list[JsonLine]) -> ExportCounts:
     """Count messages and parts from the lines alone, independently of the conversion."""
-    prompts = [line for line in said if line["type"] == "user" and not _is_results(line)]
-    results = [line for line in said if _is_results(line)]
-    answers = {_answer_key(line) for line in said if line["type"] == "assistant"}
+    prompts = [line for line in messages if line["type"] == "user" and not _is_results(line)]
+    results = [line for line in messages if _is_results(line)]
+    answers = {_answer_key(line) for line in messages if line["type"] == "assistant"}
     summaries = sum(1 for line in prompts if line.get("isCompactSummary") is True)
-    beside = [
+    extra_prompts = [
         line for line in results if any(block.get("type") != "tool_result" for block in _list_blocks(line))
     ]
-    blocks = sum(len(_list_blocks(line)) for line in said if line["type"] == "assistant")
+    blocks = sum(len(_list_blocks(line)) for line in messages if line["type"] == "assistant")
     blocks += sum(len(_list_blocks(line)) for line in prompts if line.get("isCompactSummary") is not True)
-    blocks += sum(1 for line in beside for block in _list_blocks(line) if block.get("type") != "tool_result")
+    blocks += sum(
+        1 for line in extra_prompts for block in _list_blocks(line) if block.get("type") != "tool_result"
+    )
     return ExportCounts(
-        messages=len(prompts) + len(answers) + summaries + len(beside), parts=blocks + 2 * summaries
+        messages=len(prompts) + len(answers) + summaries + len(extra_prompts), parts=blocks + 2 * summaries
     )
 
 
@@ -217,10 +219,10 @@ class _ClaudeConversation:
                 if not self._writer.add_result(call, output, failed=failed, files=tuple(files)):
                     reason = f"a result for {call}, but no such call"
                     self.troubles.append(ImportTrouble(where=self._path, reason=reason))
-        said = [block for block in _list_blocks(line) if block.get("type") != "tool_result"]
-        if said:
+        blocks = [block for block in _list_blocks(line) if block.get("type") != "tool_result"]
+        if blocks:
             key = str(line.get("uuid"))
-            self._add_blocks(self._writer.start_prompt(key), key, said)
+            self._add_blocks(self._writer.start_prompt(key), key, blocks)
 
     def _add_answer(self, line: JsonLine) -> None:
         message, key = line["message"], _answer_key(line)
@@ -288,9 +290,11 @@ def _parent_id(path: str, session: str, at: int) -> SessionID | None:
     places = (path, os.path.join(os.path.dirname(path), f"{session}.jsonl"))
     for place in (*places, os.path.join(os.path.dirname(path), "..", "..", f"{session}.jsonl")):
         if os.path.isfile(place) and not _is_agent(place):
-            said = [
+            messages = [
                 line for line in read_lines(place, []) if _is_message(line) and not _find_agent(line, place)
             ]
-            if said:
-                return TranscriptIds("claude", session, parse_time(said[0].get("timestamp")) or at).session
+            if messages:
+                return TranscriptIds(
+                    "claude", session, parse_time(messages[0].get("timestamp")) or at
+                ).session
     return None

@@ -476,14 +476,14 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     # --- permissions ---
 
     async def list_permissions(self) -> list[PermissionRequest]:
-        pending = [asked.permission for asked in await self.runtime.gate.pending()]
+        pending = [request.permission for request in await self.runtime.gate.pending()]
         return [each for each in pending if each is not None and await self._exists(each.session_id)]
 
     async def reply_permission(
         self, id: PermissionID, reply: Reply, *, message: str = "", grant: GrantTerms = DEFAULT_GRANT_TERMS
     ) -> None:
-        asked = PermissionID(check_id("permission", id))
-        await self.runtime.gate.reply(asked, reply, message=message, terms=grant)
+        request = PermissionID(check_id("permission", id))
+        await self.runtime.gate.reply(request, reply, message=message, terms=grant)
 
     async def list_grants(self) -> list[Grant]:
         return await self.runtime.gate.list_grants()

@@ -172,7 +172,7 @@ def _make_opener(options: OpenOptions) -> OpenEngine:
     def open_engine(
         directory: str, store: str, *, tape: Tape | None = None, change_tools: ChangeTools = tuple
     ) -> AbstractAsyncContextManager[Engine]:
-        beside = OpenOptions(
+        other = OpenOptions(
             directory=directory,
             env=options.env,
             store=store,
@@ -184,7 +184,7 @@ def _make_opener(options: OpenOptions) -> OpenEngine:
             caller=options.caller,
             seams=options.seams,
         )
-        return open_directory(beside)
+        return open_directory(other)
 
     return open_engine
 

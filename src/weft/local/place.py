@@ -28,8 +28,8 @@ async def find_place(store: Store, directory: str, env: Mapping[str, str], now: 
     """Find the project of a directory. Write nothing."""
     at = await asyncio.to_thread(find_checkout, directory, fake_vcs=env.get("OPENCODE_FAKE_VCS", ""))
     projects = {project.id: project for project in await store.list_projects()}
-    kept = {id: find_alias(await store.find_value(alias_key(id))) for id in projects}
-    aliases = {id: alias for id, alias in kept.items() if alias is not None}
+    found = {id: find_alias(await store.find_value(alias_key(id))) for id in projects}
+    aliases = {id: alias for id, alias in found.items() if alias is not None}
     known = KnownProjects(projects=projects, aliases=aliases)
     return await asyncio.to_thread(resolve, at, known, git=Git(env), now=now)
 

@@ -36,11 +36,11 @@ def to_formatters(loaded: LoadedConfig, flags: Flags) -> tuple[FileFormatter, ..
     known = (*FORMATTERS, OXFMT) if flags.oxfmt else FORMATTERS
     if False in (loaded.config.formatter, loaded.trusted_config.formatter):
         return ()
-    named = _get_formatters(loaded.trusted_config)
+    configured = _get_formatters(loaded.trusted_config)
     result = {each.name: each for each in known}
-    for name, entry in named.items():
+    for name, entry in configured.items():
         result[name] = _to_formatter(result.get(name), name, entry)
-    off = _list_disabled(_get_formatters(loaded.config)) | _list_disabled(named)
+    off = _list_disabled(_get_formatters(loaded.config)) | _list_disabled(configured)
     return tuple(each for name, each in result.items() if name not in off and each.argv and each.extensions)
 
 
@@ -74,11 +74,11 @@ def to_language_servers(loaded: LoadedConfig, flags: Flags) -> tuple[KnownServer
     known = (*(each for each in SERVERS if each.name != "pyright"), TY) if flags.lsp_ty else SERVERS
     if False in (loaded.config.lsp, loaded.trusted_config.lsp):
         return ()
-    named = _get_servers(loaded.trusted_config)
+    configured = _get_servers(loaded.trusted_config)
     result = {each.name: each for each in known}
-    for name, entry in named.items():
+    for name, entry in configured.items():
         result[name] = _to_server(result.get(name), name, entry)
-    off = _list_disabled(_get_servers(loaded.config)) | _list_disabled(named)
+    off = _list_disabled(_get_servers(loaded.config)) | _list_disabled(configured)
     return tuple(each for name, each in result.items() if name not in off and each.argv and each.extensions)
 
 
@@ -99,5 +99,5 @@ def _to_server(known: KnownServer | None, name: str, entry: LspServerConfig) -> 
     )
 
 
-def _list_disabled(named: Mapping[str, FormatterConfig] | Mapping[str, LspServerConfig]) -> set[str]:
-    return {name for name, entry in named.items() if entry.disabled}
+def _list_disabled(configured: Mapping[str, FormatterConfig] | Mapping[str, LspServerConfig]) -> set[str]:
+    return {name for name, entry in configured.items() if entry.disabled}

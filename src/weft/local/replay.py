@@ -81,8 +81,8 @@ def choose_range(
     )
     if last < first:
         raise InvalidInputError("--until", "that message comes before the first one to replay")
-    wanted = set(ids[first : last + 1])
-    prompts = [message for message in history if message.info.id in wanted and is_human_prompt(message)]
+    in_range = set(ids[first : last + 1])
+    prompts = [message for message in history if message.info.id in in_range and is_human_prompt(message)]
     if not prompts:
         raise InvalidInputError(
             "--from",
@@ -324,8 +324,8 @@ class RecordedResults:
         )
 
     def _make_run(self, name: str) -> Callable[[RawArguments, ToolContext], Awaitable[ToolResult]]:
-        async def run(wanted: RawArguments, context: ToolContext) -> ToolResult:
-            waiting = self._results.get((name, to_key(wanted.arguments, context.worktree)))
+        async def run(arguments: RawArguments, context: ToolContext) -> ToolResult:
+            waiting = self._results.get((name, to_key(arguments.arguments, context.worktree)))
             state = waiting.pop(0).state if waiting else None
             match state:
                 case CompletedState(output=output, title=title, metadata=metadata):

@@ -190,8 +190,8 @@ def _list_protected(scope: ConfigScope) -> Iterator[str]:
 
 
 def _list_temporary(env: Mapping[str, str]) -> tuple[str, ...]:
-    named = env.get("TMPDIR", "")
-    return (named,) if os.path.isabs(named) else (tempfile.gettempdir(), "/var/tmp")
+    configured = env.get("TMPDIR", "")
+    return (configured,) if os.path.isabs(configured) else (tempfile.gettempdir(), "/var/tmp")
 
 
 def _list_installed(env: Mapping[str, str]) -> Iterator[str]:

@@ -60,7 +60,7 @@ class TokenStore:
     async def create(self, input: TokenInput) -> NewToken:
         id, now = secrets.token_hex(ID_BYTES), self._now()
         secret = f"{SECRET_BEGIN}_{id}_{secrets.token_urlsafe(SECRET_BYTES)}"
-        made = Token(
+        token = Token(
             id=f"{SECRET_BEGIN}_{id}",
             name=input.name,
             principal=input.principal or input.name,
@@ -71,11 +71,11 @@ class TokenStore:
 
         def add(stored: StoredTokens) -> StoredTokens:
             principal = check_token_input(input, stored.to_public(), now)
-            tokens = (*stored.tokens, StoredToken(token=made, hash=hash_secret(secret)))
+            tokens = (*stored.tokens, StoredToken(token=token, hash=hash_secret(secret)))
             return StoredTokens(tokens=tokens, principals=_put(stored.principals, principal))
 
         await self._update(add)
-        return NewToken(secret=secret, token=made)
+        return NewToken(secret=secret, token=token)
 
     async def list_all(self) -> PrincipalTokens:
         return (await self._read()).to_public()

@@ -55,8 +55,8 @@ def to_undo_settings(
 ) -> UndoSettings:
     """Read the settings. Any project may switch snapshots off; only the person sets their limits."""
     own = trusted_config.weft_settings
-    given = None if own.snapshots is None else msgspec.to_builtins(own.snapshots)
-    return make_undo_settings(paths, env, url, limits=to_limits(given), off=config.snapshot is False)
+    configured = None if own.snapshots is None else msgspec.to_builtins(own.snapshots)
+    return make_undo_settings(paths, env, url, limits=to_limits(configured), off=config.snapshot is False)
 
 
 def make_undo_settings(

@@ -151,10 +151,10 @@ def delete_worktree(repository: WorktreeRepository, worktree: Worktree) -> str:
         # Git cannot remove the worktree that it runs in, so run it in the main checkout.
         main = find_checkout(repository.top).main
         repository = replace(repository, top=main, directory=main)
-    kept = discard_worktree(repository, worktree)
+    commit = discard_worktree(repository, worktree)
     with suppress(OSError):
         TrustRecords(repository.paths).remove(root)
-    return kept
+    return commit
 
 
 # Refs that keep the old contents of a reset worktree, so that git does not collect them.
@@ -182,15 +182,15 @@ class LocalWorktrees(Struct, frozen=True, kw_only=True):
     async def create_worktree(
         self, name: str | None = None, *, start: bool = True, also: str = ""
     ) -> WorktreeInfo:
-        made = await asyncio.to_thread(self._create, name)
+        entered = await asyncio.to_thread(self._create, name)
         repository = self._get_repository()
         configured = self.place.project.commands
         commands = [configured.start] if configured is not None and configured.start else []
-        if commands and not await asyncio.to_thread(is_trusted_in, repository, made.worktree):
+        if commands and not await asyncio.to_thread(is_trusted_in, repository, entered.worktree):
             commands = []
         for command in [*commands, *([also] if also else [])] if start else []:
-            await run_silently(made, command, self.env)
-        return to_worktree_info(made.worktree)
+            await run_silently(entered, command, self.env)
+        return to_worktree_info(entered.worktree)
 
     async def remove_worktree(self, directory: str, *, force: bool = False) -> str:
         return await asyncio.to_thread(self._remove, directory, force)
@@ -228,11 +228,11 @@ class LocalWorktrees(Struct, frozen=True, kw_only=True):
                 raise NotFoundError("directory", worktree.directory)
             if not force and not state.is_safe:
                 raise ConflictError("worktree", worktree.name, UNSAVED_WORK, hint=FORCE_HINT)
-            kept = commit_state(repository, worktree) if state.has_work else ""
-            if kept:
-                repository.checkouts.put_ref(RESET_REFS + worktree.name, kept)
+            commit = commit_state(repository, worktree) if state.has_work else ""
+            if commit:
+                repository.checkouts.put_ref(RESET_REFS + worktree.name, commit)
             repository.inside(worktree).restore(_get_main_commit(repository))
-            return kept
+            return commit
 
 
 def _get_main_commit(repository: WorktreeRepository) -> str:
@@ -260,8 +260,8 @@ def to_worktree_info(worktree: Worktree) -> WorktreeInfo:
     return WorktreeInfo(name=worktree.name, branch=worktree.branch, directory=worktree.directory)
 
 
-async def run_silently(made: EnteredWorktree, command: str, env: Mapping[str, str]) -> None:
+async def run_silently(entered: EnteredWorktree, command: str, env: Mapping[str, str]) -> None:
     async def ignore(_: bytes) -> None:
         pass
 
-    await run_start_command(made, command, env, ignore)
+    await run_start_command(entered, command, env, ignore)

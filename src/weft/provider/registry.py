@@ -94,16 +94,16 @@ class Registry:
                 return ModelRef(provider_id=offer.id, model_id=found.id)
         raise NoModelError
 
-    def find_small(self, beside: ModelRef) -> ModelRef | None:
-        """Return the model for small tasks such as titles, next to the main model `beside`; None if there is none."""
+    def find_small(self, main: ModelRef) -> ModelRef | None:
+        """Return the model for small tasks such as titles, in sessions with the model `main`; None if there is none."""
         if self._small is not None:
             # A test with a scripted model must not send a request to a real one.
             is_real = self._small.provider_id != SCRIPTED_PROVIDER
-            return None if is_real and beside.provider_id == SCRIPTED_PROVIDER else self._small
-        offer = self._offers.find(beside.provider_id) if self._offers is not None else None
+            return None if is_real and main.provider_id == SCRIPTED_PROVIDER else self._small
+        offer = self._offers.find(main.provider_id) if self._offers is not None else None
         ids = [model.id for model in offer.list_models()] if offer is not None else []
-        found = choice.choose_small_model(beside.provider_id, ids)
-        return ModelRef(provider_id=beside.provider_id, model_id=found) if found is not None else None
+        found = choice.choose_small_model(main.provider_id, ids)
+        return ModelRef(provider_id=main.provider_id, model_id=found) if found is not None else None
 
     def _list_candidates(self) -> list[ProviderOffer]:
         """Return the providers to choose from, the likeliest first.

@@ -453,8 +453,8 @@ class TapedRegistry(Registry):
     def get_default(self) -> ModelRef:
         return self._tape.find_default() or self._models.get_default()
 
-    def find_small(self, beside: ModelRef) -> ModelRef | None:
-        return self._models.find_small(beside)
+    def find_small(self, main: ModelRef) -> ModelRef | None:
+        return self._models.find_small(main)
 
     def list_models(self) -> list[Model]:
         return self._models.list_models()

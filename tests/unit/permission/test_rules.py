@@ -17,17 +17,17 @@ from weft.permission.rules import (
 )
 
 
-def rules(*said: str) -> Ruleset:
+def rules(*ruleset_lines: str) -> Ruleset:
     """Parse rules such as `bash:rm *:deny`."""
     made = []
-    for each in said:
+    for each in ruleset_lines:
         permission, pattern, action = each.split(":")
         made.append(Rule(permission=permission, pattern=pattern, action=action))  # type: ignore[arg-type]
     return tuple(made)
 
 
 @pytest.mark.parametrize(
-    ("said", "asked", "action"),
+    ("ruleset_lines", "asked", "action"),
     [
         (("bash:*:allow", "bash:rm:deny"), ("bash", "rm"), "deny"),
         (("bash:rm:deny", "bash:*:allow"), ("bash", "rm"), "allow"),
@@ -38,13 +38,13 @@ def rules(*said: str) -> Ruleset:
         (("edit:*:deny",), ("bash", "ls"), "ask"),
     ],
 )
-def test_the_last_rule_that_fits_decides(
-    said: tuple[str, ...], asked: tuple[str, str], action: Action
+def test_the_last_matching_rule_decides(
+    ruleset_lines: tuple[str, ...], asked: tuple[str, str], action: Action
 ) -> None:
-    assert evaluate(*asked, rules(*said)).action == action
+    assert evaluate(*asked, rules(*ruleset_lines)).action == action
 
 
-def test_the_rule_that_decided_is_given() -> None:
+def test_the_deciding_rule_is_returned() -> None:
     ruleset = rules("bash:*:allow", "bash:rm *:deny")
     assert evaluate("bash", "rm x", ruleset) == ruleset[1]
 
@@ -55,7 +55,7 @@ def test_several_rulesets_are_read_as_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "tools", "gone"),
+    ("ruleset_lines", "tools", "hidden"),
     [
         (
             ("*:*:allow", "edit:*:deny"),
@@ -69,9 +69,9 @@ def test_several_rulesets_are_read_as_one() -> None:
     ],
 )
 def test_a_tool_is_hidden_when_all_of_it_is_denied(
-    said: tuple[str, ...], tools: tuple[str, ...], gone: set[str]
+    ruleset_lines: tuple[str, ...], tools: tuple[str, ...], hidden: set[str]
 ) -> None:
-    assert list_disabled(tools, rules(*said)) == gone
+    assert list_disabled(tools, rules(*ruleset_lines)) == hidden
 
 
 def judge_all(patterns: list[str], ruleset: Ruleset) -> Action:
