@@ -7,7 +7,7 @@ from functools import partial
 
 from weft.errors import DocumentError
 from weft.host.files import read_file
-from weft.importers.transcript import FileSource, FoundSession, ImportedSession
+from weft.importers.transcript import FoundSession, FoundSessions, ImportedSession
 from weft.model.transfer import count_export
 from weft.transfer.bundle import Bundle, BundledSession, is_bundle, open_bundle
 from weft.transfer.document import from_document
@@ -18,13 +18,13 @@ FILE_HINT = "name a file that weft export or opencode export wrote; with --from,
 
 
 @contextmanager
-def open_export_file(path: str) -> Generator[FileSource]:
+def open_export_file(path: str) -> Generator[FoundSessions]:
     """Open a document or a bundle. Raise `DocumentError` if it is bad, before anything is imported."""
     head = _read_head(path)
     if is_bundle(head):
         with open_bundle(path) as bundle:
             sessions = bundle.manifest.sessions
-            yield FileSource(
+            yield FoundSessions(
                 [FoundSession(name=each.id, read=partial(_read_session, bundle, each)) for each in sessions]
             )
         return
@@ -38,7 +38,7 @@ def open_export_file(path: str) -> Generator[FileSource]:
         error.hint = error.hint or FILE_HINT
         raise
     read = ImportedSession(export=export, counted=count_export(export))
-    yield FileSource([FoundSession(name=export.info.id, read=lambda: read)])
+    yield FoundSessions([FoundSession(name=export.info.id, read=lambda: read)])
 
 
 def _read_head(path: str) -> bytes:

@@ -82,7 +82,7 @@ class SessionSource(Protocol):
         ...
 
 
-class FileSource(Struct, frozen=True):
+class FoundSessions(Struct, frozen=True):
     """The `SessionSource` of sessions in files. They name no projects, and what is wrong with one is found when it is read."""
 
     sessions: list[FoundSession]

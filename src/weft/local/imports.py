@@ -16,7 +16,7 @@ from weft.importers.codex import list_codex_sessions
 from weft.importers.export_file import open_export_file
 from weft.importers.opencode_sqlite import OpenCodeSqlite
 from weft.importers.opencode_tree import open_opencode_tree
-from weft.importers.transcript import FileSource, FoundSession, ImportTrouble, SessionSource
+from weft.importers.transcript import FoundSession, FoundSessions, ImportTrouble, SessionSource
 from weft.journal import Journal, open_journal
 from weft.local.place import find_place, make_git_lookup, record_place
 from weft.model.event import ProjectUpdated
@@ -121,9 +121,9 @@ def open_source(request: ImportRequest) -> Generator[SessionSource]:
             with open_opencode_database(request.path) as database:
                 yield OpenCodeSqlite(database)
         case "claude":
-            yield FileSource(list_claude_sessions(request.path))
+            yield FoundSessions(list_claude_sessions(request.path))
         case "codex":
-            yield FileSource(list_codex_sessions(request.path))
+            yield FoundSessions(list_codex_sessions(request.path))
         case _:
             with open_export_file(request.path) as exported:
                 yield exported
