@@ -1,5 +1,7 @@
 """The address of a server and the password for it: from a URL, the environment, or the file that `weft serve` writes."""
 
+import os
+import stat
 from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Final
@@ -7,9 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-from weft.errors import DirectoryError, InvalidInputError
-from weft.host.paths import paths_from
-from weft.host.private_files import find_secret
+from weft.errors import ConfigError, InvalidInputError
 
 PASSWORD: Final = "OPENCODE_SERVER_PASSWORD"
 TOKEN: Final = "WEFT_TOKEN"
@@ -17,6 +17,7 @@ TOKEN_BEGIN: Final = "weft_"
 USERNAME: Final = "OPENCODE_SERVER_USERNAME"
 DEFAULT_USERNAME: Final = "opencode"
 PORT: Final = 4096
+MAX_PASSWORD_BYTES: Final = 1024
 EXAMPLE: Final = f"write it as http://127.0.0.1:{PORT}"
 
 
@@ -53,7 +54,7 @@ def resolve_address(url: str, env: Mapping[str, str], *, password: str | None = 
     name = f"[{host}]" if ":" in host else host
     found = password or unquote(parts.password or "") or env.get(TOKEN) or env.get(PASSWORD)
     if not found and is_loopback(host):
-        found = _find_generated_password(env)
+        found = find_password(get_password_file(env))
     return Address(
         url=f"{parts.scheme}://{name}{f':{port}' if port else ''}{parts.path.rstrip('/')}",
         username=unquote(parts.username or "") or env.get(USERNAME) or DEFAULT_USERNAME,
@@ -71,13 +72,31 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _find_generated_password(env: Mapping[str, str]) -> str | None:
-    """Return the password that `weft serve` generated on this machine, None if there is none."""
+def get_password_file(env: Mapping[str, str]) -> str:
+    """Return the path of the file where `weft serve` stores its generated password: that of `Paths.password_file`.
+
+    A client imports nothing of `weft.host`, so it finds and reads the file itself.
+    """
+    named = env.get("XDG_STATE_HOME", "")
+    state = named if os.path.isabs(named) else os.path.join(env.get("HOME", ""), ".local", "state")
+    return os.path.join(state, "opencode", "weft", "server-password")
+
+
+def find_password(path: str) -> str | None:
+    """Read the password file. Return None if it does not exist. Raise `ConfigError` if other users could read or write it."""
     try:
-        path = paths_from(env).password_file
-    except DirectoryError:  # without a home there is no such file
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
         return None
-    return find_secret(path, remedy="start the server again")
+    except OSError as error:
+        raise ConfigError(path, f"cannot be read: {error.strerror}") from error
+    try:
+        found = os.fstat(fd)
+        if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or found.st_uid != os.geteuid():
+            raise ConfigError(path, "others could read it: remove it, and start the server again")
+        return os.read(fd, MAX_PASSWORD_BYTES).decode(errors="replace").strip() or None
+    finally:
+        os.close(fd)
 
 
 def _hide_password(url: str) -> str:

@@ -37,11 +37,8 @@ SECRET_BYTES = 24
 MAX_SECRET_BYTES = 1024
 
 
-def find_secret(path: str, *, remedy: str = "another is made") -> str | None:
-    """Return the secret in a file, None if there is none. Raise `ConfigError` if others can read or change the file.
-
-    The error says to remove the file; `remedy` is what follows then.
-    """
+def find_secret(path: str) -> str | None:
+    """Return the secret in a file, None if there is none. Raise `ConfigError` if others can read or change the file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -51,7 +48,7 @@ def find_secret(path: str, *, remedy: str = "another is made") -> str | None:
     try:
         status = os.fstat(fd)
         if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or status.st_uid != os.geteuid():
-            raise ConfigError(path, f"others could read it: remove it, and {remedy}")
+            raise ConfigError(path, "others could read it: remove it, and another is made")
         return os.read(fd, MAX_SECRET_BYTES).decode(errors="replace").strip() or None
     finally:
         os.close(fd)
