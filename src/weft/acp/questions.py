@@ -25,7 +25,6 @@ from weft.acp.tool_calls import CallContent, list_changes, shorten, shorten_valu
 from weft.acp.updates import UpdateStream
 from weft.api import Api
 from weft.errors import NotFoundError, WeftError
-from weft.host.tasks import KeyedTasks
 from weft.model.event import (
     Event,
     PermissionAsked,
@@ -63,23 +62,34 @@ class EditorQuestions:
         self._session = session
         self._api = api
         self._editor = editor
+        self._tasks = tasks
         self._lock = asyncio.Lock()
-        self._open = KeyedTasks(tasks)
+        self._tasks_by_id: dict[str, asyncio.Task[None]] = {}
 
     def feed(self, event: Event, updates: UpdateStream) -> None:
         match event:
-            case PermissionAsked(request=request) if request.id not in self._open:
-                self._open.start(request.id, self._ask_permission(request, updates))
-            case QuestionAsked(request=questions) if questions.id not in self._open:
-                self._open.start(questions.id, self._ask_questions(questions, to_call_id(questions, updates)))
+            case PermissionAsked(request=request) if request.id not in self._tasks_by_id:
+                self._tasks_by_id[request.id] = self._tasks.create_task(
+                    self._ask_permission(request, updates)
+                )
+            case QuestionAsked(request=questions) if questions.id not in self._tasks_by_id:
+                self._tasks_by_id[questions.id] = self._tasks.create_task(
+                    self._ask_questions(questions, to_call_id(questions, updates))
+                )
             case PermissionReplied() | QuestionReplied() | QuestionRejected():
-                self._open.cancel(event.request_id)
+                self._withdraw(event.request_id)
             case _:
                 pass
 
     def withdraw_all(self) -> None:
         """Cancel all requests: the run has ended."""
-        self._open.cancel_all()
+        for id in list(self._tasks_by_id):
+            self._withdraw(id)
+
+    def _withdraw(self, id: str) -> None:
+        task = self._tasks_by_id.pop(id, None)
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
 
     async def _send_answer(self, answer: Awaitable[None]) -> None:
         try:
@@ -98,7 +108,7 @@ class EditorQuestions:
             )
         if option is None:
             return  # the editor is gone, and the run ends with it
-        self._open.release(request.id)
+        self._tasks_by_id.pop(request.id, None)
         await self._send_answer(self._api.reply_permission(request.id, REPLIES.get(option, "reject")))
 
     async def _choose(self, call: ToolCallUpdate, options: list[PermissionOption]) -> str | None:
@@ -156,7 +166,7 @@ class EditorQuestions:
             answers = await ask(request, call)
         if answers is None:
             return
-        self._open.release(request.id)
+        self._tasks_by_id.pop(request.id, None)
         if any(answers):
             await self._send_answer(self._api.reply_question(request.id, answers))
         else:

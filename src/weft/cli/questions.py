@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from weft.cli.output import Paint, sanitize
 from weft.errors import NotFoundError
-from weft.host.tasks import KeyedTasks
 from weft.model.event import (
     Event,
     PermissionAsked,
@@ -36,30 +35,37 @@ class TerminalQuestions:
 
     def __init__(self, api: Api, tasks: asyncio.TaskGroup) -> None:
         self._api = api
+        self._tasks = tasks
         self._lock = asyncio.Lock()
-        self._open = KeyedTasks(tasks)
+        self._question_tasks: dict[str, asyncio.Task[None]] = {}
 
     def feed(self, event: Event) -> None:
         match event:
             case PermissionAsked(request=request):
-                self._open.start(request.id, self._ask_permission(request))
+                self._question_tasks[request.id] = self._tasks.create_task(self._ask_permission(request))
             case QuestionAsked(request=questions):
-                self._open.start(questions.id, self._ask_questions(questions))
+                self._question_tasks[questions.id] = self._tasks.create_task(self._ask_questions(questions))
             case PermissionReplied() | QuestionReplied() | QuestionRejected():
-                self._open.cancel(event.request_id)
+                self._withdraw(event.request_id)
             case _:
                 pass
 
     def withdraw_all(self) -> None:
         """Withdraw all questions: the run is over."""
-        self._open.cancel_all()
+        for id in list(self._question_tasks):
+            self._withdraw(id)
+
+    def _withdraw(self, id: str) -> None:
+        task = self._question_tasks.pop(id, None)
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
 
     async def _ask_permission(self, request: PermissionRequest) -> None:
         async with self._lock:
             from weft.tui.dialog import to_reply  # noqa: PLC0415  few runs ask, and it loads what draws
 
             reply, message, terms = to_reply(await ask(format_permission(request)))
-        self._open.release(request.id)
+        self._question_tasks.pop(request.id, None)
         with suppress(NotFoundError):  # somebody else has answered it
             await self._api.reply_permission(request.id, reply, message=message, grant=terms)
 
@@ -68,7 +74,7 @@ class TerminalQuestions:
             from weft.tui.dialog import to_answers  # noqa: PLC0415  few runs ask, and it loads what draws
 
             answers = [to_answers(each, await ask(format_question(each))) for each in request.questions]
-        self._open.release(request.id)
+        self._question_tasks.pop(request.id, None)
         with suppress(NotFoundError):
             if any(answers):
                 await self._api.reply_question(request.id, tuple(answers))
@@ -139,7 +145,7 @@ class PendingQuestions:
             case QuestionAsked(request=question):
                 self.add(question)
             case PermissionReplied() | QuestionReplied() | QuestionRejected():
-                self._open.cancel(event.request_id)
+                self._withdraw(event.request_id)
             case _:
                 pass
 

@@ -56,34 +56,6 @@ async def open_on_demand(
                 await close(part.found)
 
 
-class KeyedTasks:
-    """Tasks of a group by id, such as those that ask a person about a request."""
-
-    def __init__(self, tasks: asyncio.TaskGroup) -> None:
-        self._tasks = tasks
-        self._by_id: dict[str, asyncio.Task[None]] = {}
-
-    def __contains__(self, id: str) -> bool:
-        return id in self._by_id
-
-    def start(self, id: str, work: Coroutine[Any, Any, None]) -> None:
-        self._by_id[id] = self._tasks.create_task(work)
-
-    def release(self, id: str) -> None:
-        """Forget a task, which runs to its end: `cancel` no longer affects it."""
-        self._by_id.pop(id, None)
-
-    def cancel(self, id: str) -> None:
-        """Cancel a task, unless it calls this itself."""
-        task = self._by_id.pop(id, None)
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-
-    def cancel_all(self) -> None:
-        for id in list(self._by_id):
-            self.cancel(id)
-
-
 class UncancellableTask(asyncio.Task[T]):
     """A task that runs to its end. A task that waits for it and is cancelled is cancelled when this one has ended."""
 
