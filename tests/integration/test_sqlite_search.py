@@ -152,7 +152,9 @@ async def test_a_message_with_the_number_of_a_deleted_one_is_indexed(store: Sqli
     assert [await find(store, each) for each in ("shuttle", "heddle")] == [[], [(SESSION, "msg_9")]]
 
 
-async def test_a_new_session_whose_messages_get_numbers_of_deleted_ones_is_indexed(store: SqliteStore) -> None:
+async def test_a_new_session_whose_messages_get_numbers_of_deleted_ones_is_indexed(
+    store: SqliteStore,
+) -> None:
     await store.apply(SessionCreated(info=session()), *say("shuttle"))
     assert await find(store, "shuttle") == [(SESSION, PROMPT)]
     await store.apply(SessionDeleted(info=session()))
