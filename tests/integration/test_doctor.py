@@ -29,11 +29,13 @@ from weft.maintenance.doctor import examine, examine_index, examine_store
 from weft.maintenance.environment import DoctorInput
 from weft.maintenance.findings import DoctorFinding
 from weft.maintenance.repair import FindingRepairer
-from weft.model.event import ProjectUpdated, SessionCreated, SessionUpdated
+from weft.model.event import MessageUpdated, PartUpdated, ProjectUpdated, SessionCreated, SessionUpdated
 from weft.model.ids import ProjectID, SessionID
 from weft.model.project import Project, ProjectTime
 from weft.store.files.index_database import index_path
-from weft.testing.store_values import NOW, session
+from weft.store.reader import open_reader
+from weft.store.url import open_store
+from weft.testing.store_values import NOW, SESSION, prompt, session, text
 
 DOCUMENTS = [
     "project/p1.json",
@@ -332,6 +334,33 @@ def test_a_store_that_cannot_be_opened_is_reported_once(tmp_path: Path) -> None:
     assert finding.area == "store"
     assert finding.repair.startswith("choose another file for --store")
     assert not any("--fix" in each.repair for each in findings)
+
+
+@pytest.mark.parametrize("table", ["message", "part", "project"])
+async def test_a_database_with_a_damaged_table_is_reported_once_and_repaired(
+    tmp_path: Path, table: str
+) -> None:
+    path = tmp_path / "sessions.db"
+    async with open_store(f"sqlite:{path}") as store:
+        await store.apply(
+            SessionCreated(info=session()),
+            MessageUpdated(info=prompt()),
+            PartUpdated(part=text("prt_1", "words")),
+        )
+    with closing(apsw.Connection(str(path))) as database:
+        [(page,)] = database.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchall()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    target = replace(case(tmp_path), url=f"sqlite:{path}")
+    [finding] = [each for each in examine(target) if each.severity == "problem"]
+    assert (finding.what, finding.items[0].where) == (f"{path} is damaged", str(path))
+    [result] = FindingRepairer(target).repair([finding])
+    aside = f"{path}.damaged-{target.now}"
+    assert result.done == f"moved to {aside}; what can still be read was copied into a new database"
+    assert [each for each in examine(target) if each.severity == "problem"] == []
+    with closing(open_reader(f"sqlite:{path}")) as reader:
+        assert [each.id for each in reader.list_sessions()] == [SESSION]
 
 
 def test_the_version_of_sqlite_is_that_of_the_stores(root: Path) -> None:

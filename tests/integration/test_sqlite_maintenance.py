@@ -68,7 +68,8 @@ def test_a_file_that_is_no_longer_a_database_is_one_fault_and_a_repair_moves_it_
     assert (look.is_outdated(), look.find_damage(), look.list_session_ids()) == (False, [fault], [])
     assert (look.find_orphans(), look.find_leftovers(before=LATER), look.find_large()) == ([], [], [])
     assert (look.list_abandoned(), look.list_broken_bundles()) == ([], [])
-    assert look.make_repairer("doctor", now=7).set_aside(str(path)) == SetAside()
+    aside = SetAside(place=f"{path}.damaged-7")
+    assert look.make_repairer("doctor", now=7).set_aside(str(path)) == aside
     assert (path.parent / "sessions.db.damaged-7").read_bytes() == b"rubbish" * 1000
     assert asyncio.run(list_ids(path)) == []
     assert SqliteMaintenance(str(path)).find_damage() == []
@@ -96,7 +97,8 @@ def test_a_repair_keeps_what_can_still_be_read(path: Path) -> None:
         file.write(b"\xff" * 4096)
     [fault] = SqliteMaintenance(str(path)).find_damage()
     assert (fault.kind, fault.where) == ("unreadable", str(path))
-    assert SqliteMaintenance(str(path)).make_repairer("doctor", now=7).set_aside(str(path)) == SetAside()
+    aside = SetAside(place=f"{path}.damaged-7")
+    assert SqliteMaintenance(str(path)).make_repairer("doctor", now=7).set_aside(str(path)) == aside
     assert SqliteMaintenance(str(path)).find_damage() == []
     assert len(asyncio.run(list_ids(path))) == 300
     [(parts,)] = change(path, "SELECT count(*) FROM part")

@@ -23,6 +23,7 @@ from weft.model.part import CallTime, CompletedState, ErrorState, Tokens, ToolPa
 from weft.model.search import Hit, ToolUse
 from weft.model.spending import Spent
 from weft.store.reader import open_reader
+from weft.store.sqlite.events import MANY_MESSAGES
 from weft.store.sqlite.reader import SqliteReader
 from weft.store.sqlite.search import MAX_RANKED
 from weft.store.sqlite.store import SqliteStore, open_sqlite_store
@@ -149,6 +150,24 @@ async def test_a_message_with_the_number_of_a_deleted_one_is_indexed(store: Sqli
         lambda connection: connection.execute("SELECT number FROM message").fetchall()
     ) == [(1,)]
     assert [await find(store, each) for each in ("shuttle", "heddle")] == [[], [(SESSION, "msg_9")]]
+
+
+async def test_a_new_session_whose_messages_get_numbers_of_deleted_ones_is_indexed(
+    store: SqliteStore,
+) -> None:
+    await store.apply(SessionCreated(info=session()), *say("shuttle"))
+    assert await find(store, "shuttle") == [(SESSION, PROMPT)]
+    await store.apply(SessionDeleted(info=session()))
+    await store.apply(SessionCreated(info=session(OTHER)), *say("heddle", of=OTHER))
+    assert [await find(store, each) for each in ("shuttle", "heddle")] == [[], [(OTHER, PROMPT)]]
+
+
+async def test_very_many_messages_that_change_at_once_are_indexed_again(store: SqliteStore) -> None:
+    ids = [f"msg_{number}" for number in range(MANY_MESSAGES + 1)]
+    for words in ("shuttle", "heddle"):
+        said = [say(f"{words} {id}", message=id, part=f"prt_{id}") for id in ids]
+        await store.apply(SessionCreated(info=session()), *(event for events in said for event in events))
+        assert [await find(store, f"{words} {id}") for id in ids] == [[(SESSION, id)] for id in ids]
 
 
 async def test_a_database_that_marks_every_message_is_upgraded(tmp_path: Path) -> None:

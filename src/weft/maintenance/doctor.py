@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from weft.errors import WeftError
+from weft.errors import DamagedStoreError, WeftError
 from weft.host.files import try_lock
 from weft.host.git import Plumbing
 from weft.maintenance.environment import DoctorInput, examine_configuration, examine_environment
@@ -15,6 +15,7 @@ from weft.maintenance.findings import (
     AREA,
     BAD_INDEX,
     BAD_REFERENCES,
+    DAMAGED_DATABASE,
     DUPLICATE_SESSIONS,
     INTERRUPTED_RUNS,
     LARGE_DOCUMENTS,
@@ -90,6 +91,9 @@ def examine(target: DoctorInput, *, on_progress: CopyProgress = lambda _, __: No
 def _examine_area(area: str, look: Callable[[], list[DoctorFinding]]) -> list[DoctorFinding]:
     try:
         return look()
+    except DamagedStoreError as error:
+        item = FindingItem(where=error.where, reason=error.reason)
+        return [replace(DAMAGED_DATABASE, what=f"{error.where} is damaged", items=(item,))]
     except (WeftError, OSError, ValueError) as error:
         hint = error.hint if isinstance(error, WeftError) else ""
         return [DoctorFinding(severity="problem", area=area, what=str(error), repair=hint)]
@@ -101,7 +105,7 @@ def examine_store(target: DoctorInput, on_progress: CopyProgress) -> list[Doctor
     store = target.open_store()
     # A newer format raises here: we do not judge what we do not know.
     outdated = [OLD_FORMAT] if store.is_outdated() else []
-    return [
+    found = [
         *outdated,
         *_check_newer_home(store.reader),
         *_check_size(store),
@@ -114,6 +118,8 @@ def examine_store(target: DoctorInput, on_progress: CopyProgress) -> list[Doctor
         *_examine_area(AREA, lambda: to_findings(UNLABELLED_BUNDLES, _check_bundles(store))),
         *_examine_area(PROJECT_AREA, lambda: examine_projects(store.reader)),
     ]
+    # A damaged database spoils one check after the other, and one repair mends all of it.
+    return [each for each in found if each.cure == "salvage"][:1] or found
 
 
 def _check_size(store: StoreMaintenance) -> list[DoctorFinding]:

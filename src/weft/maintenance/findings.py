@@ -11,7 +11,17 @@ Severity = Literal["problem", "warning", "note"]
 
 # Repairs that need no decision by the user; `maintenance.repair` has a method for each.
 RepairKind = Literal[
-    "", "lock-up", "recover", "lay-aside", "rebuild", "uproot", "unite", "adopt", "unindex", "drop-lease"
+    "",
+    "lock-up",
+    "recover",
+    "lay-aside",
+    "salvage",
+    "rebuild",
+    "uproot",
+    "unite",
+    "adopt",
+    "unindex",
+    "drop-lease",
 ]
 
 
@@ -50,6 +60,15 @@ UNREADABLE: Final = DoctorFinding(
     "and rebuilds a session whose own document is lost from its messages",
     repair=FIX,
     cure="lay-aside",
+)
+DAMAGED_DATABASE: Final = DoctorFinding(
+    severity="problem",
+    area=AREA,
+    what="",
+    means="much of it cannot be read, and nothing changes it any more; --fix moves the file aside and copies what can be read into a "
+    "new one. End every other weft first",
+    repair=FIX,
+    cure="salvage",
 )
 NOT_DOCUMENTS: Final = DoctorFinding(
     severity="warning",

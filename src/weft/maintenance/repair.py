@@ -72,7 +72,7 @@ class FindingRepairer:
                 return _restrict_permissions(item.where)
             case "recover":
                 return "finished or removed" if self._repairer.finish_write(item.where) else ""
-            case "lay-aside":
+            case "lay-aside" | "salvage":
                 return self._set_aside(item.where)
             case "rebuild":
                 return _describe_rebuilt(self._repairer.rebuild_session(session))
@@ -90,7 +90,7 @@ class FindingRepairer:
 
     def _set_aside(self, where: str) -> str:
         aside = self._repairer.set_aside(where)
-        return "" if aside is None else f"moved to {self.backup}{_describe(aside)}"
+        return "" if aside is None else f"moved to {aside.place or self.backup}{_describe(aside)}"
 
     def _clear_parent(self, id: SessionID) -> str:
         if self._repairer.edit_session(id, lambda session: replace(session, parent_id=None)) is None:
@@ -115,7 +115,9 @@ def _restrict_permissions(path: str) -> str:
 
 
 def _describe(aside: SetAside) -> str:
-    """Return what else is to say of a document that was moved to the backup."""
+    """Return what else is to say of a document that was moved to the backup, or of a whole database."""
+    if aside.place:
+        return "; what can still be read was copied into a new database"
     if aside.with_parts:
         return " with its parts"
     if aside.is_intact:

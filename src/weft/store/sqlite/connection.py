@@ -19,7 +19,9 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.0005, 0.003
 BUSY_SECONDS = 30.0
 # A log of changes (WAL) that was emptied keeps this many bytes of its file.
 JOURNAL_BYTES = 16 << 20
-WRITER_CACHE_KIB = 32 << 10
+WRITER_CACHE_KIB = 4 << 10
+# A large transaction stays in memory up to this many pages (32 MB) until it is committed.
+WRITER_SPILL_PAGES = 8 << 10
 READER_CACHE_KIB = 8 << 10
 
 SqlRow = tuple[Any, ...]
@@ -99,8 +101,9 @@ def prepare_writing(connection: apsw.Connection, path: str) -> None:
             hint="put the database on a local disk, or use a file store",
         )
     select(connection, f"PRAGMA journal_size_limit = {JOURNAL_BYTES}")
-    # A large transaction stays in memory until it is committed.
+    # What is written lies close together. With a larger cache, each commit would ask the system for new memory.
     select(connection, f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
+    select(connection, f"PRAGMA cache_spill = {WRITER_SPILL_PAGES}")
     # The writer moves the log into the database when it is idle, so that no commit has to wait for that.
     select(connection, "PRAGMA wal_autocheckpoint = 0")
 

@@ -62,6 +62,7 @@ SELECT_LENGTH = """SELECT number, coalesce(
      ORDER BY growth.number DESC LIMIT 1), length)
 FROM part WHERE history = ? AND message = ? AND id = ? AND length IS NOT NULL"""
 SELECT_GROWTH = "SELECT start, delta FROM growth WHERE history = ? AND part = ? ORDER BY number"
+SELECT_ANY_GROWTH = "SELECT 1 FROM growth WHERE history = ? LIMIT 1"
 INSERT_GROWTH = "INSERT INTO growth (history, part, start, length, delta) VALUES (?, ?, ?, ?, ?)"
 DELETE_GROWTH = """DELETE FROM growth WHERE history = ?
 AND part = (SELECT number FROM part WHERE history = ? AND message = ? AND id = ?)"""
@@ -70,9 +71,12 @@ AND part IN (SELECT number FROM part WHERE history = ? AND message = ?)"""
 # A message that was never indexed needs no mark. The number of a deleted message may be given again, so new ones are asked too.
 MARK_STALE = """INSERT OR IGNORE INTO stale_message (history, id) SELECT history, id FROM message
 WHERE history = ? AND id = ? AND number <= (SELECT upto FROM indexed)"""
-# One statement for all messages takes half as long as one for each.
+# For many messages, one statement takes half as long as one for each. For a few it takes much longer.
+MANY_MESSAGES = 50
 MARK_ALL_STALE = """INSERT OR IGNORE INTO stale_message (history, id) SELECT history, id FROM message
 WHERE history = ? AND id IN (SELECT value FROM json_each(?)) AND number <= (SELECT upto FROM indexed)"""
+# If this is true, a message that is inserted next was never indexed.
+IS_ALL_BEHIND = "SELECT (SELECT upto FROM indexed) <= (SELECT coalesce(max(number), 0) FROM message)"
 DELETE_HISTORY = tuple(
     f"DELETE FROM {table} WHERE {column} = ?"
     for table, column in (
@@ -230,20 +234,29 @@ class EventWriter:
             self._execute(UPSERT_TODO, (self._make_history(session), document))
 
     def _upsert_messages(self, session: SessionID, messages: list[MessageRow], parts: list[PartRow]) -> None:
-        history = self._make_history(session)
-        if select(self._connection, "SELECT 1 FROM growth WHERE history = ? LIMIT 1", (history,)):
+        known = self.find_history(session)
+        history = self._make_history(session) if known is None else known
+        needs_marks = known is not None or select(self._connection, IS_ALL_BEHIND) != [(1,)]
+        if known is not None and select(self._connection, SELECT_ANY_GROWTH, (known,)):
             # A part that is put anew has no old growth.
-            self._execute_many(DELETE_GROWTH, [(history, history, row.message, row.id) for row in parts])
-        # The rows are complete but for their first column: instead of the session it is the number of its history.
+            self._execute_many(DELETE_GROWTH, [(known, known, row.message, row.id) for row in parts])
+        # The rows are complete but for their first column: instead of the session it is the number of its history. They are made
+        # one by one: a list of thousands would have the garbage collector look at all of them.
         self._execute_many(
             UPSERT_MESSAGE,
-            [(history, id, created, number, raw) for _, id, created, number, raw in messages],
+            ((history, id, created, number, raw) for _, id, created, number, raw in messages),
         )
         self._execute_many(
-            UPSERT_PART, [(history, message, id, length, raw) for _, message, id, length, raw in parts]
+            UPSERT_PART, ((history, message, id, length, raw) for _, message, id, length, raw in parts)
         )
-        changed = {*[row[1] for row in messages], *[row[1] for row in parts]}
-        self._execute(MARK_ALL_STALE, (history, json.dumps(sorted(changed))))
+        if needs_marks:
+            self._mark_stale(history, {*[row[1] for row in messages], *[row[1] for row in parts]})
+
+    def _mark_stale(self, history: int, messages: set[str]) -> None:
+        if len(messages) < MANY_MESSAGES:
+            self._execute_many(MARK_STALE, [(history, id) for id in messages])
+        else:
+            self._execute(MARK_ALL_STALE, (history, json.dumps(list(messages))))
 
     def _remove_part(self, session: SessionID, message: str, part: str) -> None:
         history = self.find_history(session)

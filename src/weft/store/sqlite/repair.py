@@ -273,7 +273,7 @@ class SqliteRepairer:
                             _salvage_table(old, new, table)
         finally:
             new.close()
-        return SetAside()
+        return SetAside(place=aside)
 
     # --- writing ---
 
