@@ -46,7 +46,7 @@ class BackupWriter:
         batch.feed(event)
         plan = batch.plan()
         self._back_up(plan, held[0])
-        self._writer.write(plan, held, flush=True)
+        self._writer.write(plan, held, flush=True, repair=True)
 
     def move_here(self, path: str) -> bool:
         """Move a file or directory to the backup. The caller holds its lock. Return False if it is already gone."""

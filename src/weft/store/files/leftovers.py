@@ -14,13 +14,12 @@ from weft.store.files.backup import MAINTENANCE_LOCK, BackupWriter
 from weft.store.files.documents import LIMIT
 from weft.store.files.growth import document_digest
 from weft.store.files.inventory import DiskUsage, Inventory, is_id, list_names, measure_usage
-from weft.store.files.layout import SUFFIX, TEMP_MARK, Layout, session_lock
+from weft.store.files.layout import SESSION_LOCK_PREFIX, SUFFIX, TEMP_MARK, Layout, session_lock
 from weft.store.files.lock import OWNER
 from weft.store.files.tree import Tree
 from weft.store.findings import GC_LABEL, Leftover, LeftoverFailure, LeftoverKind, RemovedLeftovers
 from weft.store.opencode_database import list_session_ids
 
-SESSION_LOCK_PREFIX = "session."
 OLD_VALUE_LOCK_PREFIX = "kept."
 BACKUP_RETENTION_MS: Final = 30 * 24 * 60 * 60 * 1000
 

@@ -13,7 +13,7 @@ from weft.host.now import now
 from weft.host.tasks import run_to_completion
 from weft.model.damage import Damage
 from weft.model.diff import FileDiff
-from weft.model.event import Durable
+from weft.model.event import Durable, SessionUpdated
 from weft.model.ids import MessageID, ProjectID, SessionID, check_file_name
 from weft.model.message import MessageWithParts
 from weft.model.project import Project
@@ -115,7 +115,7 @@ class SqliteStore:
         def write(connection: apsw.Connection) -> SessionInfo:
             check_leases(connection, leases)
             edited = editor(_get_session(connection, session))
-            EventWriter(connection, now()).put_session(to_session_row(edited))
+            EventWriter(connection, now()).write(plan_events([SessionUpdated(info=edited)]))
             return edited
 
         return await self.writer.run(write)
