@@ -93,35 +93,29 @@ def collect_changes(events: Iterable[Durable]) -> dict[SessionID, SessionChanges
     """Return what events change, by session. A session that ends up deleted has no chain, so it is left out."""
     found: dict[SessionID, SessionChanges] = {}
     deleted: set[SessionID] = set()
+
+    def put(session: SessionID, key: str, value: Any, length: int | None = None) -> None:
+        _of(found, session, deleted).changes[key] = Change(key, digest_document(value), length)
+
     for event in events:
-        # There are many of these. A pattern asks `isinstance`, which takes as long as a digest if the answer is no.
-        if type(event) is PartUpdated:
-            part = event.part
-            length = len(part.text) if type(part) is TextPart or type(part) is ReasoningPart else None
-            change = Change(part_key(part.message_id, part.id), digest_document(part), length)
-            _of(found, part.session_id, deleted).changes[change.key] = change
-            continue
         match event:
-            case PartGrew() | ProjectUpdated():
-                pass
+            case PartUpdated(part=part):
+                length = len(part.text) if type(part) is TextPart or type(part) is ReasoningPart else None
+                put(part.session_id, part_key(part.message_id, part.id), part, length)
+            case MessageUpdated(info=message):
+                put(message.session_id, message_key(message.id), message)
+            case SessionUpdated(info=session):
+                put(session.id, SESSION_KEY, session)
+            case SessionCreated(info=session):
+                put(session.id, SESSION_KEY, session)
+                found[session.id] = found[session.id]._replace(created=True)
             case SessionDeleted(info=session):
                 deleted.add(session.id)
                 found.pop(session.id, None)
-            case SessionCreated(info=session):
-                before = _of(found, session.id, deleted)
-                before.changes[SESSION_KEY] = Change(SESSION_KEY, digest_document(session))
-                found[session.id] = before._replace(created=True)
-            case SessionUpdated(info=session):
-                _of(found, session.id, deleted).changes[SESSION_KEY] = Change(
-                    SESSION_KEY, digest_document(session)
-                )
             case SessionDiffed(session_id=id, diff=diff):
-                _of(found, id, deleted).changes[DIFF_KEY] = Change(DIFF_KEY, digest_document(diff))
+                put(id, DIFF_KEY, diff)
             case TodoUpdated(session_id=id, todos=todos):
-                _of(found, id, deleted).changes[TODO_KEY] = Change(TODO_KEY, digest_document(todos))
-            case MessageUpdated(info=message):
-                key = message_key(message.id)
-                _of(found, message.session_id, deleted).changes[key] = Change(key, digest_document(message))
+                put(id, TODO_KEY, todos)
             case MessageRemoved(session_id=id, message_id=removed):
                 changes = _of(found, id, deleted).changes
                 for key in [key for key in changes if key.startswith(f"part/{removed}/")]:
@@ -130,8 +124,8 @@ def collect_changes(events: Iterable[Durable]) -> dict[SessionID, SessionChanges
             case PartRemoved(session_id=id, message_id=message_id, part_id=part_id):
                 key = part_key(message_id, part_id)
                 _of(found, id, deleted).changes[key] = Change(key)
-            case PartUpdated():
-                raise AssertionError("handled above")
+            case PartGrew() | ProjectUpdated():
+                pass
     return found
 
 
@@ -180,12 +174,15 @@ class ChainLines(NamedTuple):
     """A chain as it is stored: a line for each entry.
 
     `head` is the number and the hash of the last entry as they are stored elsewhere, if a store keeps them twice. While a write
-    is `unfinished`, documents and chain may disagree until the next writer finishes it.
+    is `unfinished`, documents and chain may disagree until the next writer finishes it. A store that is `shared` is also written by
+    programs that keep no chain. `owner` is the principal whose name readers of the session's document do not see.
     """
 
     lines: Sequence[bytes]
     head: tuple[int, str] | None = None
     unfinished: bool = False
+    shared: bool = False
+    owner: str = ""
 
 
 class Covered(NamedTuple):

@@ -55,9 +55,9 @@ class ChainAppend(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Head(NamedTuple):
-    """The end of a chain: how many entries, the last hash, and where the next one goes."""
+    """The end of a chain: the number of the last entry, its hash, and where the next one goes."""
 
-    count: int
+    number: int
     hash: bytes
     end: int
 
@@ -94,7 +94,7 @@ class ChainFiles:
             self._layout.relative(path),
             head.end,
             line.decode("ascii"),
-            (HEAD_FORMAT % (head.count + 1, hash.hex().encode())).decode("ascii"),
+            (HEAD_FORMAT % (head.number + 1, hash.hex().encode())).decode("ascii"),
         )
 
     def note_written(self, session: SessionID, append: ChainAppend, changes: SessionChanges) -> None:
@@ -194,7 +194,9 @@ def drop_unapplied(layout: Layout, disk: Disk, session: SessionID) -> None:
     if lines and _is_unapplied(layout, session, lines[-1]):
         at = HEAD_BYTES + sum(len(line) + 1 for line in lines[:-1])
         drop_entry(
-            layout, disk, ChainAppend(layout.relative(path), at, "", f"{len(lines):012d} {lines[-1][:64].decode()}")
+            layout,
+            disk,
+            ChainAppend(layout.relative(path), at, "", f"{len(lines):012d} {lines[-1][:64].decode()}"),
         )
 
 
@@ -203,8 +205,8 @@ def read_chain_lines(layout: Layout, session: SessionID) -> ChainLines:
     unfinished = os.path.exists(layout.note(session_lock(session)))
     found = read_lines(layout.chain(session))
     if found.lines and _is_unapplied(layout, session, found.lines[-1]):
-        return ChainLines(found.lines[:-1], None, unfinished)
-    return found._replace(unfinished=unfinished)
+        found = ChainLines(found.lines[:-1])
+    return found._replace(unfinished=unfinished, shared=True)
 
 
 def read_lines(path: str) -> ChainLines:

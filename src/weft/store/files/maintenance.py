@@ -13,8 +13,10 @@ from weft.model.damage import Damage
 from weft.model.event import SessionCreated, SessionUpdated
 from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.session import SessionInfo
+from weft.store.chain import ChainLines
 from weft.store.contract import RootCommit, SessionEditor
 from weft.store.files.backup import MAINTENANCE_LOCK, BackupWriter
+from weft.store.files.chain import list_chains, read_chain_lines
 from weft.store.files.documents import LIMIT, NOT_A_DIRECTORY, NOT_A_DOCUMENT, NOT_AN_ID
 from weft.store.files.index_database import discard_index, index_path, open_for_reading
 from weft.store.files.inventory import (
@@ -129,6 +131,12 @@ class FileMaintenance:
         known = {bundle.id for bundle in self.reader.list_trash()}
         names = [name for name in list_names(self._layout.trash) if name not in known]
         return [f"{self._layout.trash}/{name}" for name in names]
+
+    def list_chains(self) -> list[SessionID]:
+        return list_chains(self._layout)
+
+    def read_chain(self, session: SessionID) -> ChainLines:
+        return read_chain_lines(self._layout, session)
 
     def check_index(self) -> Damage | None:
         if self._index is None or not os.path.exists(self._index):

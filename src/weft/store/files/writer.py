@@ -94,7 +94,10 @@ class BatchWriter:
             self._locks.forget(note)
         for session, append in chains.items():
             self._chains.note_written(session, append, plan.chained[session])
-            touched += [self._layout.chain(session), *([self._layout.chains] if append.at == HEAD_BYTES else [])]
+            touched += [
+                self._layout.chain(session),
+                *([self._layout.chains] if append.at == HEAD_BYTES else []),
+            ]
         note_changes(self._layout, reordered)
         self._remove(self._layout.absolute(step.target) for step in steps if step.way == "out")
         return touched

@@ -44,7 +44,11 @@ MAX_ATTEMPTS = 1_000
 EXISTS, LOST = "exists", "lost "
 
 APPLY_VALUES = 46
-_ROWS, _SESSIONS, _BODIES = ", ".join(f"${n}" for n in range(1, APPLY_VALUES - 1)), APPLY_VALUES - 1, APPLY_VALUES
+_ROWS, _SESSIONS, _BODIES = (
+    ", ".join(f"${n}" for n in range(1, APPLY_VALUES - 1)),
+    APPLY_VALUES - 1,
+    APPLY_VALUES,
+)
 CALL_APPLY = f"{{schema}}.extend_chains({{schema}}.apply({_ROWS}), ${_SESSIONS}, ${_BODIES})"
 APPLY = f"SELECT {CALL_APPLY}"
 APPLY_LOGGED = with_log(CALL_APPLY, APPLY_VALUES)

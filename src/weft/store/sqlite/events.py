@@ -216,7 +216,9 @@ class EventWriter:
         rows = select(self._connection, SELECT_HEAD, (history,))
         body = encode_entry(changes, now=self._now, repair=repair)
         before = rows[0][0] if rows else get_root(session)
-        self._execute("INSERT INTO chain (history, hash, body) VALUES (?, ?, ?)", (history, link(before, body), body))
+        self._execute(
+            "INSERT INTO chain (history, hash, body) VALUES (?, ?, ?)", (history, link(before, body), body)
+        )
 
     def put_session(self, row: SessionRow) -> None:
         self._execute(UPDATE_SESSION, row)

@@ -22,6 +22,7 @@ from weft.model.session import SessionInfo, Todo, TrashBundle, make_bundle_name
 from weft.model.session_query import SessionQuery
 from weft.model.transfer import SessionExport
 from weft.model.wire import decode, encode, parse
+from weft.store.chain import ChainLines
 from weft.store.contract import NO_LEASES, Key, LogExtender, SessionEditor
 from weft.store.lease import LeaseToken
 from weft.store.rows import to_integer, to_session_row
@@ -322,6 +323,9 @@ class SqliteStore:
 
     async def list_logs(self, prefix: Key = ()) -> list[Key]:
         return await self._read(lambda reader: reader.list_logs(prefix))
+
+    async def read_chain(self, session: SessionID) -> ChainLines:
+        return await self._read(lambda reader: reader.read_chain(session))
 
     async def damage(self) -> list[Damage]:
         return await self._read(find_damage)
