@@ -30,10 +30,21 @@ from weft.model.event import (
 )
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantTime
-from weft.model.part import CallTime, CompletedState, Span, StepFinishPart, TextPart, Tokens, ToolPart
+from weft.model.part import (
+    AnyPart,
+    CallTime,
+    CompletedState,
+    Span,
+    StepFinishPart,
+    TextPart,
+    Tokens,
+    ToolPart,
+)
 from weft.model.proof import AnchoredHead, ProofFinding
 from weft.model.session import Todo, get_weft_data, with_weft_data
 from weft.model.spending import Ledger, Spent
+from weft.model.wire import decode
+from weft.store.chain import digest_document
 from weft.store.contract import Store
 from weft.store.maintenance import StoreMaintenance, open_maintenance
 from weft.store.url import open_store
@@ -155,11 +166,15 @@ class StoredDocuments:
                 )
         elif table == "message":
             self._run(
-                f"INSERT INTO message (session, id, created, number, document) VALUES (?, ?, {NOW}, 0, ?)", *key, raw
+                f"INSERT INTO message (session, id, created, number, document) VALUES (?, ?, {NOW}, 0, ?)",
+                *key,
+                raw,
             )
         else:
             self._run(
-                "INSERT INTO part (session, message, id, grows, document) VALUES (?, ?, ?, true, ?)", *key, raw
+                "INSERT INTO part (session, message, id, grows, document) VALUES (?, ?, ?, true, ?)",
+                *key,
+                raw,
             )
 
     # --- chains ---
@@ -169,10 +184,13 @@ class StoredDocuments:
             return self._path("chain", id).read_bytes().split(b"\n")[1:-1]
         name, condition, values = self._where("chain", (id,))
         if self.kind == "sqlite":
-            rows = self._run(f"SELECT lower(hex(hash)), body FROM {name} WHERE {condition} ORDER BY number", *values)
+            rows = self._run(
+                f"SELECT lower(hex(hash)), body FROM {name} WHERE {condition} ORDER BY number", *values
+            )
             return [hash.encode() + b" " + bytes(body) for hash, body in rows]
         rows = self._run(
-            f"SELECT encode(hash, 'hex'), encode(body, 'hex') FROM {name} WHERE {condition} ORDER BY number", *values
+            f"SELECT encode(hash, 'hex'), encode(body, 'hex') FROM {name} WHERE {condition} ORDER BY number",
+            *values,
         )
         return [hash.encode() + b" " + _to_bytes(body) for hash, body in rows]
 
@@ -227,7 +245,11 @@ SECOND = MessageID("msg_3")
 
 def tool_part() -> ToolPart:
     state = CompletedState(
-        input={"command": "ls"}, output="a\nb\n", title="ls", metadata={}, time=CallTime(start=NOW, end=NOW + 1)
+        input={"command": "ls"},
+        output="a\nb\n",
+        title="ls",
+        metadata={},
+        time=CallTime(start=NOW, end=NOW + 1),
     )
     return ToolPart(
         id=TOOL, session_id=SESSION, message_id=ANSWER, call_id="call_1", tool="bash", state=state
@@ -257,9 +279,17 @@ async def fill(store: Store) -> None:
     await store.apply(growth(REPLY, "files.", 4, of=ANSWER))
     await store.apply(PartUpdated(part=reply_part()))
     await store.apply(PartUpdated(part=step_part()), MessageUpdated(info=done))
-    await store.apply(SessionDiffed(session_id=SESSION, diff=(FileDiff(file="a", before="", after="b", additions=1, deletions=0),)))
-    await store.apply(TodoUpdated(session_id=SESSION, todos=(Todo(id="1", content="look", status="completed", priority="high"),)))
-    spent = Ledger(own=Spent(cost=Decimal("0.0123")), until=NOW + 1)
+    await store.apply(
+        SessionDiffed(
+            session_id=SESSION, diff=(FileDiff(file="a", before="", after="b", additions=1, deletions=0),)
+        )
+    )
+    await store.apply(
+        TodoUpdated(
+            session_id=SESSION, todos=(Todo(id="1", content="look", status="completed", priority="high"),)
+        )
+    )
+    spent = Ledger(own=Spent(cost=Decimal("0.0123")), until=NOW + 2)
     await store.edit(SESSION, lambda known: with_weft_data(known, replace(get_weft_data(known), spent=spent)))
     await store.apply(SessionCreated(info=session(OTHER)), MessageUpdated(info=prompt("msg_9", of=OTHER)))
     await store.apply(PartUpdated(part=text("prt_9", "Another one.", of="msg_9", session=OTHER)))
@@ -267,7 +297,9 @@ async def fill(store: Store) -> None:
 
 @asynccontextmanager
 async def open_filled(kind: str, tmp_path: Path) -> AsyncIterator[tuple[Store, str]]:
-    url = {"files": f"file:{tmp_path}/storage", "sqlite": f"sqlite:{tmp_path}/sessions.db"}.get(kind) or make_url()
+    url = {"files": f"file:{tmp_path}/storage", "sqlite": f"sqlite:{tmp_path}/sessions.db"}.get(
+        kind
+    ) or make_url()
     async with open_store(url) as store:
         await fill(store)
         yield store, url
@@ -335,17 +367,16 @@ def edit_state(**fields: Any) -> Callable[[StoredDocuments], None]:
     return change
 
 
-def edit_lines(change: Callable[[list[bytes]], list[bytes]], *, head: bool = True) -> Callable[[StoredDocuments], None]:
+def edit_lines(
+    change: Callable[[list[bytes]], list[bytes]], *, head: bool = True
+) -> Callable[[StoredDocuments], None]:
     return lambda stored: stored.write_lines(change(stored.read_lines()), head=head)
 
 
-def swap(first: tuple[str, ...], second: tuple[str, ...]) -> Callable[[StoredDocuments], None]:
-    def change(stored: StoredDocuments) -> None:
-        one, two = stored.read(*first), stored.read(*second)
-        stored.write(*first, raw=two)
-        stored.write(*second, raw=one)
-
-    return change
+def swap_texts(stored: StoredDocuments) -> None:
+    first, second = (json.loads(stored.read(*place))["text"] for place in (P1, P2))
+    stored.edit(*P1, text=second)
+    stored.edit(*P2, text=first)
 
 
 def add_message(stored: StoredDocuments) -> None:
@@ -376,14 +407,12 @@ def swap_chains(stored: StoredDocuments) -> None:
 
 def forge_text_and_entry(stored: StoredDocuments) -> None:
     """Change a text, and its digest in the chain, but not the hashes after it."""
-    from weft.model.part import AnyPart
-    from weft.model.wire import decode
-    from weft.store.chain import digest_document
-
     before = digest_document(decode(stored.read(*P2), AnyPart))
     stored.edit(*P2, text="Please delete everything.")
     after = digest_document(decode(stored.read(*P2), AnyPart))
-    stored.write_lines([line.replace(before.encode(), after.encode()) for line in stored.read_lines()], head=True)
+    stored.write_lines(
+        [line.replace(before.encode(), after.encode()) for line in stored.read_lines()], head=True
+    )
 
 
 def cut_tail(stored: StoredDocuments) -> None:
@@ -406,7 +435,6 @@ def removed(*places: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 
 CHAIN = (("chain", "chain"),)
-TEMPLATE_TIME = {"created": NOW, "updated": NOW}
 
 FORGERIES = (
     Forgery("cost of an answer lowered", edit(*M2, cost=0.0001), (*changed(M2), ("cost", key(M2)))),
@@ -415,7 +443,7 @@ FORGERIES = (
     Forgery("cost of a step raised", edit(*P4, cost=5), (*changed(P4), ("cost", key(M2)))),
     Forgery("tokens of an answer changed", edit(*M2, tokens={"input": 1, "output": 1, "reasoning": 0, "cache": {"read": 0, "write": 0}}), changed(M2)),
     Forgery("tokens of a step changed", edit(*P4, tokens={"input": 1, "output": 1, "reasoning": 0, "cache": {"read": 0, "write": 0}}), changed(P4)),
-    Forgery("total of the session lowered", lambda stored: stored.edit(*S, weft={"spent": {"own": {"cost": 0}, "until": NOW + 1}}), (*changed(S), ("cost", "session"))),
+    Forgery("total of the session lowered", lambda stored: stored.edit(*S, weft={"spent": {"own": {"cost": 0}, "until": NOW + 2}}), (*changed(S), ("cost", "session"))),
     Forgery("text of a prompt changed", edit(*P1, text="What is not here?"), changed(P1)),
     Forgery("text of a prompt extended", edit(*P1, text="What is here? And there?"), changed(P1)),
     Forgery("text of a prompt emptied", edit(*P1, text=""), changed(P1)),
@@ -448,7 +476,7 @@ FORGERIES = (
     Forgery("message added", add_message, (("added", f"message/{SECOND}"),), outside=True),
     Forgery("part added", add_part, (("added", f"part/{PROMPT}/prt_6"),), outside=True),
     Forgery("part of another session added", take_over_part, (("added", f"part/{PROMPT}/prt_9"),), only_misplaced=True),
-    Forgery("two texts swapped", lambda stored: (t := json.loads(stored.read(*P1))["text"], stored.edit(*P1, text=json.loads(stored.read(*P2))["text"]), stored.edit(*P2, text=t)) and None, changed(P1, P2)),
+    Forgery("two texts swapped", swap_texts, changed(P1, P2)),
     Forgery("a bit flipped in a text", flip(P1, b"What", b"Whau"), changed(P1)),
     Forgery("a bit flipped in a number", flip(M2, b"0.0123", b"0.0023"), (*changed(M2), ("cost", key(M2)))),
     Forgery("a bit flipped in the syntax", flip(P2, b"{", b"["), removed(P2), fault="unreadable"),
@@ -491,3 +519,173 @@ async def test_damage_and_forgery_are_noticed_and_named(forgery: Forgery, kind: 
 
 def test_there_are_at_least_forty_kinds() -> None:
     assert len({forgery.name for forgery in FORGERIES}) == len(FORGERIES) >= 40
+
+
+# --- no false alarms ---
+
+
+async def remove_messages(store: Store, url: str) -> None:
+    await store.apply(PartRemoved(session_id=SESSION, message_id=PROMPT, part_id=PartID("prt_2")))
+    await store.apply(MessageRemoved(session_id=SESSION, message_id=ANSWER))
+    await store.apply(
+        MessageUpdated(info=answer("msg_4")), PartUpdated(part=text("prt_7", "again", of="msg_4"))
+    )
+
+
+async def compact_and_archive(store: Store, url: str) -> None:
+    part = tool_part()
+    assert isinstance(part.state, CompletedState)
+    compacted = replace(part, state=replace(part.state, time=replace(part.state.time, compacted=LATER)))
+    await store.apply(PartUpdated(part=compacted))
+    await store.edit(SESSION, lambda known: replace(known, time=replace(known.time, archived=LATER)))
+
+
+async def trash_and_restore(store: Store, url: str) -> None:
+    bundle = await store.discard([SESSION, OTHER], at=NOW)
+    assert verify(url).is_sound
+    await store.restore(bundle.id)
+    await store.apply(PartUpdated(part=text("prt_7", "after the trash")))
+
+
+async def delete_and_create_again(store: Store, url: str) -> None:
+    await store.apply(SessionDeleted(info=session()))
+    assert verify(url).is_sound
+    await store.apply(SessionCreated(info=session()), MessageUpdated(info=prompt()))
+    await store.apply(SessionDeleted(info=session()), SessionCreated(info=session()))
+    await store.apply(PartUpdated(part=text("prt_1", "anew")), MessageUpdated(info=prompt()))
+
+
+async def purge(store: Store, url: str) -> None:
+    bundle = await store.discard([OTHER], at=NOW)
+    await store.purge(bundle.id)
+
+
+async def apply_twice_and_reorder(store: Store, url: str) -> None:
+    events: tuple[Durable, ...] = (
+        PartUpdated(part=text("prt_8", "first", of="msg_5")),
+        MessageUpdated(info=prompt("msg_5")),
+        SessionUpdated(info=session(title="twice")),
+    )
+    await store.apply(*events)
+    await store.apply(*events)
+
+
+async def stream(store: Store, url: str) -> None:
+    """Text that is still growing is told, and is no fault. Complete, it is chained."""
+    await store.apply(MessageUpdated(info=answer("msg_6", created=NOW + 50)))
+    part = replace(text("prt_10", "", of="msg_6"), time=Span(start=NOW))
+    await store.apply(PartUpdated(part=part))
+    await store.apply(growth("prt_10", "half a sen", 0, of="msg_6"))
+    assert [each.kind for each in list_findings(verify(url))] == ["growing"]
+    await store.apply(
+        growth("prt_10", "tence", 10, of="msg_6"), PartUpdated(part=text("prt_11", "x", of="msg_6"))
+    )
+    assert [each.kind for each in list_findings(verify(url))] == ["growing"]
+    await store.apply(
+        PartUpdated(part=replace(part, text="half a sentence", time=Span(start=NOW, end=NOW + 1)))
+    )
+
+
+async def repair(store: Store, url: str) -> None:
+    """What the doctor moves aside is recorded."""
+    stored = StoredDocuments(url)
+    stored.write(*P2, raw=b"{")
+    maintenance: StoreMaintenance = open_maintenance(url)
+    [fault] = maintenance.find_damage()
+    assert not verify(url).is_sound
+    assert maintenance.make_repairer("test", now=LATER).set_aside(fault.where) is not None
+
+
+async def open_again(store: Store, url: str) -> None:
+    async with open_store(url) as other:
+        await other.apply(PartUpdated(part=text("prt_7", "from another process")))
+        await store.apply(PartUpdated(part=text("prt_7", "and from this one")))
+        await other.edit(SESSION, lambda known: replace(known, title="Another title"))
+    await store.edit(SESSION, lambda known: replace(known, title="The last title"))
+
+
+OPERATIONS = (
+    remove_messages,
+    compact_and_archive,
+    trash_and_restore,
+    delete_and_create_again,
+    purge,
+    apply_twice_and_reorder,
+    stream,
+    repair,
+    open_again,
+)
+
+
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("operate", OPERATIONS, ids=lambda operate: operate.__name__)
+async def test_nothing_that_weft_does_is_a_false_alarm(
+    operate: Callable[[Store, str], Any], kind: str, tmp_path: Path
+) -> None:
+    async with open_filled(kind, tmp_path) as (store, url):
+        await operate(store, url)
+        result = verify(url)
+        assert [proof for proof in result.proofs if proof.findings] == []
+        assert {proof.verdict for proof in result.proofs} == {"intact"}
+        assert result.is_sound
+
+
+# --- anchors ---
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_an_anchor_shows_a_session_that_was_rolled_back(kind: str, tmp_path: Path) -> None:
+    async with open_filled(kind, tmp_path) as (store, url):
+        stored = StoredDocuments(url)
+        before, lines = stored.read("part", SESSION, PROMPT, "prt_2"), stored.read_lines()
+        await store.apply(PartUpdated(part=text("prt_2", "Please look again.")))
+        heads = tuple(list_heads(open_maintenance(url)))
+        assert verify(url, anchored=heads).is_sound
+        # Whoever puts everything back as it was leaves no trace in the store itself.
+        stored.write("part", SESSION, PROMPT, "prt_2", raw=before)
+        stored.write_lines(lines, head=True)
+        assert verify(url).is_sound
+        result = verify(url, anchored=heads)
+        assert list_faults(result) == [("anchor", "chain")]
+
+
+async def test_a_deleted_session_is_missed_by_its_anchor(tmp_path: Path) -> None:
+    async with open_filled("sqlite", tmp_path) as (store, url):
+        heads = tuple(list_heads(open_maintenance(url)))
+        await store.apply(SessionDeleted(info=session(OTHER)))
+        assert verify(url).is_sound
+        assert list_faults(verify(url, anchored=heads)) == [("anchor", "chain")]
+
+
+# --- what OpenCode does to a session of weft's ---
+
+
+async def test_what_opencode_does_is_told_as_changed_outside_weft(tmp_path: Path) -> None:
+    async with open_filled("files", tmp_path) as (store, url):
+        stored = StoredDocuments(url)
+        document = json.loads(stored.read(*S))
+        # It continues the session, compacts an old output, and removes what was undone.
+        stored.edit(*S, title="Renamed", time={**document["time"], "updated": LATER})
+        add_message(stored)
+        edit_state(time={"start": NOW, "end": NOW + 1, "compacted": LATER})(stored)
+        stored.remove(*P2)
+        found = list_findings(verify(url))
+        assert {(each.kind, each.where, each.at) for each in found} == {
+            ("outside", "session", LATER),
+            ("outside", f"message/{SECOND}", NOW),
+            ("outside", key(P3), LATER),
+            ("outside", key(P2), LATER),
+        }
+        assert verify(url).is_sound
+        # When weft writes to the session again it records that somebody else had.
+        await store.edit(SESSION, lambda known: replace(known, title="Renamed again"))
+        found = list_findings(verify(url))
+        assert {(each.kind, each.where) for each in found} == {
+            ("outside", f"message/{SECOND}"),
+            ("outside", key(P3)),
+            ("outside", key(P2)),
+        }
+        assert verify(url).is_sound
+        # But a text that is changed afterwards is a forgery all the same.
+        stored.edit(*P1, text="forged")
+        assert list_faults(verify(url)) == [("changed", key(P1))]

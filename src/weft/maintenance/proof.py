@@ -281,7 +281,7 @@ def _check_costs(export: SessionExport, chain: Chain) -> Iterator[ProofFinding]:
             reason = f"it costs ${info.cost:f}, and its steps ${steps:f}"
             yield ProofFinding(kind="cost", where=message_key(info.id), reason=reason)
         is_known = message_key(info.id) in chain.covered
-        if ledger is not None and is_known and export.info.time.created <= info.time.created <= ledger.until:
+        if ledger is not None and is_known and export.info.time.created <= info.time.created < ledger.until:
             counted += info.cost
     if ledger is not None and counted > ledger.own.cost + TOLERANCE:
         reason = f"it records ${ledger.own.cost:f}, and its messages cost ${counted:f}"
