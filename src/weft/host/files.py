@@ -194,6 +194,14 @@ class Disk:
         finally:
             os.close(fd)
 
+    def append(self, path: str, raw: bytes) -> None:
+        """Write at the end of a file that exists."""
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            _write_all(fd, raw)
+        finally:
+            os.close(fd)
+
     def extend_under_head(self, path: str, offset: int, raw: bytes, head: bytes) -> None:
         """Write from byte `offset` on, replacing what follows, and then `head` over the first bytes of the file."""
         fd = _open(path, os.O_RDWR | os.O_CREAT)

@@ -86,22 +86,25 @@ class LocalData:
             return await asyncio.to_thread(read_file_log, source, relative)
 
     async def verify(self, session: SessionID) -> SessionProof:
-        store, id = self._runtime.store, SessionID(check_id("session", session))
+        id = SessionID(check_id("session", session))
         await self._runtime.journal.flush()
-        found: SessionProof | None = None
+        proof = await self._check(id)
         for _ in range(ATTEMPTS):  # what is written meanwhile is no fault: a fault is there the next time too
-            chain = await store.read_chain(id)
-            export = SessionExport(
-                info=await store.get_session(id),
-                messages=tuple(await store.list_messages(id)),
-                diff=tuple(await store.list_diff(id)),
-                todos=tuple(await store.list_todos(id)),
-            )
-            proof = await asyncio.to_thread(check_session, id, chain, export)
-            if proof.verdict != "faulty" or proof == found:
-                return proof
-            found = proof
+            before, proof = proof, await self._check(id) if proof.verdict == "faulty" else proof
+            if proof == before:
+                break
         return proof
+
+    async def _check(self, id: SessionID) -> SessionProof:
+        store = self._runtime.store
+        chain = await store.read_chain(id)
+        export = SessionExport(
+            info=await store.get_session(id),
+            messages=tuple(await store.list_messages(id)),
+            diff=tuple(await store.list_diff(id)),
+            todos=tuple(await store.list_todos(id)),
+        )
+        return await asyncio.to_thread(check_session, id, chain, export)
 
     async def get_trajectory(self, session: SessionID) -> dict[str, object]:
         store = self._runtime.store

@@ -71,6 +71,21 @@ class _Known(NamedTuple):
     stamp: Stamp | None = None
 
 
+class PlannedEntry(NamedTuple):
+    """An entry that is about to be written at an offset of a file, and the end of the chain after it."""
+
+    session: SessionID
+    path: str
+    at: int
+    line: bytes
+    after: _Head
+    changes: SessionChanges
+
+
+def encode_head(head: _Head) -> bytes:
+    return HEAD_FORMAT % (head.number, head.hash.hex().encode())
+
+
 class ChainFiles:
     """Appends to chains. The caller holds the locks of their sessions."""
 
@@ -79,7 +94,9 @@ class ChainFiles:
         self._disk = disk
         self._known: dict[SessionID, _Known] = {}
 
-    def plan(self, session: SessionID, changes: SessionChanges, *, now: int, repair: bool) -> ChainAppend:
+    def plan(
+        self, session: SessionID, changes: SessionChanges, *, now: int, repair: bool = False
+    ) -> PlannedEntry:
         """Return the entry for changes that are about to be written."""
         path = self._layout.chain(session)
         known = None if changes.restarted else self._find_known(session, path)
@@ -90,35 +107,40 @@ class ChainFiles:
         body = encode_entry(changes, now=now, outside=outside, repair=repair)
         hash = link(head.hash, body)
         line = to_line(hash, body) + b"\n"
-        return ChainAppend(
-            self._layout.relative(path),
-            head.end,
-            line.decode("ascii"),
-            (HEAD_FORMAT % (head.number + 1, hash.hex().encode())).decode("ascii"),
-        )
+        after = _Head(head.number + 1, hash, head.end + len(line))
+        return PlannedEntry(session, path, head.end, line, after, changes)
 
-    def note_written(self, session: SessionID, append: ChainAppend, changes: SessionChanges) -> None:
+    def note_written(self, entry: PlannedEntry) -> None:
         """Remember the head of a chain, and how the session's document looks now that the batch is in place."""
-        count, hash = append.head.split()
-        head = _Head(int(count), bytes.fromhex(hash), append.at + len(append.line))
-        before = self._known.get(session)
+        session, changes, before = entry.session, entry.changes, self._known.get(entry.session)
         if not changes.puts_session:
             if before is not None:
-                self._known[session] = before._replace(head=head)
+                self._known[session] = _Known(entry.after, before.digest, before.path, before.stamp)
             return
         path = None if before is None else before.path
         stamp = _find_stamp(path)
         if stamp is None:
             path = find_session_path(self._layout, session)
             stamp = _find_stamp(path)
-        self._known[session] = _Known(head, changes.changes[SESSION_KEY].digest, path, stamp)
+        self._known[session] = _Known(entry.after, changes.changes[SESSION_KEY].digest, path, stamp)
 
-    def write(self, append: ChainAppend) -> None:
-        write_append(self._layout, self._disk, append)
+    def write(self, entry: PlannedEntry, *, head: bool) -> None:
+        """Write an entry; with `head`, the head too. It may lag behind: what it says about its own entry stays true."""
+        if entry.at == HEAD_BYTES:
+            self._disk.extend(entry.path, 0, encode_head(entry.after) + entry.line)
+        elif head:
+            self._disk.extend_under_head(entry.path, entry.at, entry.line, encode_head(entry.after))
+        else:
+            self._disk.append(entry.path, entry.line)
 
-    def take_back(self, append: ChainAppend) -> None:
+    def to_append(self, entry: PlannedEntry) -> ChainAppend:
+        """Return an entry as a write-ahead note has it."""
+        head = encode_head(entry.after).decode()
+        return ChainAppend(self._layout.relative(entry.path), entry.at, entry.line.decode("ascii"), head)
+
+    def take_back(self, entry: PlannedEntry) -> None:
         """Remove an entry whose documents could not be written."""
-        drop_entry(self._layout, self._disk, append)
+        drop_entry(self._layout, self._disk, self.to_append(entry))
 
     def _find_known(self, session: SessionID, path: str) -> _Known | None:
         known = self._known.get(session)
@@ -133,6 +155,7 @@ class ChainFiles:
         if not lines:
             return None
         end = HEAD_BYTES + sum(len(line) + 1 for line in lines)
+        self._disk.extend(path, end, b"")  # without a line that a dead process did not write to its end
         digest = None
         for line in reversed(lines):
             found = [change.digest for change in parse_entry(line).changes if change.key == SESSION_KEY]

@@ -192,8 +192,8 @@ class FileRepairer:
                         backup.record_removal(SessionID(session), message_key(MessageID(id)))
                     return SetAside(with_parts=True) if is_moved else None
             case ["part", message, id]:
-                session = list_owners(self._tree, [MessageID(message)]).get(MessageID(message))
-                return self._set_detail_aside(where, session, part_key(MessageID(message), PartID(id)))
+                owner = list_owners(self._tree, [MessageID(message)]).get(MessageID(message))
+                return self._set_detail_aside(where, owner, part_key(MessageID(message), PartID(id)))
             case ["session_diff" | "todo" as kind, session]:
                 return self._set_detail_aside(
                     where, SessionID(session), DIFF_KEY if kind != "todo" else TODO_KEY

@@ -7,7 +7,7 @@ from contextlib import suppress
 from weft.host.files import Disk, read_file
 from weft.host.now import now as read_clock
 from weft.store.files.batch import GrowthAppend, WritePlan
-from weft.store.files.chain import HEAD_BYTES, ChainAppend, ChainFiles
+from weft.store.files.chain import HEAD_BYTES, ChainAppend, ChainFiles, PlannedEntry
 from weft.store.files.creation_order import is_reordered, note_changes
 from weft.store.files.documents import LIMIT
 from weft.store.files.layout import Layout
@@ -66,10 +66,10 @@ class BatchWriter:
         """
         steps, contents = self._to_steps(plan, locks)
         now = read_clock()
-        chains = {
-            session: self._chains.plan(session, changes, now=now, repair=repair)
+        entries = [
+            self._chains.plan(session, changes, now=now, repair=repair)
             for session, changes in plan.chained.items()
-        }
+        ]
         reordered = self._list_reordered(plan)
         asides = [self._layout.absolute(step.source) for step in steps if step.way == "in"]
         note: WriteAheadNote | None = None
@@ -78,34 +78,32 @@ class BatchWriter:
             before: dict[str, bytes | None] = {}
             if not _is_atomic(plan, steps, locks):
                 before = {path: _find(path) for path in plan.puts if os.path.dirname(path) not in plan.fresh}
-                note = self._write_note(steps, tuple(chains.values()), locks, flush=flush)
-            for append in chains.values():
-                self._chains.write(append)
+                appends = tuple(self._chains.to_append(entry) for entry in entries)
+                note = self._write_note(steps, appends, locks, flush=flush)
+            for entry in entries:
+                self._chains.write(entry, head=flush)
             touched = self._apply_all(steps, before, flush=flush)
         except RollbackFailedError:
             raise  # keep the note and the files it needs
         except OSError:
-            self._take_back(chains.values())
+            self._take_back(entries)
             if note is not None:
                 self._locks.forget(note)
             self._remove(asides)
             raise
         if note is not None:
             self._locks.forget(note)
-        for session, append in chains.items():
-            self._chains.note_written(session, append, plan.chained[session])
-            touched += [
-                self._layout.chain(session),
-                *([self._layout.chains] if append.at == HEAD_BYTES else []),
-            ]
+        for entry in entries:
+            self._chains.note_written(entry)
+            touched += [entry.path, *([self._layout.chains] if entry.at == HEAD_BYTES else [])]
         note_changes(self._layout, reordered)
         self._remove(self._layout.absolute(step.target) for step in steps if step.way == "out")
         return touched
 
-    def _take_back(self, chains: Iterable[ChainAppend]) -> None:
-        for append in chains:
+    def _take_back(self, entries: Iterable[PlannedEntry]) -> None:
+        for entry in entries:
             with suppress(OSError):
-                self._chains.take_back(append)
+                self._chains.take_back(entry)
 
     def _list_reordered(self, plan: WritePlan) -> list[str]:
         """Return the documents that the order of sessions is wrong about afterwards."""
