@@ -5,6 +5,7 @@ from typing import Protocol
 from weft.model.blame import FileBlame, FileLog
 from weft.model.dataset import QueryInput, QueryResult
 from weft.model.ids import SessionID
+from weft.model.proof import SessionProof
 
 
 class Data(Protocol):
@@ -15,6 +16,7 @@ class Data(Protocol):
     * `blame` returns the lines of a file, or those from the first to the last of `lines`, with their authors. Paths are relative
       to the working directory. A path that leaves the project raises `OutsideError`.
     * `get_file_log` returns the changes of a file by sessions, newest first.
+    * `verify` compares a session with the chain of what was written to it (see `weft storage verify`).
     * `get_trajectory` returns a session and its child sessions in the format ATIF, without what was undone.
     """
 
@@ -23,5 +25,7 @@ class Data(Protocol):
     async def blame(self, path: str, *, lines: tuple[int, int] | None = None) -> FileBlame: ...
 
     async def get_file_log(self, path: str) -> FileLog: ...
+
+    async def verify(self, session: SessionID) -> SessionProof: ...
 
     async def get_trajectory(self, session: SessionID) -> dict[str, object]: ...

@@ -1,4 +1,4 @@
-"""`weft storage verify|migrate`: check every document, or copy all sessions into another store."""
+"""`weft storage verify|anchor|migrate`: check every document and its chain, keep heads elsewhere, copy all sessions."""
 
 import argparse
 import asyncio
@@ -8,16 +8,19 @@ from typing import Any
 
 from weft.cli.arguments import add_format, add_store
 from weft.cli.exit import ExitCode
-from weft.cli.output import Paint, ProgressLine, sanitize, to_table, write_json
+from weft.cli.output import Paint, ProgressLine, format_time, sanitize, to_table, write_json
 from weft.config.store_address import resolve_store_url
 from weft.errors import InvalidInputError
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
 from weft.local.reader import resolve_existing_store
+from weft.maintenance.anchor import AnchorCheck, add_anchor, check_anchors, list_heads
 from weft.maintenance.migrate import CopiedSession, Migration, SessionDigest, migrate
 from weft.maintenance.verify import VerifyResult, verify_store
 from weft.model.display import format_count
-from weft.store.maintenance import open_maintenance
+from weft.model.ids import SessionID
+from weft.model.proof import ProofFinding, SessionProof
+from weft.store.maintenance import StoreMaintenance, open_maintenance
 from weft.store.url import open_store, store_exists
 
 HASH_SHOWN = 12
@@ -25,49 +28,162 @@ TITLE_WIDTH = 40
 
 
 def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "session",
+        metavar="SESSION",
+        nargs="?",
+        help="verify this session only; the beginning of its id is enough",
+    )
+    add(
+        "--anchor",
+        metavar="PLACE",
+        help="also check against heads that `weft storage anchor` wrote: a file, or git for the notes of this repository",
+    )
+    add(
+        "--signed-by",
+        metavar="FILE",
+        help="count only heads that somebody in this file of allowed signers signed (see ssh-keygen)",
+    )
+    add("--strict", action="store_true", help="fail also on what was changed outside weft, as OpenCode does")
     add_format(parser)
     add_store(parser)
 
 
 def verify_command(args: argparse.Namespace) -> int:
+    if args.signed_by is not None and args.anchor is None:
+        raise InvalidInputError("--signed-by", "signatures are with the heads", hint="add --anchor PLACE")
     store = open_maintenance(resolve_existing_store(os.environ, args.store))
     store.check_format()
+    anchors = AnchorCheck(heads=())
+    if args.anchor is not None:
+        anchors = check_anchors(args.anchor, environ=os.environ, allowed=args.signed_by)
+    only = None if args.session is None else _find_session(store, args.session)
     with ProgressLine("reading sessions") as progress:
-        result = verify_store(store, now=read_clock(), on_progress=progress)
+        result = verify_store(
+            store,
+            now=read_clock(),
+            only=only,
+            anchored=anchors.heads,
+            strict=args.strict,
+            on_progress=progress,
+        )
     if args.format == "json":
-        write_json(_to_report(result))
+        write_json(_to_report(result, anchors))
     else:
-        _print_result(result)
-    return ExitCode.FAILED if result.faults else ExitCode.DONE
+        _print_result(result, anchors)
+    return ExitCode.DONE if result.is_sound and not anchors.problems else ExitCode.FAILED
 
 
-def _to_report(result: VerifyResult) -> dict[str, Any]:
+def _find_session(store: StoreMaintenance, name: str) -> SessionID:
+    """Return the session whose id begins with a name. Raise `InvalidInputError` if there is none, or several."""
+    found = sorted({id for id in (*store.list_session_ids(), *store.list_chains()) if id.startswith(name)})
+    if name in found:
+        return SessionID(name)
+    if len(found) != 1:
+        count = "no session" if not found else f"{len(found)} sessions"
+        raise InvalidInputError(
+            "SESSION", f"{count} with an id that begins with {name!r}", hint="weft session list"
+        )
+    return found[0]
+
+
+def _to_report(result: VerifyResult, anchors: AnchorCheck) -> dict[str, Any]:
     problems = [
         {"session": fault.session, "where": fault.where, "reason": fault.reason} for fault in result.faults
     ]
-    return {"sessions": result.digests, "problems": problems, "totals": _count_totals(result)}
+    problems += [{"session": None, "where": "anchor", "reason": reason} for reason in anchors.problems]
+    return {
+        "sound": result.is_sound and not anchors.problems,
+        "sessions": result.digests,
+        "proofs": result.proofs,
+        "problems": problems,
+        "anchored": {"heads": len(anchors.heads), "signers": anchors.signers},
+        "totals": _count_totals(result),
+    }
 
 
 def _count_totals(result: VerifyResult) -> dict[str, int]:
+    faults = sum(finding.is_fault for proof in result.proofs for finding in proof.findings)
     return {
         "sessions": len(result.digests),
         "messages": sum(each.messages for each in result.digests),
         "parts": sum(each.parts for each in result.digests),
-        "problems": len(result.faults),
+        "problems": len(result.faults) + faults,
     }
 
 
-def _print_result(result: VerifyResult) -> None:
+VERDICTS = {
+    "intact": "intact",
+    "outside": "changed outside weft",
+    "faulty": "FAULTY",
+    "unproven": "not proven",
+}
+
+
+def _print_result(result: VerifyResult, anchors: AnchorCheck) -> None:
     paint = Paint(sys.stdout)
-    head = ("session", "messages", "parts", "diffs", "todos", "hash")
-    rows = [(each.session, *_format_counts(each)) for each in result.digests]
+    head = ("session", "messages", "parts", "diffs", "todos", "hash", "entries", "head", "verdict")
+    proofs = {proof.session: proof for proof in result.proofs}
+    rows = [
+        (each.session, *_format_counts(each), *_format_proof(proofs[each.session])) for each in result.digests
+    ]
     if rows:
-        print("\n".join(to_table(head, rows, paint, right="messages parts diffs todos")))
+        print("\n".join(to_table(head, rows, paint, right="messages parts diffs todos entries")))
+    for proof in result.proofs:
+        for finding in proof.findings:
+            print(_format_finding(proof.session, finding, paint))
     for fault in result.faults:
         print(f"{paint.red('problem:')} {sanitize(fault.where)}: {sanitize(fault.reason)}")
+    for reason in anchors.problems:
+        print(f"{paint.red('problem:')} {sanitize(reason)}")
+    if anchors.heads:
+        by = f", signed by {sanitize(', '.join(anchors.signers))}" if anchors.signers else ""
+        print(f"checked against {format_count(len(anchors.heads), 'anchored head')}{by}")
     print(", ".join(f"{count} {name}" for name, count in _count_totals(result).items()))
     if result.faults:
         print(paint.dim("weft doctor says what they mean and what to do"))
+
+
+def _format_proof(proof: SessionProof) -> tuple[str, ...]:
+    return str(proof.entries), proof.head[:HASH_SHOWN], VERDICTS[proof.verdict]
+
+
+def _format_finding(session: SessionID, finding: ProofFinding, paint: Paint) -> str:
+    label = paint.red(f"{finding.kind}:") if finding.is_fault else paint.yellow(f"{finding.kind}:")
+    at = "" if finding.at is None else f" at {format_time(finding.at, now=read_clock())}"
+    return f"{label} {sanitize(session)} {sanitize(finding.where)}: {sanitize(finding.reason)}{at}"
+
+
+def add_anchor_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "place",
+        metavar="PLACE",
+        help="a file to append to, or git for a note at the last commit of this repository",
+    )
+    add("--session", metavar="ID", help="anchor this session only")
+    add(
+        "--sign",
+        metavar="KEY",
+        help="sign the heads with this SSH key (a file; a public key if an agent has the private one)",
+    )
+    add_store(parser)
+
+
+def anchor_command(args: argparse.Namespace) -> int:
+    store = open_maintenance(resolve_existing_store(os.environ, args.store))
+    store.check_format()
+    only = None if args.session is None else _find_session(store, args.session)
+    heads = list_heads(store, only)
+    if not heads:
+        raise InvalidInputError(
+            "PLACE", "no session has a chain yet", hint="weft writes one with every session"
+        )
+    where = add_anchor(args.place, heads, now=read_clock(), environ=os.environ, key=args.sign)
+    how = "signed and written" if args.sign else "written"
+    print(f"{format_count(len(heads), 'head')} {how} to {where}")
+    return ExitCode.DONE
 
 
 def _format_counts(each: SessionDigest) -> tuple[str, ...]:

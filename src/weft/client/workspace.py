@@ -37,6 +37,7 @@ from weft.model.dataset import QueryInput, QueryResult
 from weft.model.ids import ProjectID, SessionID, check_id
 from weft.model.part import ModelRef
 from weft.model.project import Project
+from weft.model.proof import SessionProof
 from weft.model.provider import AnyAuth, AuthMethod, LoginInstructions, ProviderList
 from weft.model.session import SessionInfo
 from weft.model.share import (
@@ -426,6 +427,13 @@ class RemoteData:
         require_weft(self._connection, "listing the changes of a file")
         request = get(weft_path("/file-log"), path=path)
         return await self._connection.send(replace(request, long=True), FileLog)
+
+    async def verify(self, session: SessionID) -> SessionProof:
+        require_weft(self._connection, "verifying sessions")
+        id = check_id("session", session)
+        return await self._connection.send(
+            replace(get(weft_path(f"/session/{id}/proof")), long=True), SessionProof
+        )
 
     async def get_trajectory(self, session: SessionID) -> dict[str, object]:
         require_weft(self._connection, "exporting trajectories")

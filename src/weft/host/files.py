@@ -194,6 +194,30 @@ class Disk:
         finally:
             os.close(fd)
 
+    def append(self, path: str, raw: bytes) -> None:
+        """Write at the end of a file that exists."""
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            _write_all(fd, raw)
+        finally:
+            os.close(fd)
+
+    def extend_under_head(self, path: str, offset: int, raw: bytes, head: bytes) -> None:
+        """Write from byte `offset` on, replacing what follows, and then `head` over the first bytes of the file."""
+        fd = _open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            if os.fstat(fd).st_size != offset:
+                os.ftruncate(fd, offset)
+            os.lseek(fd, offset, os.SEEK_SET)
+            _write_all(fd, raw)
+            os.pwrite(fd, head, 0)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(fd, offset)
+            raise
+        finally:
+            os.close(fd)
+
     def remove(self, path: str) -> None:
         """Remove a file, or a directory with its content. A missing path is not an error."""
         try:

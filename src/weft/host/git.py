@@ -266,6 +266,12 @@ class Git:
         args = ["notes", "add", "--force", "--file=-", commit]
         call_git(worktree, args, environ, input=text, settings=settings)
 
+    def list_notes(self, worktree: str, *, ref: str) -> dict[str, str]:
+        """Return the notes below a `ref`, by their commits."""
+        environ = {**self._environ, "GIT_NOTES_REF": ref}
+        pairs = [line.split() for line in call_git(worktree, ["notes", "list"], environ).splitlines()]
+        return {commit: self._run(worktree, ["cat-file", "blob", blob]) for blob, commit in pairs}
+
     def object_format(self, worktree: str) -> str:
         """Return the hash of object names: `sha1` or `sha256`."""
         return self._run_for_line(worktree, ["rev-parse", "--show-object-format"])

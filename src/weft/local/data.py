@@ -10,16 +10,21 @@ from weft.dataset.refresh import Progress, refresh_from_reader, refresh_from_sto
 from weft.host.paths import paths_from
 from weft.local.reader import SessionReader
 from weft.local.sources import WorkspaceSources
+from weft.maintenance.proof import check_session
 from weft.model.blame import FileBlame, FileLog
 from weft.model.dataset import QueryInput, QueryResult
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, check_id
 from weft.model.project import get_root
+from weft.model.proof import SessionProof
+from weft.model.transfer import SessionExport
 from weft.run.runtime import Runtime
 from weft.session import lifecycle
 from weft.session.revert_point import cut_at_revert
 from weft.snapshot.archive import SnapshotArchive
 from weft.snapshot.location import choose_base
 from weft.transfer.atif import to_trajectory
+
+ATTEMPTS = 5
 
 
 class StoredData:
@@ -79,6 +84,27 @@ class LocalData:
         async with self._lock:
             source = await self._open_source()
             return await asyncio.to_thread(read_file_log, source, relative)
+
+    async def verify(self, session: SessionID) -> SessionProof:
+        id = SessionID(check_id("session", session))
+        await self._runtime.journal.flush()
+        proof = await self._check(id)
+        for _ in range(ATTEMPTS):  # what is written meanwhile is no fault: a fault is there the next time too
+            before, proof = proof, await self._check(id) if proof.verdict == "faulty" else proof
+            if proof == before:
+                break
+        return proof
+
+    async def _check(self, id: SessionID) -> SessionProof:
+        store = self._runtime.store
+        chain = await store.read_chain(id)
+        export = SessionExport(
+            info=await store.get_session(id),
+            messages=tuple(await store.list_messages(id)),
+            diff=tuple(await store.list_diff(id)),
+            todos=tuple(await store.list_todos(id)),
+        )
+        return await asyncio.to_thread(check_session, id, chain, export)
 
     async def get_trajectory(self, session: SessionID) -> dict[str, object]:
         store = self._runtime.store

@@ -1,46 +1,92 @@
 """Read and check every document of a store, and count and hash them by session."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 
+from weft.host.files import wait_briefly
 from weft.maintenance.migrate import CopyProgress, SessionDigest, digest_session
+from weft.maintenance.proof import check_session
+from weft.model.ids import SessionID
 from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.proof import AnchoredHead, SessionProof
 from weft.model.session import SessionInfo
 from weft.model.transfer import SessionExport
 from weft.store.findings import Fault, FaultKind
 from weft.store.maintenance import StoreMaintenance
 from weft.store.reader import StoreReader
 
+ATTEMPTS = 5
 DAY_MS = 24 * 60 * 60 * 1000
 
 FoundFault = tuple[FaultKind, str, str]
 
 
 class VerifyResult(Struct, frozen=True, kw_only=True):
-    """Digests of the sessions that were read, and everything that is wrong."""
+    """Digests of the sessions that were read, what their chains prove, and everything that is wrong."""
 
     digests: tuple[SessionDigest, ...]
+    proofs: tuple[SessionProof, ...]
     faults: tuple[Fault, ...]
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.faults and all(proof.verdict != "faulty" for proof in self.proofs)
 
 
 def verify_store(
-    store: StoreMaintenance, *, now: int, on_progress: CopyProgress = lambda _, __: None
+    store: StoreMaintenance,
+    *,
+    now: int,
+    only: SessionID | None = None,
+    anchored: Sequence[AnchoredHead] = (),
+    strict: bool = False,
+    on_progress: CopyProgress = lambda _, __: None,
 ) -> VerifyResult:
-    """Read and check everything in a store. Calls block."""
-    digests, misplaced, contents = list[SessionDigest](), list[Fault](), list[Fault]()
-    ids = store.list_session_ids()
-    known = set(ids)
+    """Read and check everything in a store, or one session `only`. Calls block.
+
+    `anchored` are heads of chains that were kept elsewhere. With `strict`, what others than weft changed is a fault too.
+    """
+    digests, proofs = list[SessionDigest](), list[SessionProof]()
+    misplaced, contents = list[Fault](), list[Fault]()
+    known = set(store.list_session_ids())
+    # Sessions in the trash have their chains there.
+    trashed = {session.id for bundle in store.reader.list_trash() for session in bundle.sessions} - known
+    chained = {*store.list_chains(), *(anchor.session for anchor in anchored)} - trashed
+    ids = sorted(known | chained) if only is None else [only]
     for number, id in enumerate(ids):
         on_progress(number, len(ids))
-        misplaced += store.find_misplaced(id)
+        misplaced += store.find_misplaced(id) if id in known else []
         session = store.reader.find_session(id)
-        if session is not None:
-            export = _read_export(store.reader, session)
+        export = None if session is None else _read_export(store.reader, session)
+        if export is not None:
             digests.append(digest_session(export))
             contents += find_faults(export, known, now=now)
-    faults = (*store.find_damage(), *misplaced, *store.find_orphans(), *contents)
-    return VerifyResult(digests=tuple(digests), faults=faults)
+        proof = check_session(id, store.read_chain(id), export, anchored=anchored, strict=strict)
+        proofs.append(_prove_again(store, proof, anchored, strict=strict))
+    faults = (*misplaced, *contents)
+    if only is None:
+        faults = (*store.find_damage(), *misplaced, *store.find_orphans(), *contents)
+    return VerifyResult(digests=tuple(digests), proofs=tuple(proofs), faults=faults)
+
+
+def _prove_again(
+    store: StoreMaintenance, proof: SessionProof, anchored: Sequence[AnchoredHead], *, strict: bool
+) -> SessionProof:
+    """Return a result that is not that of a moment: a session that somebody is writing to is read between two of its writes."""
+    for _ in range(ATTEMPTS):
+        if proof.verdict != "faulty":
+            break
+        wait_briefly()
+        session = store.reader.find_session(proof.session)
+        export = None if session is None else _read_export(store.reader, session)
+        again = check_session(
+            proof.session, store.read_chain(proof.session), export, anchored=anchored, strict=strict
+        )
+        if again == proof:
+            break
+        proof = again
+    return proof
 
 
 def _read_export(reader: StoreReader, session: SessionInfo) -> SessionExport:

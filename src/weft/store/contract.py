@@ -18,7 +18,8 @@ from weft.model.session_query import SessionQuery
 from weft.model.transfer import SessionExport
 from weft.store.lease import LeaseToken
 
-if TYPE_CHECKING:  # for types alone: few runs count anything, and few stores have a log
+if TYPE_CHECKING:  # for types alone: few runs count or verify anything, and few stores have a log
+    from weft.store.chain import ChainLines
     from weft.store.event_log import EventLog
     from weft.store.statistics import StatisticsQuery
 
@@ -87,6 +88,11 @@ class Store(Protocol):
     * `find_holder` returns the holder of a session's lease, None if nobody holds it;
     * a process that died no longer holds its lease; `list_abandoned` returns such a session until somebody takes its
       lease and gives it back, or the session is deleted.
+
+    Chain:
+    * every write to a session adds an entry to its chain, in the same all or nothing (see `weft.store.chain`); it moves to the
+      trash and back with the session, and is deleted with it;
+    * `read_chain` returns the chain of a session, without entries if the session is unknown or older than chains.
 
     Sharing:
     * `event_log` is the log through which several nodes see the same events; None if this store has none.
@@ -160,5 +166,7 @@ class Store(Protocol):
     async def find_holder(self, session: SessionID) -> str | None: ...
 
     async def list_abandoned(self) -> list[SessionID]: ...
+
+    async def read_chain(self, session: SessionID) -> ChainLines: ...
 
     async def damage(self) -> list[Damage]: ...

@@ -10,6 +10,7 @@ from weft.model.damage import Damage
 from weft.model.ids import SessionID
 from weft.model.session import SessionInfo
 from weft.model.url import redact_url
+from weft.store.chain import ChainLines
 from weft.store.contract import SessionEditor
 from weft.store.findings import AbandonedLease, Fault, LargeDocument, Leftover, RemovedLeftovers, SetAside
 from weft.store.reader import StoreReader
@@ -88,6 +89,14 @@ class StoreMaintenance(Protocol):
 
     def list_broken_bundles(self) -> list[str]:
         """Return the places of the bundles in the trash that cannot be restored, because their label is lost."""
+        ...
+
+    def list_chains(self) -> list[SessionID]:
+        """Return every session that has a chain, also one that is gone. Sessions in the trash are left out."""
+        ...
+
+    def read_chain(self, session: SessionID) -> ChainLines:
+        """Return the chain of a session, as `Store.read_chain` does."""
         ...
 
     def check_index(self) -> Damage | None:

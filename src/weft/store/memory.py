@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import ConflictError, LeaseLostError, NotFoundError, SessionBusyError
+from weft.host.now import now
 from weft.model.damage import Damage
 from weft.model.diff import FileDiff
 from weft.model.event import (
@@ -32,6 +33,15 @@ from weft.model.session_query import SessionQuery, select_sessions
 from weft.model.transcript import Transcript
 from weft.model.transfer import SessionExport
 from weft.model.wire import encode, parse
+from weft.store.chain import (
+    HASH_BYTES,
+    ChainLines,
+    collect_changes,
+    encode_entry,
+    get_root,
+    link,
+    to_line,
+)
 from weft.store.contract import NO_LEASES, Key, LogExtender, SessionEditor
 from weft.store.lease import LeaseToken
 
@@ -58,6 +68,7 @@ class MemoryStore:
         self._logs: dict[Key, list[bytes]] = {}
         self._leases: dict[SessionID, tuple[LeaseToken, str]] = {}
         self._generation = 0
+        self._chains: dict[SessionID, list[bytes]] = {}
 
     async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
         self._check_leases(leases)
@@ -79,13 +90,18 @@ class MemoryStore:
                     self._transcript(part.session_id).feed(event)
                 case MessageRemoved() | PartRemoved() | PartGrew():
                     self._transcript(event.session_id).feed(event)
+        for id, changes in collect_changes(events).items():
+            chain = self._chains.setdefault(id, [])
+            before = bytes.fromhex(chain[-1][: 2 * HASH_BYTES].decode()) if chain else get_root(id)
+            body = encode_entry(changes, now=now())
+            chain.append(to_line(link(before, body), body))
 
     async def edit(
         self, session: SessionID, editor: SessionEditor, *, leases: Sequence[LeaseToken] = NO_LEASES
     ) -> SessionInfo:
         self._check_leases(leases)
         edited = editor(await self.get_session(session))
-        self._sessions[session] = edited
+        await self.apply(SessionUpdated(info=edited))
         return edited
 
     async def list_projects(self) -> list[Project]:
@@ -157,7 +173,7 @@ class MemoryStore:
         del self._trash[bundle]
 
     async def read_bundle(self, bundle: str) -> list[SessionExport]:
-        trashed, (_, transcripts, diffs, todos) = self._bundle(bundle)
+        trashed, (_, transcripts, diffs, todos, _) = self._bundle(bundle)
         return [
             SessionExport(
                 info=session,
@@ -231,6 +247,9 @@ class MemoryStore:
     async def list_abandoned(self) -> list[SessionID]:
         return []  # leases end with the process, so none can be left behind
 
+    async def read_chain(self, session: SessionID) -> ChainLines:
+        return ChainLines(list(self._chains.get(session, ())))
+
     async def damage(self) -> list[Damage]:
         return []
 
@@ -261,7 +280,7 @@ class MemoryStore:
         return tuple({id: table.pop(id) for id in sessions if id in table} for table in self._tables())
 
     def _tables(self) -> Tables:
-        return self._sessions, self._transcripts, self._diffs, self._todos
+        return self._sessions, self._transcripts, self._diffs, self._todos, self._chains
 
     def _bundle(self, id: str) -> tuple[TrashBundle, Tables]:
         if id not in self._trash:

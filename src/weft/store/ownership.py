@@ -41,6 +41,7 @@ from weft.model.session import SessionInfo, Todo, TrashBundle, get_owner, with_o
 from weft.model.session_query import SessionQuery, to_cursor
 from weft.model.transfer import SessionExport
 from weft.model.wire import from_plain, to_plain
+from weft.store.chain import ChainLines
 from weft.store.contract import NO_LEASES, Key, LogExtender, SessionEditor, Store
 from weft.store.lease import LeaseToken
 
@@ -199,6 +200,11 @@ class OwnedStore:
 
     async def list_todos(self, session: SessionID) -> list[Todo]:
         return await self._store.list_todos(session) if await self._owns(session) else []
+
+    async def read_chain(self, session: SessionID) -> ChainLines:
+        if not await self._owns(session):
+            return ChainLines([])
+        return (await self._store.read_chain(session))._replace(owner=self.owner)
 
     # --- projects ---
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from weft.model.blame import FileBlame, FileLog
 from weft.model.dataset import MAX_SECONDS, QueryInput, QueryResult
+from weft.model.proof import SessionProof
 from weft.server.route import DirectoryCall, route
 from weft.server.routes.sessions import read_session_id
 
@@ -34,6 +35,11 @@ async def run_sql(call: DirectoryCall) -> QueryResult:
     return await call.api.data.query(replace(query, **limits))
 
 
+async def get_proof(call: DirectoryCall) -> SessionProof:
+    """Compare a session with the chain of what was written to it: what was changed, removed or added since."""
+    return await call.api.data.verify(read_session_id(call))
+
+
 async def get_trajectory(call: DirectoryCall) -> dict[str, object]:
     """Return a session and its child sessions as a trajectory in the format ATIF."""
     return await call.api.data.get_trajectory(read_session_id(call))
@@ -54,6 +60,7 @@ async def get_file_log(call: DirectoryCall) -> FileLog:
 
 ROUTES = (
     route("POST", "/weft/sql", "weft.sql", run_sql, takes=QueryInput),
+    route("GET", "/weft/session/{sessionID}/proof", "weft.session.proof", get_proof, gives=SessionProof),
     route("GET", "/weft/session/{sessionID}/atif", "weft.session.atif", get_trajectory, gives=dict[str, Any]),
 )
 # They show what is in files.

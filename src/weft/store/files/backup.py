@@ -6,10 +6,12 @@ from contextlib import contextmanager
 
 from weft.host.files import Disk, read_file
 from weft.model.event import Durable
+from weft.model.ids import SessionID
+from weft.store.chain import make_removal
 from weft.store.files.batch import Batch, WritePlan
 from weft.store.files.creation_order import note_changes
 from weft.store.files.documents import LIMIT
-from weft.store.files.layout import Layout
+from weft.store.files.layout import Layout, session_lock
 from weft.store.files.lock import SessionLocks
 from weft.store.files.messages import MessageReader
 from weft.store.files.tree import Tree
@@ -46,7 +48,14 @@ class BackupWriter:
         batch.feed(event)
         plan = batch.plan()
         self._back_up(plan, held[0])
-        self._writer.write(plan, held, flush=True)
+        self._writer.write(plan, held, flush=True, repair=True)
+
+    def record_removal(self, session: SessionID, *keys: str) -> None:
+        """Record in the chain of a session that documents were moved here. The caller holds the lock of the session."""
+        plan = WritePlan(
+            clears=[], puts={}, drops=[], extension=None, tidy=[], chained={session: make_removal(*keys)}
+        )
+        self._writer.write(plan, (session_lock(session),), flush=True, repair=True)
 
     def move_here(self, path: str) -> bool:
         """Move a file or directory to the backup. The caller holds its lock. Return False if it is already gone."""

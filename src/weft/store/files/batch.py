@@ -26,6 +26,7 @@ from weft.model.part import AnyPart
 from weft.model.session import SessionInfo
 from weft.model.transcript import grow_part
 from weft.model.wire import encode_pretty
+from weft.store.chain import SessionChanges, collect_changes
 from weft.store.files.documents import LIMIT
 from weft.store.files.growth import (
     FIELD,
@@ -52,7 +53,8 @@ class WritePlan(NamedTuple):
     """The changes of one batch: directories to clear, paths to move, documents to put and drop; or one append alone.
 
     `tidy` are files that have no effect afterwards; removing them may fail. A `fresh` directory does not exist yet and
-    nobody else knows its name, so it can be renamed into place with all its files.
+    nobody else knows its name, so it can be renamed into place with all its files. `chained` are the changes that the chains of
+    their sessions record.
     """
 
     clears: list[str]
@@ -62,6 +64,7 @@ class WritePlan(NamedTuple):
     tidy: list[str]
     moves: Mapping[str, str] = MappingProxyType({})
     fresh: frozenset[str] = frozenset()
+    chained: Mapping[SessionID, SessionChanges] = MappingProxyType({})
 
 
 def must_flush(event: Durable) -> bool:
@@ -112,9 +115,11 @@ class Batch:
         self._growths: dict[tuple[MessageID, PartID], list[PartGrew]] = {}
         self._parts: dict[str, tuple[MessageID, PartID]] = {}
         self._new: set[SessionID] = set()
+        self._events: list[Durable] = []
 
     def feed(self, event: Durable) -> None:
         layout = self._layout
+        self._events.append(event)
         match event:
             case ProjectUpdated(info=project):
                 self._put(layout.project(project.id), project)
@@ -145,6 +150,10 @@ class Batch:
                 self._grow(event)
 
     def plan(self) -> WritePlan:
+        chained = collect_changes(self._events)
+        for id, changes in chained.items():
+            if changes.restarted:
+                self._drops.pop(self._layout.chain(id), None)  # the new chain replaces it
         extension = self._settle_growth()
         fresh = self._list_fresh()
         puts = {path: encode_pretty(value) for path, value in self._puts.items()}
@@ -163,6 +172,7 @@ class Batch:
             extension=extension,
             tidy=[path for path in self._tidy if path not in self._drops and os.path.lexists(path)],
             fresh=fresh,
+            chained=chained,
         )
 
     def _list_fresh(self) -> frozenset[str]:
@@ -197,6 +207,7 @@ class Batch:
         self._drop_session(id)
         self._drop(self._layout.diff(id))
         self._drop(self._layout.todo(id))
+        self._drop(self._layout.chain(id))
         for path in [path for path, value in self._puts.items() if getattr(value, "session_id", None) == id]:
             self._drop(path)
         self._clear(self._layout.messages(id))

@@ -21,6 +21,7 @@ COLLECTIONS = (
 )
 KEPT_WITH_OPENCODE = ("session_share", "share", "permission")
 TEMP_MARK = "~"
+SESSION_LOCK_PREFIX = "session."
 VALUE_LOCKS = 16
 
 
@@ -48,6 +49,7 @@ class Layout:
         self.trash = f"{self.own}/trash"
         self.logs = f"{self.own}/log"
         self.orders = f"{self.own}/index"
+        self.chains = f"{self.own}/chain"
 
     def collection(self, name: str) -> str:
         return f"{self.root}/{name}"
@@ -85,6 +87,9 @@ class Layout:
 
     def todo(self, session: SessionID) -> str:
         return f"{self.root}/todo/{check_file_name('session', session)}{SUFFIX}"
+
+    def chain(self, session: SessionID) -> str:
+        return f"{self.chains}/{check_file_name('session', session)}"
 
     def value_path(self, key: tuple[str, ...]) -> str:
         if not key:
@@ -137,7 +142,7 @@ class Layout:
 
 
 def session_lock(id: SessionID) -> str:
-    return f"session.{check_file_name('session', id)}"
+    return f"{SESSION_LOCK_PREFIX}{check_file_name('session', id)}"
 
 
 def project_lock(id: ProjectID) -> str:

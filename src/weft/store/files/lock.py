@@ -25,9 +25,10 @@ from weft.host.files import (
 )
 from weft.model.ids import SessionID, check_file_name
 from weft.model.wire import decode, encode
+from weft.store.files.chain import ChainAppend, drop_unapplied, write_append
 from weft.store.files.creation_order import note_changes
 from weft.store.files.documents import LIMIT
-from weft.store.files.layout import TEMP_MARK, Layout
+from weft.store.files.layout import SESSION_LOCK_PREFIX, TEMP_MARK, Layout
 from weft.store.lease import LeaseToken
 
 
@@ -40,10 +41,12 @@ class RenameStep(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WriteAheadNote(msgspec.Struct, frozen=True):
-    """The renames of one batch (paths relative to the root), and the locks that must be held to carry them out."""
+    """The renames of one batch (paths relative to the root), the entries that it adds to chains, and the locks that must be held
+    to carry them out."""
 
     locks: tuple[str, ...]
     steps: tuple[RenameStep, ...]
+    chains: tuple[ChainAppend, ...] = ()
 
 
 class NotePointer(msgspec.Struct, frozen=True):
@@ -157,6 +160,9 @@ class SessionLocks:
         if self._try_finish(lock):
             with try_lock(self._layout.lock(lock)) as mine:
                 if mine and not self._is_noted(lock):
+                    if lock.startswith(SESSION_LOCK_PREFIX):
+                        session = SessionID(lock.removeprefix(SESSION_LOCK_PREFIX))
+                        drop_unapplied(self._layout, self._disk, session)
                     self._disk.remove(f"{self._layout.temps}/{temp}")
 
     def has_unfinished(self) -> bool:
@@ -195,6 +201,8 @@ class SessionLocks:
     def _carry_out(self, note: WriteAheadNote) -> None:
         for lock in note.locks:
             self._on_mark(lock, b"", b"")  # cached data is stale, whoever began this batch
+        for append in note.chains:
+            write_append(self._layout, self._disk, append)
         for step in note.steps:
             apply_rename(step, self._disk, self._layout.root)
         self.forget(note)

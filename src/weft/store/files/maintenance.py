@@ -11,10 +11,12 @@ from weft.errors import IndexFailedError, StoreError
 from weft.host.files import read_file
 from weft.model.damage import Damage
 from weft.model.event import SessionCreated, SessionUpdated
-from weft.model.ids import MessageID, ProjectID, SessionID
+from weft.model.ids import MessageID, PartID, ProjectID, SessionID
 from weft.model.session import SessionInfo
+from weft.store.chain import DIFF_KEY, TODO_KEY, ChainLines, message_key, part_key
 from weft.store.contract import RootCommit, SessionEditor
 from weft.store.files.backup import MAINTENANCE_LOCK, BackupWriter
+from weft.store.files.chain import list_chains, read_chain_lines
 from weft.store.files.documents import LIMIT, NOT_A_DIRECTORY, NOT_A_DOCUMENT, NOT_AN_ID
 from weft.store.files.index_database import discard_index, index_path, open_for_reading
 from weft.store.files.inventory import (
@@ -31,7 +33,7 @@ from weft.store.files.leftovers import LeftoverFinder, remove_leftovers
 from weft.store.files.lock import drop_abandoned, list_abandoned
 from weft.store.files.reader import FileReader
 from weft.store.files.sizes import measure_tree
-from weft.store.files.tree import FORMAT, Tree
+from weft.store.files.tree import FORMAT, Tree, list_owners
 from weft.store.files.upgrade import upgrade_tree
 from weft.store.findings import AbandonedLease, Fault, LargeDocument, Leftover, RemovedLeftovers, SetAside
 from weft.store.repair import rebuild_session
@@ -130,6 +132,12 @@ class FileMaintenance:
         names = [name for name in list_names(self._layout.trash) if name not in known]
         return [f"{self._layout.trash}/{name}" for name in names]
 
+    def list_chains(self) -> list[SessionID]:
+        return list_chains(self._layout)
+
+    def read_chain(self, session: SessionID) -> ChainLines:
+        return read_chain_lines(self._layout, session)
+
     def check_index(self) -> Damage | None:
         if self._index is None or not os.path.exists(self._index):
             return None
@@ -179,12 +187,29 @@ class FileRepairer:
             case ["message", session, id]:
                 with backup.holding(session_lock(SessionID(session))):
                     backup.move_here(self._layout.parts(MessageID(id)))
-                    return SetAside(with_parts=True) if backup.move_here(where) else None
-            case ["part", _, _] | ["session_diff" | "todo" | "project", _]:
-                with backup.holding(MAINTENANCE_LOCK):
-                    return SetAside() if backup.move_here(where) else None
+                    is_moved = backup.move_here(where)
+                    if is_moved:
+                        backup.record_removal(SessionID(session), message_key(MessageID(id)))
+                    return SetAside(with_parts=True) if is_moved else None
+            case ["part", message, id]:
+                owner = list_owners(self._tree, [MessageID(message)]).get(MessageID(message))
+                return self._set_detail_aside(where, owner, part_key(MessageID(message), PartID(id)))
+            case ["session_diff" | "todo" as kind, session]:
+                return self._set_detail_aside(
+                    where, SessionID(session), DIFF_KEY if kind != "todo" else TODO_KEY
+                )
+            case ["project", _]:
+                return self._set_detail_aside(where, None, "")
             case _:
                 return None
+
+    def _set_detail_aside(self, where: str, session: SessionID | None, key: str) -> SetAside | None:
+        with self._backup.holding(MAINTENANCE_LOCK if session is None else session_lock(session)):
+            if not self._backup.move_here(where):
+                return None
+            if session is not None:
+                self._backup.record_removal(session, key)
+            return SetAside()
 
     def _set_session_aside(self, id: SessionID, project: ProjectID, path: str) -> SetAside:
         with self._backup.holding(session_lock(id)) as held:

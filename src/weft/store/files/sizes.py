@@ -27,6 +27,7 @@ OWN_KINDS = {
     "temp": "housekeeping",
     "redo": "housekeeping",
     "run": "housekeeping",
+    "chain": "chain",
     "upgrade": "housekeeping",
 }
 OTHER = "other"
@@ -54,7 +55,7 @@ def _find_session(words: tuple[str, ...], inventory: Inventory) -> str:
     match words:
         case ("session", _, name) | ("session_diff" | "todo" | "session_share" | "share", name):
             found = name.removesuffix(SUFFIX)
-        case ("message", found, _):
+        case ("message", found, _) | (".weft", "chain", found):
             pass
         case ("part", message, *_) | (".weft", "growth", message, *_):
             found = _find_owner(message, inventory)

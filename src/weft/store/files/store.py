@@ -28,6 +28,7 @@ from weft.model.wire import encode, encode_pretty
 from weft.store.contract import NO_LEASES, Key, LogExtender, RootCommit, SessionEditor
 from weft.store.files.batch import Batch, WritePlan, lock_of, must_flush
 from weft.store.files.cache import MessageCache
+from weft.store.files.chain import read_chain_lines
 from weft.store.files.creation_order import CreationOrder
 from weft.store.files.inventory import find_damage
 from weft.store.files.layout import session_lock, value_lock
@@ -47,7 +48,8 @@ from weft.store.files.upgrade import upgrade_tree
 from weft.store.files.writer import BatchWriter
 from weft.store.lease import LeaseToken
 
-if TYPE_CHECKING:  # for types alone: few runs count anything
+if TYPE_CHECKING:  # for types alone: few runs count or verify anything
+    from weft.store.chain import ChainLines
     from weft.store.files.search import SessionIndex
     from weft.store.statistics import StatisticsQuery
 
@@ -214,6 +216,9 @@ class FileStore:
 
     async def list_abandoned(self) -> list[SessionID]:
         return await self._in_thread(self._list_abandoned)
+
+    async def read_chain(self, session: SessionID) -> ChainLines:
+        return await self._read_whole(session, lambda _: read_chain_lines(self._tree.layout, session))
 
     async def damage(self) -> list[Damage]:
         found = await self._in_thread(lambda: find_damage(self._tree))

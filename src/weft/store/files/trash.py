@@ -14,7 +14,15 @@ from weft.store.files.messages import MessageReader
 from weft.store.files.tree import Tree, list_part_owners
 
 # The collections a bundle can contain, and the depth at which files or whole directories are moved.
-COLLECTION_DEPTHS = {"session": 2, "message": 1, "part": 1, "session_diff": 1, "todo": 1, ".weft/growth": 1}
+COLLECTION_DEPTHS = {
+    "session": 2,
+    "message": 1,
+    "part": 1,
+    "session_diff": 1,
+    "todo": 1,
+    ".weft/growth": 1,
+    ".weft/chain": 1,
+}
 
 
 class Trash:
@@ -100,6 +108,7 @@ class Trash:
             yield layout.messages(id)
             yield layout.diff(id)
             yield layout.todo(id)
+            yield layout.chain(id)
             for project in self._tree.projects_of(id):
                 yield layout.session(project, id)
 

@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from weft.host.files import Disk, read_file
+from weft.host.now import now as read_clock
 from weft.store.files.batch import GrowthAppend, WritePlan
+from weft.store.files.chain import HEAD_BYTES, ChainAppend, ChainFiles, PlannedEntry
 from weft.store.files.creation_order import is_reordered, note_changes
 from weft.store.files.documents import LIMIT
 from weft.store.files.layout import Layout
@@ -33,10 +35,15 @@ class BatchWriter:
         self._layout = layout
         self._disk = disk
         self._locks = locks
+        self._chains = ChainFiles(layout, disk)
         self._unflushed: dict[str, dict[str, None]] = {}
 
-    def write(self, plan: WritePlan, locks: tuple[str, ...], *, flush: bool) -> None:
-        touched = self._extend(plan.extension) if plan.extension else self._replace(plan, locks, flush=flush)
+    def write(self, plan: WritePlan, locks: tuple[str, ...], *, flush: bool, repair: bool = False) -> None:
+        """Write a plan, and what it changes into the chains of its sessions. A `repair` is named as such there."""
+        if plan.extension:
+            touched = self._extend(plan.extension)
+        else:
+            touched = self._replace(plan, locks, flush=flush, repair=repair)
         if flush:
             # Earlier writes under these locks are confirmed now too. New documents were flushed before their rename.
             before = [
@@ -52,31 +59,51 @@ class BatchWriter:
         self._disk.extend(extension.path, extension.at, extension.raw)
         return [extension.path, os.path.dirname(extension.path)]
 
-    def _replace(self, plan: WritePlan, locks: tuple[str, ...], *, flush: bool) -> list[str]:
-        """Write temporary files, save a write-ahead note, rename, delete the note. Return the paths that still need a flush."""
+    def _replace(self, plan: WritePlan, locks: tuple[str, ...], *, flush: bool, repair: bool) -> list[str]:
+        """Write temporary files, save a write-ahead note, extend chains, rename, delete the note.
+
+        Return the paths that still need a flush.
+        """
         steps, contents = self._to_steps(plan, locks)
+        now = read_clock()
+        entries = [
+            self._chains.plan(session, changes, now=now, repair=repair)
+            for session, changes in plan.chained.items()
+        ]
         reordered = self._list_reordered(plan)
         asides = [self._layout.absolute(step.source) for step in steps if step.way == "in"]
         note: WriteAheadNote | None = None
         try:
             self._prepare(contents, flush=flush)
             before: dict[str, bytes | None] = {}
-            if len(steps) > 1:  # a single rename is atomic and needs no note
+            if not _is_atomic(plan, steps, locks):
                 before = {path: _find(path) for path in plan.puts if os.path.dirname(path) not in plan.fresh}
-                note = self._write_note(steps, locks, flush=flush)
+                appends = tuple(self._chains.to_append(entry) for entry in entries)
+                note = self._write_note(steps, appends, locks, flush=flush)
+            for entry in entries:
+                self._chains.write(entry, head=flush)
             touched = self._apply_all(steps, before, flush=flush)
         except RollbackFailedError:
             raise  # keep the note and the files it needs
         except OSError:
+            self._take_back(entries)
             if note is not None:
                 self._locks.forget(note)
             self._remove(asides)
             raise
         if note is not None:
             self._locks.forget(note)
+        for entry in entries:
+            self._chains.note_written(entry)
+            touched += [entry.path, *([self._layout.chains] if entry.at == HEAD_BYTES else [])]
         note_changes(self._layout, reordered)
         self._remove(self._layout.absolute(step.target) for step in steps if step.way == "out")
         return touched
+
+    def _take_back(self, entries: Iterable[PlannedEntry]) -> None:
+        for entry in entries:
+            with suppress(OSError):
+                self._chains.take_back(entry)
 
     def _list_reordered(self, plan: WritePlan) -> list[str]:
         """Return the documents that the order of sessions is wrong about afterwards."""
@@ -125,8 +152,10 @@ class BatchWriter:
         steps += [RenameStep("out", relative(path), relative(aside(path))) for path in plan.drops]
         return steps, contents
 
-    def _write_note(self, steps: list[RenameStep], locks: tuple[str, ...], *, flush: bool) -> WriteAheadNote:
-        note = WriteAheadNote(locks=locks, steps=tuple(steps))
+    def _write_note(
+        self, steps: list[RenameStep], chains: tuple[ChainAppend, ...], locks: tuple[str, ...], *, flush: bool
+    ) -> WriteAheadNote:
+        note = WriteAheadNote(locks=locks, steps=tuple(steps), chains=chains)
         first, *others = (self._layout.note(lock) for lock in locks)
         try:
             # The pointers come first: whoever takes any of the locks must find the note.
@@ -189,6 +218,16 @@ class BatchWriter:
         for path in paths:
             with suppress(OSError):
                 self._disk.remove(path)
+
+
+def _is_atomic(plan: WritePlan, steps: list[RenameStep], locks: tuple[str, ...]) -> bool:
+    """Return True if a plan needs no note: it is one rename, and the entry of the chain names the temporary file that it moves."""
+    if not steps:
+        return len(plan.chained) < 2  # noqa: PLR2004  one entry is one write
+    if not plan.chained:
+        return len(steps) == 1
+    changes = [change for each in plan.chained.values() for change in each.changes]
+    return len(steps) == len(changes) == len(locks) == 1 and steps[0].way == "in"
 
 
 def _list_touched(step: RenameStep, root: str, made: list[str], *, flushed: bool) -> list[str]:

@@ -25,6 +25,7 @@ from weft.model.project import Project
 from weft.model.session import SessionInfo, Todo
 from weft.model.transcript import grow_part
 from weft.model.wire import encode
+from weft.store.chain import collect_changes, encode_entry
 from weft.store.lease import LeaseToken
 from weft.store.rows import (
     MAX_INTEGER,
@@ -69,6 +70,8 @@ class RowBatch:
         self._parts: dict[PartKey, AnyPart] = {}
         self._growth: list[_GrowthRow] = []
         self._dirty: set[MessageKey] = set()
+        events = list(events)
+        self._chained = collect_changes(events)
         for event in events:
             self._feed(event)
 
@@ -138,9 +141,10 @@ class RowBatch:
         return part in self._gone_parts or part[:2] in self._gone_messages or part[0] in self._gone_sessions
 
     def to_arguments(
-        self, leases: Sequence[LeaseToken], *, revision: int, expected: int | None = None
+        self, leases: Sequence[LeaseToken], *, revision: int, now: int, expected: int | None = None
     ) -> tuple[Any, ...]:
-        """Return the arguments of the function `apply` (see schema/0002_functions.sql). All rows are encoded here.
+        """Return the arguments of the functions `apply` (see schema/0002_functions.sql) and, last, `extend_chains` (see
+        schema/0005_chain.sql). All rows are encoded here.
 
         `revision` is the new one of every row. `expected` is what the only session of the batch must have.
         """
@@ -174,6 +178,9 @@ class RowBatch:
             ),
             *_to_columns(self._growth, len(_GrowthRow._fields)),
             *_to_columns(sorted(self._dirty), 2),
+            *_to_columns(
+                [(to_ascii(id), encode_entry(changes, now=now)) for id, changes in self._chained.items()], 2
+            ),
         )
 
 

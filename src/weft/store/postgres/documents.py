@@ -18,6 +18,7 @@ from weft.model.session_query import SessionQuery
 from weft.model.transcript import grow_part
 from weft.model.transfer import SessionExport
 from weft.model.wire import decode, decode_many, parse
+from weft.store.chain import ChainLines, to_line
 from weft.store.contract import Key
 from weft.store.postgres.batch import DIFF, TODO
 from weft.store.postgres.connection import Database
@@ -179,6 +180,12 @@ class PostgresDocuments:
         if raw is None:
             return ()
         return self.decode(f"detail/{session}/{kind}", raw, DETAIL_TYPES[kind]) or ()
+
+    async def read_chain(self, session: SessionID) -> ChainLines:
+        rows = await self.database.fetch(
+            "SELECT hash, body FROM {schema}.chain WHERE session = $1 ORDER BY number", to_ascii(session)
+        )
+        return ChainLines([to_line(hash, body) for hash, body in rows])
 
     async def list_trash(self) -> list[TrashBundle]:
         rows = await self.database.fetch("SELECT id, document FROM {schema}.bundle ORDER BY time, id")

@@ -11,6 +11,7 @@ from typing import Any
 from weft.model.damage import Damage
 from weft.model.ids import MessageID, SessionID
 from weft.model.wire import encode
+from weft.store.chain import ChainLines
 from weft.store.findings import GC_LABEL, AbandonedLease, Fault, LargeDocument, Leftover
 from weft.store.postgres.documents import DOCUMENT_TABLES, PostgresDocuments
 from weft.store.postgres.migration import find_version, get_newest_version
@@ -34,6 +35,7 @@ _SIZES: dict[str, tuple[str, str, str]] = {
     "todo": ("detail WHERE kind = 'todo'", "pg_column_size(document)", "session"),
     "kept": ("value", "pg_column_size(document)", ""),
     "log": ("log_line", "pg_column_size(line)", ""),
+    "chain": ("chain", "pg_column_size(body) + pg_column_size(hash)", "session"),
     "index": ("entry", "pg_column_size(words)", "session"),
     "backups": ("backup", "pg_column_size(document)", ""),
     "trash": (
@@ -142,6 +144,17 @@ class PostgresMaintenance:
     def find_misplaced(self, session: SessionID) -> list[Fault]:
         del session
         return []  # rows are found by their keys, which are written with the document
+
+    def list_chains(self) -> list[SessionID]:
+        if self.is_outdated():
+            return []
+        rows = self._fetch("SELECT DISTINCT session FROM {schema}.chain ORDER BY 1")
+        return [SessionID(id) for (id,) in rows]
+
+    def read_chain(self, session: SessionID) -> ChainLines:
+        if self.is_outdated():
+            return ChainLines([])
+        return self.reader.run(lambda documents: documents.read_chain(session))
 
     def find_orphans(self) -> list[Fault]:
         return [

@@ -10,10 +10,19 @@ from weft.errors import NotFoundError, StoreError
 from weft.host.clock import SystemClock
 from weft.model.diff import FileDiff, cap_diffs, is_capped
 from weft.model.event import SessionCreated
-from weft.model.ids import SessionID
+from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AnyMessage
 from weft.model.session import SessionInfo
 from weft.model.wire import encode
+from weft.store.chain import (
+    Change,
+    SessionChanges,
+    digest_document,
+    encode_entry,
+    make_removal,
+    message_key,
+    part_key,
+)
 from weft.store.contract import SessionEditor
 from weft.store.findings import LargeDocument, Leftover, LeftoverFailure, RemovedLeftovers, SetAside
 from weft.store.postgres.batch import DIFF
@@ -34,12 +43,14 @@ UNION ALL SELECT 'detail', session, kind, document FROM {schema}.detail
 WHERE octet_length(document) > $1 AND kind = 'diff' ORDER BY 1, 2, 3"""
 # $1 is the name of the backup, the key follows.
 _SAVE = "INSERT INTO {schema}.backup (name, place, document) SELECT $1, concat_ws('/', %s), %s FROM %s"
+# A repair is an entry of the session's chain too: $2 is the session, and the body of the entry is the value after the key.
+_CHAIN = "{schema}.extend_chains(NULL, ARRAY[$2::text], ARRAY[%s::bytea])"
 REPLACE_MESSAGE = f"""WITH replaced AS (UPDATE {{schema}}.message SET document = $5, changed = clock_timestamp()
 WHERE session = $2 AND id = $3 AND document = $4 RETURNING 1)
-{_SAVE % ("'message', $2::text, $3::text", "$4", "replaced")} RETURNING 1"""
+{_SAVE % ("'message', $2::text, $3::text", "$4", "replaced")} RETURNING {_CHAIN % "$6"}"""
 REPLACE_DETAIL = f"""WITH replaced AS (UPDATE {{schema}}.detail SET document = $5, changed = clock_timestamp()
 WHERE session = $2 AND kind = $3 AND document = $4 RETURNING 1)
-{_SAVE % ("'detail', $2::text, $3::text", "$4", "replaced")} RETURNING 1"""
+{_SAVE % ("'detail', $2::text, $3::text", "$4", "replaced")} RETURNING {_CHAIN % "$6"}"""
 SAVE_SESSION = f"""{_SAVE % ("'session', id", "document", "{schema}.session")} WHERE id = $2 RETURNING 1"""
 
 _MOVE_PARTS = f"""parts AS (DELETE FROM {{schema}}.part WHERE %s RETURNING session, message, id, document),
@@ -49,17 +60,16 @@ saved_growth AS ({_SAVE % ("'growth', session, message, part, number", "delta", 
 _THESE = "session = $2 AND message = $3"
 MOVE_MESSAGE = f"""WITH gone AS (DELETE FROM {{schema}}.message WHERE session = $2 AND id = $3 RETURNING document),
 {_MOVE_PARTS % (_THESE, _THESE)}, marks AS (DELETE FROM {{schema}}.entry WHERE {_THESE})
-{_SAVE % ("'message', $2::text, $3::text", "document", "gone")} RETURNING 1"""
-MOVE_PART = (
-    f"""WITH {_MOVE_PARTS % (f"{_THESE} AND id = $4", f"{_THESE} AND part = $4")} SELECT 1 FROM parts"""
-)
+{_SAVE % ("'message', $2::text, $3::text", "document", "gone")} RETURNING {_CHAIN % "$4"}"""
+MOVE_PART = f"""WITH {_MOVE_PARTS % (f"{_THESE} AND id = $4", f"{_THESE} AND part = $4")}
+SELECT {_CHAIN % "$5"} FROM parts"""
 MOVE_ROW = {
     "project": f"""WITH gone AS (DELETE FROM {{schema}}.project WHERE id = $2 RETURNING document)
 {_SAVE % ("'project', $2::text", "document", "gone")} RETURNING 1""",
     "session": f"""WITH gone AS (DELETE FROM {{schema}}.session WHERE id = $2 RETURNING document)
 {_SAVE % ("'session', $2::text", "document", "gone")} RETURNING 1""",
     "detail": f"""WITH gone AS (DELETE FROM {{schema}}.detail WHERE session = $2 AND kind = $3 RETURNING document)
-{_SAVE % ("'detail', $2::text, $3::text", "document", "gone")} RETURNING 1""",
+{_SAVE % ("'detail', $2::text, $3::text", "document", "gone")} RETURNING {_CHAIN % "$4"}""",
 }
 
 # Leftovers are removed if they still are leftovers: nobody changed them since $2, and what they belonged to is still gone.
@@ -103,6 +113,7 @@ class LargeRow(NamedTuple):
     id: str
     raw: bytes
     shrunk: bytes
+    digest: str
 
     @property
     def where(self) -> str:
@@ -118,7 +129,7 @@ async def read_large(documents: PostgresDocuments, on_progress: ProgressCallback
         on_progress(number)
         shrunk = _shrink(documents, table, f"{table}/{session}/{id}", raw)
         if shrunk is not None:
-            found.append(LargeRow(table, session, id, raw, encode(shrunk)))
+            found.append(LargeRow(table, session, id, raw, encode(shrunk), digest_document(shrunk)))
     return found
 
 
@@ -137,6 +148,7 @@ class PostgresRepairer:
     def __init__(self, reader: PostgresReader, label: str, now: int) -> None:
         self._reader = reader
         self._name = f"{label}-{now}"
+        self._now = now
         self._has_backup = False
 
     @property
@@ -173,14 +185,16 @@ class PostgresRepairer:
                 return self._change(DROP_LEASE, *key, saves=False)
             case "backup":
                 return self._change(REMOVE_BACKUP, *key, saves=False)
-            case "temp" | "redo" | "lock" | "tool-output":
+            case "temp" | "redo" | "lock" | "chain" | "tool-output":
                 return False  # a database has none
 
     def shrink_large(self, *, on_progress: ProgressCallback = lambda _: None) -> list[LargeDocument]:
         shrunk: list[LargeDocument] = []
         for row in self._reader.run(lambda documents: read_large(documents, on_progress)):
             replace = REPLACE_MESSAGE if row.table == "message" else REPLACE_DETAIL
-            if self._change(replace, row.session, row.id, row.raw, row.shrunk):
+            key = message_key(MessageID(row.id)) if row.table == "message" else row.id
+            entry = self._encode(SessionChanges({key: Change(key, row.digest)}))
+            if self._change(replace, row.session, row.id, row.raw, row.shrunk, entry):
                 shrunk.append(LargeDocument(where=row.where, bytes=len(row.raw), after=len(row.shrunk)))
         return shrunk
 
@@ -195,13 +209,21 @@ class PostgresRepairer:
                     return None
                 return SetAside(rebuilt_from=self.rebuild_session(SessionID(id)))
             case ["message", session, id]:
-                return SetAside(with_parts=True) if self._change(MOVE_MESSAGE, session, id) else None
+                entry = self._encode(make_removal(message_key(MessageID(id))))
+                return SetAside(with_parts=True) if self._change(MOVE_MESSAGE, session, id, entry) else None
             case ["part", session, message, id]:
-                return SetAside() if self._change(MOVE_PART, session, message, id) else None
-            case ["detail" | "project" as table, *key]:
-                return SetAside() if self._change(MOVE_ROW[table], *key) else None
+                entry = self._encode(make_removal(part_key(MessageID(message), PartID(id))))
+                return SetAside() if self._change(MOVE_PART, session, message, id, entry) else None
+            case ["detail", session, kind]:
+                entry = self._encode(make_removal(kind))
+                return SetAside() if self._change(MOVE_ROW["detail"], session, kind, entry) else None
+            case ["project", id]:
+                return SetAside() if self._change(MOVE_ROW["project"], id) else None
             case _:
                 return None
+
+    def _encode(self, changes: SessionChanges) -> bytes:
+        return encode_entry(changes, now=self._now, repair=True)
 
     def rebuild_session(self, id: SessionID) -> int | None:
         async def rebuild(documents: PostgresDocuments) -> int | None:

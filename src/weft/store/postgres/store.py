@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from weft.errors import ConflictError, LeaseLostError, NotFoundError, StoreError
 from weft.host.clock import Clock, SystemClock
+from weft.host.now import now as read_clock
 from weft.host.tasks import open_tasks
 from weft.model.damage import Damage
 from weft.model.event import Durable, SessionUpdated
@@ -42,8 +43,13 @@ MAX_ATTEMPTS = 1_000
 # What a function answers, besides None for done and "changed" for a revision that is not the expected one.
 EXISTS, LOST = "exists", "lost "
 
-APPLY_VALUES = 44
-CALL_APPLY = f"{{schema}}.apply({', '.join(f'${number}' for number in range(1, APPLY_VALUES + 1))})"
+APPLY_VALUES = 46
+_ROWS, _SESSIONS, _BODIES = (
+    ", ".join(f"${n}" for n in range(1, APPLY_VALUES - 1)),
+    APPLY_VALUES - 1,
+    APPLY_VALUES,
+)
+CALL_APPLY = f"{{schema}}.extend_chains({{schema}}.apply({_ROWS}), ${_SESSIONS}, ${_BODIES})"
 APPLY = f"SELECT {CALL_APPLY}"
 APPLY_LOGGED = with_log(CALL_APPLY, APPLY_VALUES)
 SELECT_FOR_EDIT = """SELECT {schema}.find_lost_lease($2, $3), document, revision
@@ -100,7 +106,7 @@ class PostgresStore(PostgresDocuments):
     ) -> bool:
         """Apply a batch. Return False if the session does not have the expected revision."""
         revision = make_revision()
-        values = batch.to_arguments(leases, revision=revision, expected=expected)
+        values = batch.to_arguments(leases, revision=revision, now=read_clock(), expected=expected)
         return _is_done(await self._send(APPLY, APPLY_LOGGED, values, revision, log))
 
     async def _send(

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import apsw
@@ -24,6 +24,7 @@ from weft.model.event import (
 from weft.model.ids import SessionID, check_file_name
 from weft.model.part import AnyPart, ReasoningPart, TextPart
 from weft.model.wire import decode, encode
+from weft.store.chain import SessionChanges, collect_changes, encode_entry, get_root, link
 from weft.store.rows import (
     MessageRow,
     PartRow,
@@ -61,6 +62,7 @@ SELECT_LENGTH = """SELECT number, coalesce(
     (SELECT growth.length FROM growth WHERE growth.history = part.history AND growth.part = part.number
      ORDER BY growth.number DESC LIMIT 1), length)
 FROM part WHERE history = ? AND message = ? AND id = ? AND length IS NOT NULL"""
+SELECT_HEAD = "SELECT hash FROM chain WHERE history = ? ORDER BY number DESC LIMIT 1"
 SELECT_GROWTH = "SELECT start, delta FROM growth WHERE history = ? AND part = ? ORDER BY number"
 SELECT_ANY_GROWTH = "SELECT 1 FROM growth WHERE history = ? LIMIT 1"
 INSERT_GROWTH = "INSERT INTO growth (history, part, start, length, delta) VALUES (?, ?, ?, ?, ?)"
@@ -86,6 +88,7 @@ DELETE_HISTORY = tuple(
         ("diff", "history"),
         ("todo", "history"),
         ("stale_message", "history"),
+        ("chain", "history"),
         ("history", "number"),
     )
 )
@@ -109,7 +112,13 @@ def _make_upserts() -> Upserts:
     return Upserts([], [], defaultdict(list), defaultdict(list), {}, {})
 
 
-WriteStep = Upserts | PartGrew | PartRemoved | MessageRemoved | SessionDeleted
+class ChainStep(NamedTuple):
+    """What the chains of sessions record of the steps before. It is the last step of every plan that changes more than growth."""
+
+    changes: Mapping[SessionID, SessionChanges]
+
+
+WriteStep = Upserts | PartGrew | PartRemoved | MessageRemoved | SessionDeleted | ChainStep
 
 
 def plan_events(events: Iterable[Durable]) -> list[WriteStep]:
@@ -117,6 +126,13 @@ def plan_events(events: Iterable[Durable]) -> list[WriteStep]:
 
     Raise `InvalidIdError` for an id that no store could use.
     """
+    events = list(events)
+    steps = _plan_documents(events)
+    changes = collect_changes(events)
+    return [*steps, ChainStep(changes)] if changes else steps
+
+
+def _plan_documents(events: Iterable[Durable]) -> list[WriteStep]:
     steps: list[WriteStep] = []
     rows, maker = _make_upserts(), RowMaker()
     for event in events:
@@ -184,6 +200,9 @@ class EventWriter:
     def write(self, steps: Iterable[WriteStep]) -> None:
         for step in steps:
             match step:
+                case ChainStep(changes=changes):
+                    for session, changed in changes.items():
+                        self.extend_chain(session, changed)
                 case Upserts():
                     self._upsert(step)
                 case PartGrew():
@@ -194,6 +213,16 @@ class EventWriter:
                     self._remove_message(session, message)
                 case SessionDeleted(info=session):
                     self.delete_session(session.id)
+
+    def extend_chain(self, session: SessionID, changes: SessionChanges, *, repair: bool = False) -> None:
+        """Record what was changed in a session."""
+        history = self._make_history(session)
+        rows = select(self._connection, SELECT_HEAD, (history,))
+        body = encode_entry(changes, now=self._now, repair=repair)
+        before = rows[0][0] if rows else get_root(session)
+        self._execute(
+            "INSERT INTO chain (history, hash, body) VALUES (?, ?, ?)", (history, link(before, body), body)
+        )
 
     def put_session(self, row: SessionRow) -> None:
         self._execute(UPDATE_SESSION, row)

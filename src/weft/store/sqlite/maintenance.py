@@ -11,6 +11,7 @@ from weft.model.damage import Damage
 from weft.model.ids import PER_MS, SessionID, unwrap
 from weft.model.session import SessionInfo
 from weft.model.wire import decode_many
+from weft.store.chain import ChainLines
 from weft.store.findings import GC_LABEL, AbandonedLease, Fault, LargeDocument, Leftover
 from weft.store.sizes import ProgressCallback, SizeCounter, walk_files
 from weft.store.sqlite.connection import SqlRow
@@ -116,6 +117,18 @@ class SqliteMaintenance:
     def find_misplaced(self, session: SessionID) -> list[Fault]:
         del session
         return []  # a row is found by its key alone
+
+    def list_chains(self) -> list[SessionID]:
+        sql = """SELECT session FROM history WHERE bundle IS NULL
+        AND EXISTS (SELECT 1 FROM chain WHERE chain.history = history.number) ORDER BY session"""
+        return [SessionID(id) for (id,) in self.reader.rows(sql)] if self._has_chains else []
+
+    def read_chain(self, session: SessionID) -> ChainLines:
+        return self.reader.read_chain(session) if self._has_chains else ChainLines([])
+
+    @cached_property
+    def _has_chains(self) -> bool:
+        return self._damage is None and not self.is_outdated()
 
     def find_orphans(self) -> list[Fault]:
         names = {"message": "messages", "diff": "diff", "todo": "todos"}

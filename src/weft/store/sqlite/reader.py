@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # a list of sessions reads no message
     from weft.model.session import Todo, TrashBundle
     from weft.model.session_query import SessionQuery
     from weft.model.transfer import SessionExport
+    from weft.store.chain import ChainLines
     from weft.store.statistics import StatisticsQuery
 
 T = TypeVar("T")
@@ -169,6 +170,15 @@ class SqliteReader:
         with self.reading() as connection:
             rows = select_messages(connection, session, last=last, before=before)
         return build_messages(session, rows, self._note_damage)
+
+    def read_chain(self, session: SessionID) -> ChainLines:
+        """Return the chain of a session."""
+        from weft.store.chain import ChainLines, to_line  # noqa: PLC0415  a list of sessions needs none
+
+        sql = """SELECT hash, body FROM chain JOIN history ON history.number = chain.history
+        WHERE history.session = ? AND history.bundle IS NULL ORDER BY chain.number"""
+        rows = self.rows(sql, check_file_name("session", session))
+        return ChainLines([to_line(hash, body) for hash, body in rows])
 
     def list_message_ids(self, session: SessionID) -> list[MessageID]:
         check_file_name("session", session)

@@ -9,10 +9,13 @@ import apsw
 
 from weft.errors import DocumentError, StoreError
 from weft.host.files import Disk, hold_lock, is_locked, write_atomic
+from weft.model.diff import FileDiff
 from weft.model.ids import ProjectID, SessionID
+from weft.model.message import AnyMessage
 from weft.model.project import Project
 from weft.model.session import SessionInfo
 from weft.model.wire import decode, decode_many
+from weft.store.chain import SESSION_KEY, Change, SessionChanges, digest_document, make_removal
 from weft.store.contract import SessionEditor
 from weft.store.findings import LargeDocument, Leftover, LeftoverFailure, RemovedLeftovers, SetAside
 from weft.store.repair import rebuild_session
@@ -34,9 +37,12 @@ from weft.store.sqlite.reader import SqliteReader, to_place
 
 # The tables that are copied from a damaged database, and how to address their rows. The rest is derived from them.
 SALVAGED = (
-    "project", "session", "history", "message", "part", "growth", "diff", "todo", "bundle", "trashed_session", "value",
-    "log", "log_line",
+    "project", "session", "history", "message", "part", "growth", "diff", "todo", "chain", "bundle", "trashed_session",
+    "value", "log", "log_line",
 )  # fmt: skip
+
+
+SHRUNK_KINDS: dict[str, Any] = {"message": AnyMessage, "diff": tuple[FileDiff, ...]}
 
 
 class SqliteRepairer:
@@ -88,7 +94,7 @@ class SqliteRepairer:
             case "backup":
                 Disk().remove(leftover.where)
                 return True
-            case "growth" | "redo" | "lease" | "tool-output":
+            case "growth" | "redo" | "lease" | "chain" | "tool-output":
                 return False  # a database has none
 
     def _remove_rows(self, connection: apsw.Connection, leftover: Leftover, before: int) -> bool:
@@ -144,6 +150,11 @@ class SqliteRepairer:
                         self._save(each.kind, each.id, document)
                         connection.execute(
                             f"UPDATE {each.kind} SET document = ? WHERE {condition}", [small, *values]
+                        )
+                        key = f"message/{values[-1]}" if each.kind == "message" else each.kind
+                        change = Change(key, digest_document(decode(small, SHRUNK_KINDS[each.kind])))
+                        EventWriter(connection, self._now).extend_chain(
+                            SessionID(each.session), SessionChanges({key: change}), repair=True
                         )
                         where = to_place(self._file.path, each.kind, each.id)
                         shrunk.append(LargeDocument(where=where, bytes=len(document), after=len(small)))
@@ -201,6 +212,9 @@ class SqliteRepairer:
         for id, document in found:
             self._save(kind, f"{session}{id}", document)
         connection.execute(f"DELETE FROM {kind} WHERE {condition}", bound)
+        if found:
+            removed = make_removal(*(f"{kind}{id}" for id, _ in found))
+            EventWriter(connection, self._now).extend_chain(SessionID(session), removed, repair=True)
         return bool(found)
 
     def _set_row_aside(
@@ -225,7 +239,7 @@ class SqliteRepairer:
         projects = [each for each in decode_many(documents, Project) if isinstance(each, Project)]
         session = rebuild_session(id, messages, projects, project=project)
         if session is not None:
-            EventWriter(connection, self._now).put_session(to_session_row(session))
+            _put_session(connection, session, self._now)
         return len(messages)
 
     def edit_session(self, id: SessionID, editor: SessionEditor) -> SessionInfo | None:
@@ -233,7 +247,7 @@ class SqliteRepairer:
             for (document,) in select(connection, "SELECT document FROM session WHERE id = ?", (id,)):
                 edited = editor(decode(document, SessionInfo, where=to_place(self._file.path, "session", id)))
                 self._save("session", id, document)
-                EventWriter(connection, self._now).put_session(to_session_row(edited))
+                _put_session(connection, edited, self._now)
                 return edited
         return None
 
@@ -294,6 +308,13 @@ class SqliteRepairer:
             number += 1
         target = f"{path}~{number}.json" if number else f"{path}.json"
         write_atomic(target, document, temp=f"{target}.temp", flush=True)
+
+
+def _put_session(connection: apsw.Connection, session: SessionInfo, now: int) -> None:
+    writer, key = EventWriter(connection, now), SESSION_KEY
+    writer.put_session(to_session_row(session))
+    changes = SessionChanges({key: Change(key, digest_document(session))})
+    writer.extend_chain(session.id, changes, repair=True)
 
 
 def _is_readable(document: bytes) -> bool:

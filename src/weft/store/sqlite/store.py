@@ -13,7 +13,7 @@ from weft.host.now import now
 from weft.host.tasks import run_to_completion
 from weft.model.damage import Damage
 from weft.model.diff import FileDiff
-from weft.model.event import Durable
+from weft.model.event import Durable, SessionUpdated
 from weft.model.ids import MessageID, ProjectID, SessionID, check_file_name
 from weft.model.message import MessageWithParts
 from weft.model.project import Project
@@ -22,6 +22,7 @@ from weft.model.session import SessionInfo, Todo, TrashBundle, make_bundle_name
 from weft.model.session_query import SessionQuery
 from weft.model.transfer import SessionExport
 from weft.model.wire import decode, encode, parse
+from weft.store.chain import ChainLines
 from weft.store.contract import NO_LEASES, Key, LogExtender, SessionEditor
 from weft.store.lease import LeaseToken
 from weft.store.rows import to_integer, to_session_row
@@ -115,7 +116,7 @@ class SqliteStore:
         def write(connection: apsw.Connection) -> SessionInfo:
             check_leases(connection, leases)
             edited = editor(_get_session(connection, session))
-            EventWriter(connection, now()).put_session(to_session_row(edited))
+            EventWriter(connection, now()).write(plan_events([SessionUpdated(info=edited)]))
             return edited
 
         return await self.writer.run(write)
@@ -322,6 +323,9 @@ class SqliteStore:
 
     async def list_logs(self, prefix: Key = ()) -> list[Key]:
         return await self._read(lambda reader: reader.list_logs(prefix))
+
+    async def read_chain(self, session: SessionID) -> ChainLines:
+        return await self._read(lambda reader: reader.read_chain(session))
 
     async def damage(self) -> list[Damage]:
         return await self._read(find_damage)

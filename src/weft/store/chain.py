@@ -1,0 +1,248 @@
+"""The hash chain of a session: what each write left in the store, every entry bound to the one before it (pure).
+
+An entry names the documents that a write changed, with a digest of each. A digest is that of the compact encoding of a document,
+so it is the same in every store. Text that streams into a part is not chained piece by piece: the part is, once it is complete,
+and until then its entry says how many characters it covers.
+"""
+
+from __future__ import annotations
+
+from binascii import b2a_base64
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import msgspec
+
+from weft.errors import DocumentError
+from weft.model.event import (
+    Durable,
+    MessageRemoved,
+    MessageUpdated,
+    PartGrew,
+    PartRemoved,
+    PartUpdated,
+    ProjectUpdated,
+    SessionCreated,
+    SessionDeleted,
+    SessionDiffed,
+    SessionUpdated,
+    TodoUpdated,
+)
+from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.part import ReasoningPart, TextPart
+from weft.model.wire import decode, encode
+
+SESSION_KEY, DIFF_KEY, TODO_KEY = "session", "diff", "todo"
+DIGEST_CHARS = 43
+HASH_BYTES = 32
+
+
+class Change(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """A document that a write put, or removed if it has no digest.
+
+    `length` is the number of characters of a text that can still grow.
+    """
+
+    key: str
+    digest: str | None = None
+    length: int | None = None
+
+
+class ChainEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One write. `time` is that of the write (ms).
+
+    With `created` the session began with it, so that the chain knows all its documents. `outside` is the time of the session's
+    document (ms) if the writer found that somebody else, such as OpenCode, had written it since. A `repair` was made by
+    maintenance.
+    """
+
+    time: int
+    changes: tuple[Change, ...]
+    created: bool = False
+    outside: int | None = None
+    repair: bool = False
+
+
+class SessionChanges(NamedTuple):
+    """What some events change in a session. With `restarted` the session was deleted first, and its chain begins anew."""
+
+    changes: dict[str, Change]
+    created: bool = False
+    restarted: bool = False
+
+    @property
+    def puts_session(self) -> bool:
+        found = self.changes.get(SESSION_KEY)
+        return found is not None and found.digest is not None
+
+
+def message_key(message: MessageID) -> str:
+    return f"message/{message}"
+
+
+def part_key(message: MessageID, part: PartID) -> str:
+    return f"part/{message}/{part}"
+
+
+def digest_document(value: Any) -> str:
+    return b2a_base64(sha256(encode(value)).digest(), newline=False)[:DIGEST_CHARS].decode()
+
+
+def collect_changes(events: Iterable[Durable]) -> dict[SessionID, SessionChanges]:
+    """Return what events change, by session. A session that ends up deleted has no chain, so it is left out."""
+    found: dict[SessionID, SessionChanges] = {}
+    deleted: set[SessionID] = set()
+
+    def put(session: SessionID, key: str, value: Any, length: int | None = None) -> None:
+        _of(found, session, deleted).changes[key] = Change(key, digest_document(value), length)
+
+    for event in events:
+        match event:
+            case PartUpdated(part=part):
+                length = len(part.text) if type(part) is TextPart or type(part) is ReasoningPart else None
+                put(part.session_id, part_key(part.message_id, part.id), part, length)
+            case MessageUpdated(info=message):
+                put(message.session_id, message_key(message.id), message)
+            case SessionUpdated(info=session):
+                put(session.id, SESSION_KEY, session)
+            case SessionCreated(info=session):
+                put(session.id, SESSION_KEY, session)
+                found[session.id] = found[session.id]._replace(created=True)
+            case SessionDeleted(info=session):
+                deleted.add(session.id)
+                found.pop(session.id, None)
+            case SessionDiffed(session_id=id, diff=diff):
+                put(id, DIFF_KEY, diff)
+            case TodoUpdated(session_id=id, todos=todos):
+                put(id, TODO_KEY, todos)
+            case MessageRemoved(session_id=id, message_id=removed):
+                changes = _of(found, id, deleted).changes
+                for key in [key for key in changes if key.startswith(f"part/{removed}/")]:
+                    del changes[key]
+                changes[message_key(removed)] = Change(message_key(removed))
+            case PartRemoved(session_id=id, message_id=message_id, part_id=part_id):
+                key = part_key(message_id, part_id)
+                _of(found, id, deleted).changes[key] = Change(key)
+            case PartGrew() | ProjectUpdated():
+                pass
+    return found
+
+
+def _of(
+    found: dict[SessionID, SessionChanges], session: SessionID, deleted: set[SessionID]
+) -> SessionChanges:
+    if session not in found:
+        found[session] = SessionChanges({}, restarted=session in deleted)
+    return found[session]
+
+
+def make_removal(*keys: str) -> SessionChanges:
+    """Return the changes of a repair that removes documents."""
+    return SessionChanges({key: Change(key) for key in keys})
+
+
+def encode_entry(
+    changes: SessionChanges, *, now: int, outside: int | None = None, repair: bool = False
+) -> bytes:
+    """Return the body of an entry. It contains no newline."""
+    entry = ChainEntry(
+        time=now,
+        changes=tuple(changes.changes.values()),
+        created=changes.created,
+        outside=outside,
+        repair=repair,
+    )
+    return encode(entry)
+
+
+def get_root(session: SessionID) -> bytes:
+    """Return what the first entry of a session's chain is bound to: no entry fits into the chain of another session."""
+    return sha256(b"weft chain " + session.encode("ascii", "backslashreplace")).digest()
+
+
+def link(before: bytes, body: bytes) -> bytes:
+    """Return the hash of an entry: that of the entry before it, and of its body."""
+    return sha256(before + body).digest()
+
+
+def to_line(hash: bytes, body: bytes) -> bytes:
+    return hash.hex().encode() + b" " + body
+
+
+class ChainLines(NamedTuple):
+    """A chain as it is stored: a line for each entry.
+
+    `head` is the number and the hash of the last entry as they are stored elsewhere, if a store keeps them twice. While a write
+    is `unfinished`, documents and chain may disagree until the next writer finishes it. A store that is `shared` is also written by
+    programs that keep no chain. `owner` is the principal whose name readers of the session's document do not see.
+    """
+
+    lines: Sequence[bytes]
+    head: tuple[int, str] | None = None
+    unfinished: bool = False
+    shared: bool = False
+    owner: str = ""
+
+
+class Covered(NamedTuple):
+    """What the chain last said about a document: in which entry, and when (ms)."""
+
+    digest: str | None
+    length: int | None
+    entry: int
+    time: int
+
+
+class Chain(NamedTuple):
+    """A chain that was read.
+
+    `hashes` are those of all entries. `breaks` says what is wrong with it, in words. `covered` is the last state of each document.
+    `outside` are the entries whose writer found a foreign change, with its time (ms).
+    """
+
+    hashes: Sequence[str]
+    breaks: Sequence[str]
+    covered: Mapping[str, Covered]
+    outside: Mapping[int, int]
+    is_complete: bool
+    began: int
+
+    @property
+    def head(self) -> str:
+        return self.hashes[-1] if self.hashes else ""
+
+
+def read_chain(session: SessionID, lines: Iterable[bytes]) -> Chain:
+    """Check the links of a chain, and fold its entries."""
+    before, hashes, breaks = get_root(session), list[str](), list[str]()
+    covered, outside = dict[str, Covered](), dict[int, int]()
+    is_complete, began = False, 0
+    for number, line in enumerate(lines):
+        given, _, body = line.partition(b" ")
+        try:
+            entry = decode(body, ChainEntry)
+            hash = bytes.fromhex(given.decode("ascii"))
+        except (DocumentError, ValueError):
+            breaks.append(f"entry {number + 1} cannot be read")
+            hashes.append("")
+            continue
+        if hash != link(before, body):
+            breaks.append(f"entry {number + 1} does not follow from the one before it")
+        before = hash
+        hashes.append(hash.hex())
+        if number == 0:
+            is_complete, began = entry.created, entry.time
+        if entry.outside is not None:
+            outside[number] = entry.outside
+        for change in entry.changes:
+            _cover(covered, change, number, entry.time)
+    return Chain(hashes, breaks, covered, outside, is_complete, began)
+
+
+def _cover(covered: dict[str, Covered], change: Change, number: int, time: int) -> None:
+    if change.digest is None and change.key.startswith("message/"):
+        below = f"part/{change.key.removeprefix('message/')}/"
+        for key in [key for key in covered if key.startswith(below)]:
+            covered[key] = Covered(None, None, number, time)
+    covered[change.key] = Covered(change.digest, change.length, number, time)
