@@ -20,10 +20,11 @@ LEDGER_SUFFIX: Final = ".json"
 
 
 class RecoveredLedger(Struct, frozen=True, kw_only=True):
-    """The patches of one session that a dead process left."""
+    """The patches of one session that a dead process left, and the call that made them, if there was only one."""
 
     session: SessionID
     patches: tuple[Patch, ...]
+    call: str = ""
 
 
 @contextmanager
@@ -47,6 +48,7 @@ def _recover_ledgers(tracker: FileTracker, directory: str) -> list[RecoveredLedg
         RecoveredLedger(
             session=ledger.session,
             patches=(*ledger.taken, *tracker.make_patches(ledger.session, ledger.links, ledger.uncovered)),
+            call=next(iter(ledger.calls)) if len(ledger.calls) == 1 else "",
         )
         for ledger in ledgers
     ]
@@ -59,6 +61,9 @@ def _may_have_changed_any(ledger: ChangeLedger) -> bool:
 
 def _scan_all(tracker: FileTracker, ledgers: list[ChangeLedger], index: str) -> None:
     """Compare all files with the last scan of the dead process, which preceded the command it ran."""
+    for ledger in ledgers:
+        if blind := next((call.blind for call in ledger.opened.values() if call.blind), ""):
+            ledger.uncovered[b""] = blind
     if not ledgers or not os.path.exists(index):
         return
     try:
