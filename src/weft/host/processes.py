@@ -207,7 +207,7 @@ set -C
 set +C
 trap : HUP INT QUIT TERM
 exec 4>&2 2>/dev/null
-"$@" 2>&4 4>&-
+( exec 2>&4 4>&-; exec "$@" )
 _weft_code=$?
 echo "$_weft_code" >>"$_weft_record"
 exit "$_weft_code"

@@ -28,6 +28,7 @@ INTERRUPTED = "Tool execution was interrupted"  # the run died; a sentence with 
 ABORTED = "Tool execution aborted"  # a person aborted the run; OpenCode stores the same text
 STREAMED_PARTS = (TextPart, ReasoningPart)
 OPEN_STATES = (PendingState, RunningState)
+RECORDED_LATE = "(recorded after a crash)"
 INTERRUPTED_ANSWER = "The run was interrupted before this answer was whole."
 
 
@@ -117,7 +118,7 @@ def _close_call(state: OpenState, end: int, verdict: CallVerdict | None) -> Comp
         return CompletedState(
             input=state.input,
             output=f"{result.output}\n\n[weft died while this call was under way. {verdict.why}]",
-            title=result.title or (isinstance(state, RunningState) and state.title) or "",
+            title=f"{result.title} {RECORDED_LATE}".lstrip(),
             metadata=with_verdict({**(metadata or {}), **result.metadata}, verdict),
             time=time,
         )
