@@ -231,6 +231,15 @@ async def test_a_killed_command(
         assert after.error.startswith("Tool execution was interrupted: weft died")
 
 
+async def test_a_killed_command_in_a_project_without_files(directory: Path) -> None:
+    (directory / "a.txt").unlink()
+    (directory / "z.txt").unlink()
+    session = kill_at(directory, "never", "bash", bash("echo b > b.txt; kill -9 {pid}; sleep 600"))
+    after = await go_on(directory, session, "bash")
+    assert (after.verdict.kind, after.verdict.files) == ("partial", ("b.txt",))
+    assert "Since it began, b.txt changed." in after.told
+
+
 async def test_a_command_that_ended_unseen_is_known_by_its_supervisor(directory: Path) -> None:
     command = f"{RAN}echo b > b.txt; kill -STOP {{pid}}; exit 7"
     running = start(directory, "never", "bash", bash(command))

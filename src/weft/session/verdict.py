@@ -1,13 +1,12 @@
 """Judge what became of a call whose process died, from what the call recorded of itself and what was found afterwards (pure)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.model.display import format_count
-from weft.model.part import PendingState, ToolPart
+from weft.model.part import PendingState, RunningState, ToolPart
 from weft.model.verdict import (
     CallEvidence,
     CallResult,
@@ -54,6 +53,7 @@ def judge_call(part: ToolPart, findings: CallFindings, directory: str) -> CallVe
     """Return what became of a call that was open when its process died. Files below `directory` are named relative to it."""
     state = part.state
     assert isinstance(state, OPEN_STATES), "only an open call needs a verdict"
+    findings = replace(findings, changed=tuple(_shorten(file, directory) for file in findings.changed))
     evidence = None if isinstance(state, PendingState) else find_evidence(state.metadata)
     if isinstance(state, PendingState):
         verdict = CallVerdict(kind="not-started", why=NOT_STARTED, repeatable=True)
@@ -62,10 +62,7 @@ def judge_call(part: ToolPart, findings: CallFindings, directory: str) -> CallVe
     elif evidence.files:
         verdict = _judge_files(evidence, findings, directory)
     elif evidence.command is not None:
-        output = (state.metadata or {}).get("output")
-        verdict = _judge_command(
-            evidence.command, evidence, findings, output if isinstance(output, str) else ""
-        )
+        verdict = _judge_command(evidence.command, evidence, findings, _to_last_result(state))
     elif evidence.server:
         verdict = _judge_request(evidence, findings)
     else:
@@ -126,7 +123,7 @@ def _describe_rest(done: list[FileIntent], kept: list[FileIntent], names: Mappin
 
 
 def _judge_command(
-    command: CommandTrace, evidence: CallEvidence, findings: CallFindings, output: str
+    command: CommandTrace, evidence: CallEvidence, findings: CallFindings, last: CallResult
 ) -> CallVerdict:
     if evidence.result is not None:
         why = "It finished, but its result was not recorded with the call."
@@ -138,7 +135,7 @@ def _judge_command(
     if findings.began is False:
         return CallVerdict(kind="not-started", why=NOT_STARTED, repeatable=True)
     if findings.code is not None:
-        return _judge_exit(findings, output)
+        return _judge_exit(findings, last)
     ended = WAS_ENDED if findings.began else "It is not known how it ended."
     if findings.shared and findings.changed:
         why = f"{ended} {_describe_changed(findings)} Other calls ran at the same time."
@@ -153,11 +150,20 @@ def _judge_command(
     return CallVerdict(kind="unknown", why=_join(ended, "Changes of files were not recorded."))
 
 
-def _judge_exit(findings: CallFindings, output: str) -> CallVerdict:
+def _judge_exit(findings: CallFindings, last: CallResult) -> CallVerdict:
     """Return the verdict on a command of which only its supervisor knows that it ended."""
     why = f"It finished with exit code {findings.code}, but its result was not recorded. {OUTPUT_MAY_LACK_ITS_END}"
-    result = CallResult(output=output, metadata={"output": output, "exit": findings.code, "truncated": False})
+    result = replace(last, metadata={**last.metadata, "exit": findings.code, "truncated": False})
     return CallVerdict(kind="finished", why=why, files=findings.changed, result=result)
+
+
+def _to_last_result(state: RunningState) -> CallResult:
+    """Return what is known of the result of a command from its last report."""
+    output, title = (state.metadata or {}).get("output"), state.input.get("description")
+    output = output if isinstance(output, str) else ""
+    return CallResult(
+        title=title if isinstance(title, str) else "", output=output, metadata={"output": output}
+    )
 
 
 def _judge_request(evidence: CallEvidence, findings: CallFindings) -> CallVerdict:
@@ -178,7 +184,7 @@ def _judge_request(evidence: CallEvidence, findings: CallFindings) -> CallVerdic
 def _describe_changed(findings: CallFindings) -> str:
     if not findings.changed:
         return ""
-    return f"{format_count(len(findings.changed), 'file has', 'files have')} changed since it began."
+    return f"Since it began, {_enumerate(findings.changed)} changed."
 
 
 def _paths(files: Iterable[FileIntent]) -> tuple[str, ...]:
@@ -186,8 +192,12 @@ def _paths(files: Iterable[FileIntent]) -> tuple[str, ...]:
 
 
 def _name(files: list[FileIntent], names: Mapping[str, str]) -> str:
-    named = [names[file.path] for file in files[:MAX_NAMED_FILES]]
-    named += [f"{len(files) - len(named)} more"] if len(files) > len(named) else []
+    return _enumerate([names[file.path] for file in files])
+
+
+def _enumerate(paths: Sequence[str]) -> str:
+    named = list(paths[:MAX_NAMED_FILES])
+    named += [f"{len(paths) - len(named)} more"] if len(paths) > len(named) else []
     return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
 
 
