@@ -9,6 +9,11 @@ from weft.model.wire import Wire, always, to_plain
 # The key of ours in the metadata of a call's state, beside those that OpenCode's clients read.
 WEFT_KEY: Final = "weft"
 
+# Tools that change nothing: neither files nor anything else that a person would have to look at.
+READING_TOOLS: Final = frozenset(
+    {"read", "glob", "grep", "list", "lsp", "todoread", "recall", "history", "skill", "question", "invalid"}
+    | {"webfetch", "websearch", "codesearch"}
+)
 VerdictKind = Literal["not-started", "unchanged", "partial", "finished", "unknown"]
 
 

@@ -12,9 +12,8 @@ from msgspec import Struct
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import CompletedState, ErrorState, PendingState, RunningState, TextPart, ToolPart
 from weft.model.permission import CallRef
-from weft.model.verdict import find_verdict
+from weft.model.verdict import READING_TOOLS, find_verdict
 from weft.session.settle import is_interrupted
-from weft.session.verdict import READING_TOOLS
 
 LOOP_REPEATS = 3  # of the same calls with the same outcomes
 POLLING_REPEATS = 10  # of the same call with different outcomes: a few of them are legitimate polling

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from weft.model.part import PendingState, RunningState, ToolPart
 from weft.model.verdict import (
+    READING_TOOLS,
     CallEvidence,
     CallResult,
     CallVerdict,
@@ -17,11 +18,6 @@ from weft.model.verdict import (
 )
 from weft.session.settle import OPEN_STATES
 
-# Tools that change nothing: neither files nor anything else that a person would have to look at.
-READING_TOOLS: Final = frozenset(
-    {"read", "glob", "grep", "list", "lsp", "todoread", "recall", "history", "skill", "question", "invalid"}
-    | {"webfetch", "websearch", "codesearch"}
-)
 MAX_NAMED_FILES: Final = 10
 
 NOT_STARTED: Final = "It did not start, and nothing was changed."
