@@ -30,8 +30,10 @@ PAGES = tuple(
     ROOT / "docs" / page
     for page in ("tutorial.md", "explanation/shell.md", "guides/blame.md", "guides/data.md")
 )
-# It has a project of its own, and a model that plays a script.
-STORY = ROOT / "docs" / "guides" / "compare.md"
+# Each has a project of its own, and a model that plays a script.
+STORIES = tuple(ROOT / "docs" / "guides" / page for page in ("compare.md", "after-a-crash.md"))
+# It kills weft, the parent of the supervisor of the command, half way.
+DOOMED_COMMAND = "echo warp > warp.txt; kill -9 $(ps -o ppid= $PPID); sleep 60; echo weft > weft.txt"
 PICTURE = ROOT / "docs" / "demo.svg"
 FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 IDS = ("4dKq8XbT2mW6sYcR1vLzHp", "9fGn3JaU7oE5tQhS0wMxBk", "2cVr6NdP8yI1uZjF4gOqAl")
@@ -49,9 +51,10 @@ def main(command: str = "write") -> int:
         shell = Scratch(Path(scratch))
         wanted = {page: run_page(page.read_text(), shell) for page in PAGES}
         wanted[PICTURE] = draw(shell.run_demo())
-    with tempfile.TemporaryDirectory() as scratch, open_model_server(make_story()) as server:
-        told = Scratch(Path(scratch), {**server.config, "formatter": False, "lsp": False})
-        wanted[STORY] = run_page(STORY.read_text(), told)
+    for story in STORIES:
+        with tempfile.TemporaryDirectory() as scratch, open_model_server(make_scripts_of_stories()) as server:
+            told = Scratch(Path(scratch), {**server.config, "formatter": False, "lsp": False})
+            wanted[story] = run_page(story.read_text(), told)
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     if command == "check":
         for path in stale:
@@ -62,8 +65,8 @@ def main(command: str = "write") -> int:
     return 0
 
 
-def make_story() -> dict[str, Any]:
-    """Return what the model of the story does: it breaks the cloth in the second prompt, and mends it in two ways."""
+def make_scripts_of_stories() -> dict[str, Any]:
+    """Return what the model of the stories does: it breaks the cloth in the second prompt, mends it in two ways, and kills weft."""
     scripts: dict[str, Any] = make_scripts()
     scripts["loom: mend it"] = [
         (bash_call("sed -i 's/thread . 3/thread * 2/' loom.py"),),
@@ -71,6 +74,8 @@ def make_story() -> dict[str, Any]:
     ]
     scripts["shuttle: mend it"] = [(bash_call("sed -i 's/thread . 3/4/' loom.py"),), (Say(text="Mended."),)]
     scripts[f"shuttle: {PROMPTS[1]}"] = [(Say(text="I would look at the warp first."),)]
+    scripts["Weave the cloth."] = [(bash_call(DOOMED_COMMAND),)]
+    scripts["Go on."] = [(Say(text="The warp is there, the weft is missing. I weave it in."),)]
     return scripts
 
 

@@ -177,7 +177,7 @@ def test_the_generated_reference_is_up_to_date() -> None:
 
 
 def test_every_page_that_shows_output_is_one_that_is_run() -> None:
-    run = {str(page.relative_to(ROOT)) for page in (*tutorial.PAGES, tutorial.STORY)}
+    run = {str(page.relative_to(ROOT)) for page in (*tutorial.PAGES, *tutorial.STORIES)}
     shown = {each.page for each in list_blocks("console")}
     assert {
         page for page in shown if not page.startswith("examples/")

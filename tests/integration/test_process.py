@@ -8,13 +8,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from weft.host.processes import (
     CapturedOutput,
+    CommandRecord,
     ProcessCommand,
     ProcessExit,
     ProcessOutput,
     capture_output,
+    claim_record,
     run_command,
     tool_environment,
 )
@@ -244,3 +247,65 @@ async def test_a_child_sees_what_is_allowed_and_no_key(tmp_path: Path) -> None:
     )
     assert b"secret" not in captured.output
     assert b"MINE=1" in captured.output
+
+
+async def supervised(
+    script: str, directory: Path, seconds: float | None = None
+) -> tuple[ProcessExit, str, str]:
+    """Run a command under a supervisor. Return how it ended, what it said, and what was recorded."""
+    said, record = bytearray(), directory / "record"
+
+    async def hear(piece: bytes) -> None:
+        said.extend(piece)
+
+    exit = await run_command(replace(shell(script, directory, seconds), record=str(record)), hear)
+    return exit, said.decode(), record.read_text()
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "output"),
+    [
+        ("echo one; echo two >&2", 0, "one\ntwo\n"),
+        ("exit 3", 3, ""),
+        ("kill -9 $$", 137, ""),
+        ("kill -TERM $$; sleep 600", 143, ""),
+        ("echo $WEFT_CHILD | wc -c; env | grep -c _weft_; ls /proc/$$/fd; true", 0, "33\n0\n0\n1\n2\n"),
+        ("trap 'echo heard; exit 5' TERM; kill -TERM 0; exit 4", 5, "heard\n"),
+    ],
+)
+async def test_a_supervisor_records_the_exit_code_and_changes_nothing_else(
+    tmp_path: Path, script: str, code: int, output: str
+) -> None:
+    assert await supervised(script, tmp_path) == (ProcessExit(code=code), output, f"{code}\n")
+
+
+async def test_a_supervised_command_is_ended_in_time_with_all_that_it_started(tmp_path: Path) -> None:
+    script = "trap 'echo ends; exit 1' TERM; sleep 600 & setsid sleep 600 & wait"
+    exit, said, _ = await supervised(script, tmp_path, 0.5)
+    assert (exit.timed_out, said) == (True, "ends\n")
+    assert processes_in(tmp_path) == []
+
+
+async def test_a_supervised_command_leaves_nothing_behind(tmp_path: Path) -> None:
+    exit, _, recorded = await supervised("sleep 600 & echo begun", tmp_path)
+    assert (exit, recorded) == (ProcessExit(code=0, leftovers=1), "0\n")
+    assert processes_in(tmp_path) == []
+
+
+async def test_a_command_whose_record_was_claimed_does_not_start(tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    assert claim_record(str(record)) == CommandRecord(began=False)
+    exit, said, _ = await supervised("echo ran", tmp_path)
+    assert exit.code
+    assert "ran" not in said
+    assert claim_record(str(record)) == CommandRecord(began=False)
+
+
+def test_what_is_recorded_after_a_claim_does_not_count(tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    record.touch()
+    assert claim_record(str(record)) == CommandRecord(began=True)
+    record.write_text(record.read_text() + "143\n")
+    assert claim_record(str(record)) == CommandRecord(began=True)
+    record.write_text("0\n")
+    assert claim_record(str(record)) == CommandRecord(began=True, code=0)

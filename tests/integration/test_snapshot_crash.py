@@ -12,7 +12,7 @@ import pytest
 from given.snapshot_harness import SESSION, init_repository, open_snapshot_harness, read_tree, write
 from weft.errors import RestoreFailedError
 from weft.model.ids import SessionID
-from weft.snapshot.contract import RecoveryReport
+from weft.snapshot.contract import RecoveredPatch, RecoveryReport
 
 TESTS = Path(__file__).parents[1]
 SCRIPT = TESTS / "given" / "killed_snapshot.py"
@@ -117,8 +117,9 @@ async def test_what_a_dead_process_was_doing_can_be_undone(
 
     async with open_snapshot_harness(tmp_path) as harness:
         recovered = await harness.snapshots.recover(stands)
-        [(session, patch)] = recovered.patches
-        assert (session, patch.files) == (SESSION, tuple(str(harness.root / name) for name in changed))
+        [found] = recovered.patches
+        patch = found.patch
+        assert (found.session, patch.files) == (SESSION, tuple(str(harness.root / name) for name in changed))
     async with open_snapshot_harness(
         tmp_path
     ) as harness:  # it was not said to be stored, and so it is told again
@@ -138,7 +139,7 @@ async def test_patches_that_were_taken_and_not_stored_are_reported_again(tmp_pat
         taken = await harness.snapshots.take(SESSION)
     async with open_snapshot_harness(tmp_path) as harness:
         recovered = await harness.snapshots.recover(stands)
-    assert recovered.patches == tuple((SESSION, patch) for patch in taken)
+    assert recovered.patches == tuple(RecoveredPatch(session=SESSION, patch=patch) for patch in taken)
 
 
 async def test_a_first_look_that_was_killed_is_made_again(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from weft.model.part import (
 )
 from weft.model.session import SessionInfo
 from weft.model.spending import add_spent, to_spent
+from weft.model.verdict import find_verdict
 from weft.session.revert_point import cut_at_revert
 
 
@@ -114,6 +115,8 @@ def _format_part(part: AnyPart, paint: Paint) -> Iterable[str]:
                 else paint.dim(sanitize(shorten(strip_tags(tool, state.output))))
             )
             yield from (f"  {line}" for line in output.splitlines())
+            if isinstance(diff, str) and (verdict := find_verdict(state.metadata)) is not None:
+                yield f"  {paint.yellow(sanitize(verdict.why))}"
         case ToolPart(tool=tool, state=PendingState() | RunningState() as state):
             head = f"{paint.blue('|')} {paint.bold(tool.capitalize())} {paint.yellow(str(state.__struct_config__.tag))}"
             yield head + paint.dim(format_child(state))

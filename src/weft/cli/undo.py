@@ -33,7 +33,7 @@ from weft.session.revert_point import (
     find_first_line,
     get_point,
 )
-from weft.session.settle import to_settling_events
+from weft.undo.evidence import settle_calls
 from weft.undo.recovery import UndoContext
 from weft.undo.revert import revert, unrevert
 
@@ -207,7 +207,8 @@ async def _run_under_lease(
         offline.journal.lease(id, describe_process()),
         open_undo_context(offline, session, warn=warn) as undo_context,
     ):
-        if events := to_settling_events(await offline.store.list_messages(id)):
+        _, events = await settle_calls(undo_context, id)
+        if events:
             await offline.journal.commit(*events)
         session = await offline.store.get_session(id)
         history = await offline.store.list_messages(id)

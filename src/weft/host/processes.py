@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import hashlib
 import os
 import secrets
 import signal
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, suppress
+from functools import cache
 from typing import BinaryIO, Final, NamedTuple
 
 from msgspec import Struct
@@ -184,6 +186,33 @@ shift
 exec "$@"
 """
 
+# Like the starter, but it stays the parent of the command, to record in the file `$2` that the command starts and with which code
+# it ends. If we die, it is killed before the command is: else it would take that for the command's own end. It outlives the signals
+# that end a command, and says nothing itself. A record that exists already was settled by somebody: then the command does not start.
+_SUPERVISOR: Final = f"""
+exec 3<&0 </dev/null
+( (
+    trap '' HUP INT TERM
+    read -r _ <&3
+    kill -KILL $$
+{KILL_SCRIPT}
+) >/dev/null 2>&1 & )
+exec 3<&-
+{MARK}=$1
+export {MARK}
+_weft_record=$2
+shift 2
+set -C
+: >"$_weft_record" || exit 125
+set +C
+trap : HUP INT QUIT TERM
+exec 4>&2 2>/dev/null
+( exec 2>&4 4>&-; exec "$@" )
+_weft_code=$?
+echo "$_weft_code" >>"$_weft_record"
+exit "$_weft_code"
+"""
+
 # The variables that a tool's process may see. Never a provider's key or our own password.
 _ALLOWED_NAMES = """
 PATH HOME LANG LANGUAGE LC_* TERM COLORTERM NO_COLOR TMPDIR TZ USER LOGNAME SHELL HOSTNAME DISPLAY EDITOR PAGER
@@ -195,12 +224,18 @@ ALLOWED_VARIABLES: Final = frozenset(_ALLOWED_NAMES.split())
 
 
 class ProcessCommand(Struct, frozen=True, kw_only=True):
-    """What to run, where, with which environment (all of it), and for how many seconds at most."""
+    """What to run, where, with which environment (all of it), and for how many seconds at most.
+
+    With a `record`, a new path, a supervisor writes there how the command ends, even if we die. It reports a signal as shells do:
+    as 128 and its number. Whoever has the `token` can end the processes of the command.
+    """
 
     argv: tuple[str, ...]
     directory: str
     environment: Mapping[str, str]
     timeout: float | None = None
+    record: str = ""
+    token: str = ""
 
 
 class ProcessExit(Struct, frozen=True, kw_only=True):
@@ -272,6 +307,51 @@ class CapturedOutput(Struct, frozen=True, kw_only=True):
     cut: bool = False
 
 
+NOT_BEGUN: Final = b"not begun"
+
+
+class CommandRecord(Struct, frozen=True, kw_only=True):
+    """What a supervisor recorded: whether the command began, and its exit code if it ended."""
+
+    began: bool
+    code: int | None = None
+
+
+def claim_record(path: str) -> CommandRecord:
+    """Return what is recorded of a command whose starter is dead. A command that has not begun never will.
+
+    Raise `OSError` if the record cannot be read.
+    """
+    try:
+        with open(path, "x+b", opener=_open_private) as file:
+            file.write(NOT_BEGUN)
+            return CommandRecord(began=False)
+    except FileExistsError:
+        # What a supervisor records after this line does not count: somebody else ended the command.
+        with open(path, "a+b") as file:
+            file.write(b"\n")
+            file.seek(0)
+            first = file.readline().strip()
+    return CommandRecord(began=first != NOT_BEGUN, code=int(first) if first.isdigit() else None)
+
+
+def remove_record(path: str) -> None:
+    """Remove the record of a command whose result is stored."""
+    with suppress(OSError):
+        os.unlink(path)
+
+
+@cache
+def identify_machine() -> str:
+    """Return a name for this machine that no other has. It tells nobody else anything."""
+    try:
+        with open("/etc/machine-id", encoding="ascii") as file:
+            id = file.read().strip()
+    except (OSError, ValueError):
+        id = ""
+    return hashlib.sha256(f"{os.uname().nodename} {id}".encode()).hexdigest()[:16]
+
+
 def describe_process() -> str:
     """Name this process, for others that wait for it."""
     return f"process {os.getpid()} on {os.uname().nodename}"
@@ -296,7 +376,7 @@ async def run_command(
     """
     with ExitStack() as stack:
         pipes = [(_Pipe(stack), on_output), *([(_Pipe(stack), on_errors)] if on_errors else [])]
-        child = _Child(stack)
+        child = _Child(stack, command.token)
         try:
             # Not cancellable: a half-started process would have nobody to end it.
             await run_to_completion(child.start(command, pipes[0][0].writer, pipes[-1][0].writer))
@@ -335,11 +415,16 @@ def _make_collector(buffer: bytearray, limit: int) -> OnOutput:
     return collect
 
 
+def new_token() -> str:
+    """Return a token that marks every process of a command."""
+    return secrets.token_hex(16)
+
+
 class _Child:
     """A process, its token, and the lifeline pipe of its watcher; our end closes with the stack."""
 
-    def __init__(self, stack: ExitStack) -> None:
-        self._token = secrets.token_hex(16)
+    def __init__(self, stack: ExitStack, token: str) -> None:
+        self._token = token or new_token()
         self._lifeline, our_end = os.pipe()
         stack.callback(os.close, our_end)
         stack.callback(os.close, self._lifeline)
@@ -347,9 +432,11 @@ class _Child:
 
     async def start(self, command: ProcessCommand, output: int, errors: int) -> None:
         # The token in the watcher's command line distinguishes it from what the child left behind.
+        script = (_SUPERVISOR, f"weft:{self._token}", self._token, command.record)
+        starter = script if command.record else (_STARTER, f"weft:{self._token}", self._token)
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *("/bin/sh", "-c", _STARTER, f"weft:{self._token}", self._token, *command.argv),
+                *("/bin/sh", "-c", *starter, *command.argv),
                 cwd=command.directory,
                 env=dict(command.environment),
                 stdin=self._lifeline,

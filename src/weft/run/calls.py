@@ -20,6 +20,7 @@ from weft.errors import (
     UnansweredError,
     WeftError,
 )
+from weft.host.processes import identify_machine, remove_record
 from weft.host.tasks import Deadline
 from weft.model.agent import AgentInfo
 from weft.model.ids import MessageID, SessionID
@@ -28,6 +29,7 @@ from weft.model.message import AssistantMessage
 from weft.model.part import AgentPart
 from weft.model.permission import CallRef, PermissionRequest
 from weft.model.session import SessionInfo
+from weft.model.verdict import CallEvidence
 from weft.permission.gate import CallOrigin, PermissionCaller
 from weft.permission.rules import ask_before_named, ask_before_writers, judge, to_rulesets
 from weft.plugin.hooks import Hooks
@@ -46,7 +48,7 @@ from weft.run.doom import (
 )
 from weft.run.hooks import apply_after_hooks, apply_before_hooks, to_hook_input
 from weft.run.json_schema import check_handed_value
-from weft.run.processor import CallDone, CallFailed, CallReported, CallStarted
+from weft.run.processor import CallDone, CallFailed, CallNoted, CallReported, CallStarted
 from weft.run.runtime import Runtime
 from weft.store.contract import Store
 from weft.tool.contract import (
@@ -308,6 +310,7 @@ class ToolCalls:
         self._running: set[str] = set()
         self._nested_results: dict[str, asyncio.Future[bool]] = {}
         self._nested_errors: dict[str, str] = {}
+        self._records: dict[str, str] = {}
         self._loop_lock = asyncio.Lock()
         self._has_refused_loop = False
         self.offered: tuple[str, ...] = ()
@@ -326,6 +329,9 @@ class ToolCalls:
             call = replace(call, call_id=f"{call.call_id}_{self.count}")
         self._call_ids.add(call.call_id)
         started = prepare_call(call, self.offered, self._runtime.tools)
+        tool = self._runtime.tools.get(started.tool)
+        if tool is not None and tool.notes:
+            started = replace(started, evidence=self._complete_evidence(CallEvidence()))
         # Store the call as running before the tool runs: after a crash it shows that the call may have had effects.
         await self._answer.commit(self._answer.processor.feed(started))
         self._running.add(started.call_id)
@@ -336,6 +342,8 @@ class ToolCalls:
         self._running.discard(outcome.call_id)
         self.refused |= isinstance(outcome, CallFailed) and outcome.refused
         await self._answer.commit(self._answer.processor.feed(outcome))
+        if record := self._records.pop(outcome.call_id, ""):
+            await asyncio.to_thread(remove_record, record)
         await self._answer.changes.take_from_child(outcome.call_id)
         result = self._nested_results.pop(outcome.call_id, None)
         if result is not None and not result.done():
@@ -432,9 +440,19 @@ class ToolCalls:
             return CallFailed(call_id=call.call_id, error=NOT_REPEATED)
         return None
 
+    def _complete_evidence(self, evidence: CallEvidence) -> CallEvidence:
+        covered = self._runtime.undo_context.snapshots.coverage().extent == "all"
+        return replace(evidence, machine=identify_machine(), covered=covered)
+
     def _make_context(self, call_id: str) -> ToolContext:
         async def report(*, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
             self._queue.put_nowait(CallReported(call_id=call_id, title=title, metadata=metadata))
+
+        async def note(evidence: CallEvidence) -> None:
+            if evidence.command is not None:
+                self._records[call_id] = evidence.command.record
+            noted = CallNoted(call_id=call_id, evidence=self._complete_evidence(evidence))
+            await self._answer.commit(self._answer.processor.feed(noted))
 
         session = self._answer.session
         call = CallRef(message_id=self._answer.message.id, call_id=call_id)
@@ -450,5 +468,6 @@ class ToolCalls:
             context,
             call=self.call_nested,
             watch=self._answer.changes.watch(call_id),
+            note=note,
             permits=make_permits(session, self._agent),
         )

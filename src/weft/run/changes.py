@@ -46,7 +46,7 @@ class AnswerChanges:
 
         @asynccontextmanager
         async def watch(*files: str) -> AsyncIterator[None]:
-            window = self._snapshots.watch(self._session, files or None)
+            window = self._snapshots.watch(self._session, files or None, call_id)
             await window.__aenter__()
             try:
                 yield

@@ -12,7 +12,8 @@ from msgspec import Struct
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import CompletedState, ErrorState, PendingState, RunningState, TextPart, ToolPart
 from weft.model.permission import CallRef
-from weft.session.settle import INTERRUPTED
+from weft.model.verdict import READING_TOOLS, find_verdict
+from weft.session.settle import is_interrupted
 
 LOOP_REPEATS = 3  # of the same calls with the same outcomes
 POLLING_REPEATS = 10  # of the same call with different outcomes: a few of them are legitimate polling
@@ -177,23 +178,7 @@ def _count_repeats(calls: Sequence[PastCall], tool: str, input: dict[str, Any]) 
 
 
 # Tools that have no effects, or can safely run twice.
-REPEATABLE_TOOLS = frozenset(
-    {
-        "read",
-        "glob",
-        "grep",
-        "list",
-        "lsp",
-        "todoread",
-        "todowrite",
-        "recall",
-        "history",
-        "skill",
-        "question",
-        "invalid",
-    }
-    | {"webfetch", "websearch", "codesearch", "task", "batch", "plan_enter", "plan_exit", "jobs"}
-)
+REPEATABLE_TOOLS = READING_TOOLS | {"todowrite", "task", "batch", "plan_enter", "plan_exit", "jobs"}
 NOT_REPEATED = (
     "This call was cut off earlier, and may have had its effect. It was not made again, because nobody agreed to that. "
     "Look whether it took effect, and go on from there."
@@ -203,7 +188,7 @@ NOT_REPEATED = (
 def was_interrupted(
     history: Sequence[MessageWithParts], call_id: str, tool: str, input: dict[str, Any]
 ) -> bool:
-    """Return True if the last call like this one was interrupted, so that nobody knows whether it took effect."""
+    """Return True if the last call like this one was interrupted, unless it is known that making it again is safe."""
     if tool in REPEATABLE_TOOLS:
         return False
     states = (
@@ -212,7 +197,10 @@ def was_interrupted(
         if part.call_id != call_id and part.tool == tool and part.state.input == input
     )
     last = next(states, None)
-    return isinstance(last, ErrorState) and last.error == INTERRUPTED
+    if not isinstance(last, ErrorState) or not is_interrupted(last):
+        return False
+    verdict = find_verdict(last.metadata)
+    return verdict is None or not verdict.repeatable
 
 
 def _iterate_calls(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:

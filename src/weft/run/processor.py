@@ -33,6 +33,7 @@ from weft.model.part import (
     ToolPart,
     WeftPatchData,
 )
+from weft.model.verdict import CallEvidence, with_evidence, without_evidence
 from weft.provider.chunk import (
     AnyChunk,
     Finished,
@@ -62,6 +63,14 @@ class CallStarted(Struct, frozen=True, kw_only=True):
     tool: str
     input: dict[str, Any]
     metadata: Metadata | None = None
+    evidence: CallEvidence | None = None
+
+
+class CallNoted(Struct, frozen=True, kw_only=True):
+    """A call records what it is about to do, or what came of it, in case that its process dies."""
+
+    call_id: str
+    evidence: CallEvidence
 
 
 class CallReported(Struct, frozen=True, kw_only=True):
@@ -90,7 +99,7 @@ class CallFailed(Struct, frozen=True, kw_only=True):
     refused: bool = False
 
 
-AnswerInput = AnyChunk | CallStarted | CallReported | CallDone | CallFailed
+AnswerInput = AnyChunk | CallStarted | CallNoted | CallReported | CallDone | CallFailed
 
 
 class GrowingText:
@@ -135,6 +144,7 @@ class Processor:
         self._now = now
         self._growing: dict[tuple[type, str], GrowingText] = {}
         self._calls: dict[str, ToolPart] = {}
+        self._evidence: dict[str, CallEvidence] = {}
         self._texts: list[TextPart | ReasoningPart] = []
         self._step_start: StepStartPart | None = None
         self._has_calls = False
@@ -161,6 +171,8 @@ class Processor:
                 return self._set_state(self._get_call(call, tool), PendingState(input={}, raw=""))
             case CallStarted():
                 return self._start_call(item)
+            case CallNoted():
+                return self._note_call(item)
             case CallReported():
                 return self._report_call(item)
             case CallDone():
@@ -365,13 +377,26 @@ class Processor:
         part = replace(
             self._get_call(started.call_id, started.tool), tool=started.tool, metadata=started.metadata
         )
-        return self._set_state(part, RunningState(input=started.input, time=Span(start=self._now())))
+        if started.evidence is not None:
+            self._evidence[started.call_id] = started.evidence
+        metadata = with_evidence(None, started.evidence)
+        state = RunningState(input=started.input, metadata=metadata, time=Span(start=self._now()))
+        return self._set_state(part, state)
+
+    def _note_call(self, noted: CallNoted) -> list[Event]:
+        part = self._calls.get(noted.call_id)
+        if part is None or not isinstance(part.state, RunningState):
+            return []
+        self._evidence[noted.call_id] = noted.evidence
+        metadata = with_evidence(part.state.metadata, noted.evidence)
+        return self._set_state(part, replace(part.state, metadata=metadata))
 
     def _report_call(self, reported: CallReported) -> list[Event]:
         part = self._calls.get(reported.call_id)
         if part is None or not isinstance(part.state, RunningState):
             return []
         metadata = reported.metadata if reported.metadata is not None else part.state.metadata
+        metadata = with_evidence(metadata, self._evidence.get(reported.call_id))
         return self._set_state(
             part, replace(part.state, title=reported.title or part.state.title, metadata=metadata)
         )
@@ -394,7 +419,7 @@ class Processor:
 
     def _fail_call(self, call: str, error: str) -> list[Event]:
         part = self._calls.pop(call)
-        metadata = part.state.metadata if isinstance(part.state, RunningState) else None
+        metadata = without_evidence(part.state.metadata) if isinstance(part.state, RunningState) else None
         time = CallTime(start=self._get_start(part), end=self._now())
         state = ErrorState(input=part.state.input, error=error, metadata=metadata, time=time)
         return [PartUpdated(part=replace(part, state=state))]

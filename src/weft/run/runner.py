@@ -380,10 +380,13 @@ class Runner:
         await runtime.journal.flush_session(session)
         stored = await runtime.store.get_session(session)  # the last holder of the lease may have changed it
         transcript = Transcript(await runtime.store.list_messages(session))
-        self._transcripts[session] = transcript
-        settling = to_settling_events(transcript.messages())
-        if settling:
+        if to_settling_events(transcript.messages()):
+            from weft.undo.evidence import settle_calls  # noqa: PLC0415  few runs die
+
+            history, settling = await settle_calls(runtime.undo_context, session)
+            transcript = Transcript(history)
             await runtime.journal.commit(*settling, into=transcript)
+        self._transcripts[session] = transcript
         return LeasedSession(stored, transcript, lease)
 
     @asynccontextmanager

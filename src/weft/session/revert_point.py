@@ -25,7 +25,8 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.session import SessionRevert
-from weft.session.settle import ABORTED, INTERRUPTED
+from weft.model.verdict import find_verdict
+from weft.session.settle import ABORTED, is_interrupted
 
 SHELL_TOOL: Final = "bash"
 
@@ -206,7 +207,9 @@ def _may_have_run(state: AnyToolState) -> bool:
         case RunningState() | CompletedState():
             return True
         case ErrorState(error=error, metadata=metadata):
-            return metadata is not None or error in (INTERRUPTED, ABORTED)
+            if (verdict := find_verdict(metadata)) is not None:
+                return verdict.kind != "not-started"
+            return metadata is not None or is_interrupted(state) or error == ABORTED
 
 
 def get_patch_trees(patches: Iterable[Patch]) -> set[Tree]:

@@ -1,17 +1,19 @@
 """Settle what a dead run left open: running calls, growing texts and answers without an end (pure)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
 from weft.model.event import Event, MessageUpdated, PartUpdated
 from weft.model.failure import aborted_failure
+from weft.model.ids import PartID
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import (
     AnyPart,
     CallTime,
     CompletedState,
     ErrorState,
+    OpenState,
     PendingState,
     ReasoningPart,
     RetryPart,
@@ -20,30 +22,45 @@ from weft.model.part import (
     TextPart,
     ToolPart,
 )
+from weft.model.verdict import CallVerdict, with_verdict, without_evidence
 
-INTERRUPTED = "Tool execution was interrupted"  # the run died
+INTERRUPTED = "Tool execution was interrupted"  # the run died; a sentence with the verdict may follow
 ABORTED = "Tool execution aborted"  # a person aborted the run; OpenCode stores the same text
 STREAMED_PARTS = (TextPart, ReasoningPart)
 OPEN_STATES = (PendingState, RunningState)
+RECORDED_LATE = "(recorded after a crash)"
 INTERRUPTED_ANSWER = "The run was interrupted before this answer was whole."
 
 
-def to_settling_events(history: Iterable[MessageWithParts]) -> list[Event]:
+def to_settling_events(
+    history: Iterable[MessageWithParts], verdicts: Mapping[PartID, CallVerdict] | None = None
+) -> list[Event]:
     """Return the events that close all that is open. Do not use this on a session with a live run.
 
+    A call of which the `verdicts` know that it finished is completed with its result; any other failed, and says what is known of it.
     Each part ends when its answer ended, else at the last known time of the answer: the current time may be a year later.
     """
-    return [event for message in history for event in _settle(message)]
+    return [event for message in history for event in _settle(message, verdicts or {})]
 
 
-def _settle(message: MessageWithParts) -> list[Event]:
+def is_interrupted(state: ErrorState) -> bool:
+    """Return True if the run of a call died."""
+    return state.error.startswith(INTERRUPTED)
+
+
+def list_open_calls(message: MessageWithParts) -> list[ToolPart]:
+    """Return the calls of an answer that have not ended."""
+    return [part for part in message.parts if isinstance(part, ToolPart) and _is_open(part)]
+
+
+def _settle(message: MessageWithParts, verdicts: Mapping[PartID, CallVerdict]) -> list[Event]:
     info = message.info
     open_parts = [part for part in message.parts if _is_open(part)]
     is_unfinished = isinstance(info, AssistantMessage) and info.time.completed is None
     if not (open_parts or is_unfinished):
         return []
     end = _find_end(message)
-    events: list[Event] = [PartUpdated(part=_close(part, end)) for part in open_parts]
+    events: list[Event] = [PartUpdated(part=_close(part, end, verdicts.get(part.id))) for part in open_parts]
     if isinstance(info, AssistantMessage) and is_unfinished:
         error = info.error or (aborted_failure(INTERRUPTED_ANSWER) if info.finish is None else None)
         events.append(MessageUpdated(info=replace(info, time=replace(info.time, completed=end), error=error)))
@@ -79,17 +96,35 @@ def _is_open(part: AnyPart) -> bool:
     return isinstance(part, ToolPart) and isinstance(part.state, OPEN_STATES)
 
 
-def _close(part: AnyPart, end: int) -> AnyPart:
+def _close(part: AnyPart, end: int, verdict: CallVerdict | None) -> AnyPart:
     """Return the part with an end."""
     match part:
         case ToolPart(state=PendingState() | RunningState() as state):
-            start = state.time.start if isinstance(state, RunningState) else end
-            metadata = state.metadata if isinstance(state, RunningState) else None
-            time = CallTime(start=start, end=max(start, end))
-            return replace(
-                part, state=ErrorState(input=state.input, error=INTERRUPTED, metadata=metadata, time=time)
-            )
+            return replace(part, state=_close_call(state, end, verdict))
         case TextPart(time=time) | ReasoningPart(time=time) if time is not None:
             return replace(part, time=replace(time, end=max(time.start, end)))
         case _:
             return part
+
+
+def _close_call(state: OpenState, end: int, verdict: CallVerdict | None) -> CompletedState | ErrorState:
+    start = state.time.start if isinstance(state, RunningState) else end
+    time = CallTime(start=start, end=max(start, end))
+    metadata = without_evidence(state.metadata) if isinstance(state, RunningState) else None
+    if verdict is None:
+        return ErrorState(input=state.input, error=INTERRUPTED, metadata=metadata, time=time)
+    if verdict.result is not None:
+        result = verdict.result
+        return CompletedState(
+            input=state.input,
+            output=f"{result.output}\n\n[weft died while this call was under way. {verdict.why}]",
+            title=f"{result.title} {RECORDED_LATE}".lstrip(),
+            metadata=with_verdict({**(metadata or {}), **result.metadata}, verdict),
+            time=time,
+        )
+    return ErrorState(
+        input=state.input,
+        error=f"{INTERRUPTED}: weft died while this call was under way. {verdict.why}",
+        metadata=with_verdict(metadata, verdict),
+        time=time,
+    )

@@ -44,6 +44,14 @@ class Restoration(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
+class RecoveredPatch(Struct, frozen=True, kw_only=True):
+    """A patch that a dead process left, and the call that made it, if there was only one."""
+
+    session: SessionID
+    patch: Patch
+    call: str = ""
+
+
 class RecoveryReport(Struct, frozen=True, kw_only=True):
     """What dead processes left behind: restores that were finished or rolled back, and patches that may not be stored yet.
 
@@ -52,7 +60,7 @@ class RecoveryReport(Struct, frozen=True, kw_only=True):
 
     finished: tuple[Restoration, ...] = ()
     rolled_back: tuple[Restoration, ...] = ()
-    patches: tuple[tuple[SessionID, Patch], ...] = ()
+    patches: tuple[RecoveredPatch, ...] = ()
 
 
 class Coverage(Struct, frozen=True, kw_only=True):
@@ -100,9 +108,11 @@ class Snapshots(Protocol):
         ...
 
     def watch(
-        self, session: SessionID, files: Sequence[str] | None = None
+        self, session: SessionID, files: Sequence[str] | None = None, call: str = ""
     ) -> AbstractAsyncContextManager[None]:
         """Track a call that changes these files, even ignored ones; or, with None, a call that may change any file.
+
+        After a crash, `recover` names the `call` for its changes.
 
         Entering waits at most `wait_seconds` until the files are recorded. After that the call runs all the same, and its
         changes are `uncovered`. A call that only reads need not be watched.

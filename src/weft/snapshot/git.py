@@ -18,6 +18,7 @@ from weft.model.diff import FileDiff, Patch, Tree
 from weft.model.ids import SessionID
 from weft.snapshot.contract import (
     Coverage,
+    RecoveredPatch,
     RecoveryReport,
     Restoration,
     RestorePlan,
@@ -154,23 +155,27 @@ class GitSnapshots:
         return self._partial_reason
 
     @asynccontextmanager
-    async def watch(self, session: SessionID, files: Sequence[str] | None = None) -> AsyncIterator[None]:
-        call = await self._open_call(session, files)
+    async def watch(
+        self, session: SessionID, files: Sequence[str] | None = None, call: str = ""
+    ) -> AsyncIterator[None]:
+        watched = await self._open_call(session, files, call)
         try:
             yield
         finally:
-            if call is not None:
-                await run_to_completion(self._close_call(call))
+            if watched is not None:
+                await run_to_completion(self._close_call(watched))
 
-    async def _open_call(self, session: SessionID, files: Sequence[str] | None) -> WatchedCall | None:
+    async def _open_call(
+        self, session: SessionID, files: Sequence[str] | None, call: str
+    ) -> WatchedCall | None:
         """Return None if nothing can be recorded. The call runs all the same."""
         if self._off_reason:
             return None
         try:
             await self._enter()
             if files is not None:
-                return await self._watcher.open_some(session, files)
-            return await self._watcher.open_all(session, await self._wait_for_scan())
+                return await self._watcher.open_some(session, files, call)
+            return await self._watcher.open_all(session, await self._wait_for_scan(), call)
         except OSError as error:
             self._off_reason = f"snapshots cannot be written: {error}"
             return None
@@ -283,8 +288,8 @@ class GitSnapshots:
         interrupted = await self._find_interrupted()
         return interrupted is not None and interrupted[0] == session
 
-    async def _recover_patches(self) -> list[tuple[SessionID, Patch]]:
-        patches: list[tuple[SessionID, Patch]] = []
+    async def _recover_patches(self) -> list[RecoveredPatch]:
+        patches: list[RecoveredPatch] = []
         await asyncio.to_thread(self._remove_old_temps)
         for directory in await asyncio.to_thread(self._list_process_directories):
             from weft.snapshot.recovery import recover_process  # noqa: PLC0415  other processes are rare
@@ -294,8 +299,11 @@ class GitSnapshots:
             ledgers = await asyncio.to_thread(stack.enter_context, recover_process(self._tracker, directory))
             for ledger in ledgers:
                 # Save them in our own ledger before those of the dead process are removed.
-                await self._watcher.adopt(ledger.session, ledger.patches)
-                patches += [(ledger.session, patch) for patch in ledger.patches]
+                await self._watcher.adopt(ledger.session, ledger.patches, ledger.call)
+                patches += [
+                    RecoveredPatch(session=ledger.session, patch=patch, call=ledger.call)
+                    for patch in ledger.patches
+                ]
             await asyncio.to_thread(stack.close)
         return patches
 

@@ -30,20 +30,28 @@ class RecordedChange(Struct, frozen=True, array_like=True):
 
 
 class OpenCall(Struct, frozen=True, kw_only=True):
-    """A call that has not ended: the announced files before it; None if it may change any file."""
+    """A call that has not ended: the announced files before it; None if it may change any file.
+
+    `blind` says why the changes of such a call cannot be seen.
+    """
 
     began: int
     files: tuple[RecordedChange, ...] | None
+    blind: str = ""
 
 
 class LedgerPage(Struct, frozen=True, kw_only=True):
-    """The stored form of a ledger. `taken` are patches that were reported but may not be stored yet."""
+    """The stored form of a ledger. `taken` are patches that were reported but may not be stored yet.
+
+    `calls` are those whose changes it holds.
+    """
 
     session: SessionID
     links: tuple[RecordedChange, ...] = ()
     opened: tuple[OpenCall, ...] = ()
     uncovered: tuple[tuple[bytes, str], ...] = ()
     taken: tuple[Patch, ...] = ()
+    calls: tuple[str, ...] = ()
 
 
 class ChangeLedger:
@@ -56,6 +64,7 @@ class ChangeLedger:
         self.opened = {each.began: each for each in page.opened}
         self.uncovered = dict(page.uncovered)
         self.taken = page.taken
+        self.calls = set(page.calls)
 
     def add(self, change: RecordedChange, began: int) -> None:
         """Add a change that a call found, which began at `began`. Changes by other calls of the session stay separate."""
@@ -86,6 +95,7 @@ class ChangeLedger:
             opened=tuple(self.opened.values()),
             uncovered=tuple(self.uncovered.items()),
             taken=self.taken,
+            calls=tuple(sorted(self.calls)),
         )
         write_atomic(self.path, msgspec.json.encode(page), temp=f"{self.path}~")
 

@@ -27,8 +27,10 @@ class NoSnapshots:
         return
 
     @asynccontextmanager
-    async def watch(self, session: SessionID, files: Sequence[str] | None = None) -> AsyncIterator[None]:
-        del session, files
+    async def watch(
+        self, session: SessionID, files: Sequence[str] | None = None, call: str = ""
+    ) -> AsyncIterator[None]:
+        del session, files, call
         yield
 
     async def take(self, session: SessionID) -> tuple[Patch, ...]:

@@ -20,10 +20,11 @@ LEDGER_SUFFIX: Final = ".json"
 
 
 class RecoveredLedger(Struct, frozen=True, kw_only=True):
-    """The patches of one session that a dead process left."""
+    """The patches of one session that a dead process left, and the call that made them, if there was only one."""
 
     session: SessionID
     patches: tuple[Patch, ...]
+    call: str = ""
 
 
 @contextmanager
@@ -40,6 +41,9 @@ def recover_process(tracker: FileTracker, directory: str) -> Generator[list[Reco
 def _recover_ledgers(tracker: FileTracker, directory: str) -> list[RecoveredLedger]:
     names = sorted(name for name in os.listdir(directory) if name.endswith(LEDGER_SUFFIX))
     ledgers = [ledger for name in names if (ledger := load_ledger(f"{directory}/{name}")) is not None]
+    for ledger in ledgers:
+        if blind := next((call.blind for call in ledger.opened.values() if call.blind), ""):
+            ledger.uncovered[b""] = blind
     _scan_all(tracker, [ledger for ledger in ledgers if _may_have_changed_any(ledger)], f"{directory}/index")
     for ledger in ledgers:
         _scan_announced(tracker, ledger)
@@ -47,6 +51,7 @@ def _recover_ledgers(tracker: FileTracker, directory: str) -> list[RecoveredLedg
         RecoveredLedger(
             session=ledger.session,
             patches=(*ledger.taken, *tracker.make_patches(ledger.session, ledger.links, ledger.uncovered)),
+            call=next(iter(ledger.calls)) if len(ledger.calls) == 1 else "",
         )
         for ledger in ledgers
     ]
@@ -54,12 +59,13 @@ def _recover_ledgers(tracker: FileTracker, directory: str) -> list[RecoveredLedg
 
 
 def _may_have_changed_any(ledger: ChangeLedger) -> bool:
-    return any(call.files is None for call in ledger.opened.values())
+    return any(call.files is None and not call.blind for call in ledger.opened.values())
 
 
 def _scan_all(tracker: FileTracker, ledgers: list[ChangeLedger], index: str) -> None:
     """Compare all files with the last scan of the dead process, which preceded the command it ran."""
-    if not ledgers or not os.path.exists(index):
+    # A project without files has no index. Nor has one whose files were never scanned, which would all seem new.
+    if not ledgers or not (os.path.exists(index) or all(ledger.calls for ledger in ledgers)):
         return
     try:
         tracker.make()
@@ -74,7 +80,9 @@ def _scan_all(tracker: FileTracker, ledgers: list[ChangeLedger], index: str) -> 
             if len(ledgers) > 1:
                 ledger.uncovered[change.path] = CONTESTED_BY_CRASH
             else:
-                began = min(each.began for each in ledger.opened.values() if each.files is None)
+                began = min(
+                    each.began for each in ledger.opened.values() if each.files is None and not each.blind
+                )
                 had, has = tuple(sorted(change.had)), tuple(sorted(change.has))
                 ledger.add(
                     RecordedChange(change.path, change.before, change.after, _next_number(ledger), had, has),

@@ -29,6 +29,7 @@ class WatchedCall(Struct, frozen=True, kw_only=True, eq=False):
     files: tuple[SeenFile, ...] = ()
     any: bool = False
     blind: str = ""
+    call: str = ""
 
 
 class CallWatcher:
@@ -48,10 +49,10 @@ class CallWatcher:
 
     # --- calls that announce their files ---
 
-    async def open_some(self, session: SessionID, files: Sequence[str]) -> WatchedCall:
+    async def open_some(self, session: SessionID, files: Sequence[str], id: str = "") -> WatchedCall:
         began = self._next_number()
         seen = await asyncio.to_thread(self._tracker.record, files)
-        call = WatchedCall(session=session, began=began, files=tuple(seen))
+        call = WatchedCall(session=session, began=began, files=tuple(seen), call=id)
         changes = tuple(
             RecordedChange(each.path, each.found, None, began, tuple(sorted(each.dirs)))
             for each in seen
@@ -95,13 +96,15 @@ class CallWatcher:
 
     # --- calls that may change any file ---
 
-    async def open_all(self, session: SessionID, blind: str) -> WatchedCall:
+    async def open_all(self, session: SessionID, blind: str, id: str = "") -> WatchedCall:
         """`blind` is the reason why files cannot be compared, "" if they can."""
         async with self._scan_lock:
             blind = blind or await self._scan()
             began = self._next_number()
             seen = () if blind else await asyncio.to_thread(self._record_extras)
-            call = WatchedCall(session=session, began=began, files=tuple(seen), any=True, blind=blind)
+            call = WatchedCall(
+                session=session, began=began, files=tuple(seen), any=True, blind=blind, call=id
+            )
             await self._open(call, None)
             return call
 
@@ -178,9 +181,10 @@ class CallWatcher:
             ledger.taken = ()
             await self._save(ledger)
 
-    async def adopt(self, session: SessionID, patches: tuple[Patch, ...]) -> None:
+    async def adopt(self, session: SessionID, patches: tuple[Patch, ...], call: str = "") -> None:
         """Take over patches of a dead process until they are stored."""
         ledger = self.get_ledger(session)
+        ledger.calls.add(call)
         ledger.taken = (*ledger.taken, *patches)
         await self._save(ledger)
 
@@ -196,7 +200,8 @@ class CallWatcher:
     async def _open(self, call: WatchedCall, changes: tuple[RecordedChange, ...] | None) -> None:
         self._calls.add(call)
         ledger = self.get_ledger(call.session)
-        ledger.opened[call.began] = OpenCall(began=call.began, files=changes)
+        ledger.calls.add(call.call)
+        ledger.opened[call.began] = OpenCall(began=call.began, files=changes, blind=call.blind)
         await self._save(ledger)
 
     async def _close(self, call: WatchedCall) -> None:
@@ -210,6 +215,7 @@ class CallWatcher:
     async def _save(self, ledger: ChangeLedger) -> None:
         async with self._save_lock:
             if ledger.is_empty:
+                ledger.calls.clear()
                 await asyncio.to_thread(Disk().remove, ledger.path)
             else:
                 await asyncio.to_thread(ledger.save)

@@ -22,6 +22,7 @@ from weft.model.ids import MessageID, SessionID
 from weft.model.permission import CallRef, Question
 from weft.model.search import HistoryMatch, RecallMatch
 from weft.model.session import Todo
+from weft.model.verdict import CallEvidence
 from weft.model.wire import Wire
 from weft.sandbox.policy import NO_SANDBOX, Sandbox
 from weft.tool.buffers import SessionFiles
@@ -299,6 +300,20 @@ class ReportProgress(Protocol):
     async def __call__(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None: ...
 
 
+class NoteEvidence(Protocol):
+    """Store what a call is about to do, or what came of it, in place of what it noted before. Return when it is stored.
+
+    If the process dies, this tells whether the call took effect: a tool that `notes` notes before it acts.
+    """
+
+    async def __call__(self, evidence: CallEvidence) -> None: ...
+
+
+async def note_nothing(evidence: CallEvidence) -> None:
+    """Store nothing. For uses of a tool outside of an answer."""
+    del evidence
+
+
 class ChildTask(Struct, frozen=True, kw_only=True):
     """A task for a child session, and the agent that does it. With `session_id`, continue an earlier child session."""
 
@@ -363,6 +378,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     spawn: SpawnChild = refuse_spawn
     call: CallTool = refuse_tool_call
     watch: WatchChanges = watch_nothing
+    note: NoteEvidence = note_nothing
     permits: Permits = permit_all
 
 
@@ -384,7 +400,7 @@ class Tool(Struct, Generic[Input], frozen=True, kw_only=True):
 
     `describe`, if set, replaces `about`: it returns the description for an audience, or None if the tool is not offered
     to it. With `watch_all`, every change of a file while the tool runs counts as its own and can be undone.
-    Only a tool that changes no files, or that names them with `ctx.watch`, sets it to False. With a `schema`, it takes `RawArguments`: the arguments as the model wrote them.
+    Only a tool that changes no files, or that names them with `ctx.watch`, sets it to False. A tool that `notes` calls `ctx.note` before it changes anything. With a `schema`, it takes `RawArguments`: the arguments as the model wrote them.
     """
 
     name: str
@@ -393,6 +409,7 @@ class Tool(Struct, Generic[Input], frozen=True, kw_only=True):
     run: Callable[[Input, ToolContext], Awaitable[ToolResult]]
     describe: Callable[[Audience], str | None] | None = None
     watch_all: bool = True
+    notes: bool = False
     schema: dict[str, Any] | None = None
 
 

@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Any, Final, Protocol
 
 from weft.errors import ToolError
+from weft.model.verdict import CallResult
 from weft.tool.changes import make_diff
 from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.diagnostic import format_errors, to_metadata
@@ -24,6 +25,7 @@ MIN_EQUAL_LINE_SHARE: Final = 0.5
 # Computing the distance takes time quadratic in the length. The start of a long line tells enough.
 MAX_COMPARED_CHARACTERS: Final = 400
 
+APPLIED: Final = "Edit applied successfully."
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "\n": "\n"}
 
 
@@ -283,14 +285,27 @@ async def edit_file(
     # and the guard refuses changes by anybody else.
     async with ctx.resources.guard.lock(place.real):
         before = await _read_current(place, ctx, may_create=may_create)
-        await write_file(place, await asyncio.to_thread(change, before), ctx)
+        after = await asyncio.to_thread(change, before)
+        metadata = await asyncio.to_thread(_build_metadata, place, before, after)
+        await write_file(place, after, ctx, _to_noted(place, metadata, ctx))
     current = await find_text(place.real)
     diagnostics = await ctx.resources.language_servers.diagnose(place.path)
-    metadata = await asyncio.to_thread(_build_metadata, place, before, current.content if current else "")
+    if current is None or current.content != after:  # a formatter changed it
+        metadata = await asyncio.to_thread(_build_metadata, place, before, current.content if current else "")
     return ToolResult(
         title=format_title(place, ctx),
-        output="Edit applied successfully." + format_errors(place.path, diagnostics),
+        output=APPLIED + format_errors(place.path, diagnostics),
         metadata={"diagnostics": to_metadata(diagnostics, place.path), **metadata},
+    )
+
+
+def _to_noted(place: ToolPath, metadata: dict[str, Any], ctx: ToolContext) -> CallResult:
+    """Return the result of an edit before it is made, without the two contents: the diff says enough."""
+    filediff = {**metadata["filediff"], "before": "", "after": ""}
+    return CallResult(
+        title=format_title(place, ctx),
+        output=APPLIED,
+        metadata={"diagnostics": {}, **metadata, "filediff": filediff},
     )
 
 

@@ -5,6 +5,7 @@ The async functions do their work in a thread.
 
 import asyncio
 import fcntl
+import hashlib
 import os
 import secrets
 import stat
@@ -114,6 +115,16 @@ def _find_text(path: str) -> TextFile | None:
             return TextFile(content=file.read().decode(errors="surrogateescape"), stamp=stamp)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def digest_text(content: str | None) -> str | None:
+    """Return a digest of the bytes that a text has in a file, None for None, and "" for a text that no file can hold."""
+    if content is None:
+        return None
+    try:
+        return hashlib.sha256(content.encode(errors="surrogateescape")).hexdigest()
+    except UnicodeEncodeError:
+        return ""
 
 
 async def write_text(path: str, content: str) -> Stamp:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.errors import ToolError
+from weft.model.verdict import CallResult
 from weft.tool.changes import TextChange, apply_changes, make_diff
 from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.diagnostic import Diagnostics, format_errors, to_metadata
@@ -17,7 +18,7 @@ from weft.tool.edit import MAX_WHOLE_CHARACTERS, preserve_format, replace_surrog
 from weft.tool.files import TextFile, find_stamp, find_text
 from weft.tool.inputs import PatchInput
 from weft.tool.paths import ToolPath, format_title, list_always_patterns, list_edit_patterns, resolve_path
-from weft.tool.write import save_unsaved
+from weft.tool.write import note_changes, save_unsaved
 
 _PUNCTUATION: Final = str.maketrans(
     {
@@ -334,8 +335,14 @@ async def apply_patch(arguments: PatchInput, ctx: ToolContext) -> ToolResult:
         for place in places.values():
             await save_unsaved(place, ctx)
         async with ctx.watch(*(place.real for place in places.values())):
-            await apply_changes(list(_to_text_changes(changes, texts)))
-            changes = [await _format_written(change, ctx) for change in changes]
+            noted = await asyncio.to_thread(_to_noted, changes, ctx)
+            text_changes = list(_to_text_changes(changes, texts))
+            await note_changes(text_changes, noted, ctx)
+            await apply_changes(text_changes)
+            formatted = [await _format_written(change, ctx) for change in changes]
+            if formatted != changes:
+                changes = formatted
+                await note_changes(list(_to_text_changes(changes, texts)), noted, ctx)
     remaining = [change.final_path.path for change in changes if change.kind != "delete"]
     diagnostics = await ctx.resources.language_servers.diagnose(*remaining)
     return await asyncio.to_thread(_to_result, changes, diagnostics, ctx)
@@ -493,6 +500,13 @@ def _to_result(changes: Sequence[PatchedFile], diagnostics: Diagnostics, ctx: To
         "diagnostics": to_metadata(diagnostics, *(place.path for place in remaining)),
     }
     return ToolResult(title=summary, output=output, metadata=metadata)
+
+
+def _to_noted(changes: Sequence[PatchedFile], ctx: ToolContext) -> CallResult:
+    """Return the result of a patch before it is applied, without the contents of the files: the diffs say enough."""
+    result = _to_result(changes, {}, ctx)
+    files = [{**file, "before": "", "after": ""} for file in result.metadata["files"]]
+    return CallResult(title=result.title, output=result.output, metadata={**result.metadata, "files": files})
 
 
 def _to_metadata(change: PatchedFile, ctx: ToolContext) -> dict[str, Any]:

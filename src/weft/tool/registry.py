@@ -62,10 +62,11 @@ def declare(
     *,
     describe: Callable[[Audience], str | None] | None = None,
     watch_all: bool = True,
+    notes: bool = False,
 ) -> AnyTool:
     """Return a built-in tool. `function` names what does the work, as `module:name` in this package.
 
-    It is loaded when the tool is called: a run calls few of the tools, and many runs none. `watch_all` is that of `Tool`.
+    It is loaded when the tool is called: a run calls few of the tools, and many runs none. `watch_all` and `notes` are those of `Tool`.
     """
     module, _, attribute = function.partition(":")
 
@@ -80,6 +81,7 @@ def declare(
         run=run,
         describe=describe,
         watch_all=watch_all,
+        notes=notes,
     )
 
 
@@ -92,7 +94,7 @@ def make_bash_tool(timeout_ms: int) -> AnyTool:
         return await bash(wanted, ctx, default_ms=timeout_ms)
 
     about = read_description("bash").replace(TIMEOUT_PLACEHOLDER, f"{timeout_ms / 1000:g} seconds")
-    return Tool(name="bash", about=about, takes=BashInput, run=run, watch_all=False)
+    return Tool(name="bash", about=about, takes=BashInput, run=run, watch_all=False, notes=True)
 
 
 def prefers_patches(api_id: str) -> bool:
@@ -132,19 +134,19 @@ BASH = make_bash_tool(DEFAULT_COMMAND_TIMEOUT_MS)
 READ = declare("read", ReadInput, "read:read", watch_all=False)
 GLOB = declare("glob", GlobInput, "glob:glob", watch_all=False)
 GREP = declare("grep", GrepInput, "grep:grep", watch_all=False)
-EDIT = declare("edit", EditInput, "edit:edit", describe=describe_edit, watch_all=False)
-WRITE = declare("write", WriteInput, "write:write", describe=describe_write, watch_all=False)
+EDIT = declare("edit", EditInput, "edit:edit", describe=describe_edit, watch_all=False, notes=True)
+WRITE = declare("write", WriteInput, "write:write", describe=describe_write, watch_all=False, notes=True)
 TASK = declare("task", TaskInput, "task:task", describe=describe_task, watch_all=False)
 WEBFETCH = declare("webfetch", WebFetchInput, "webfetch:webfetch", watch_all=False)
 TODOWRITE = declare("todowrite", TodoWriteInput, "todo:todowrite", watch_all=False)
 TODOREAD = declare("todoread", TodoReadInput, "todo:todoread", watch_all=False)
 APPLY_PATCH = declare(
-    "apply_patch", PatchInput, "patch:apply_patch", describe=describe_apply_patch, watch_all=False
+    "apply_patch", PatchInput, "patch:apply_patch", describe=describe_apply_patch, watch_all=False, notes=True
 )
 LSP = declare("lsp", LspInput, "lsp.tool:lsp", watch_all=False)
 BATCH = declare("batch", BatchInput, "batch:batch", watch_all=False)
 LIST = declare("list", ListInput, "list:list_directory", watch_all=False)
-MULTIEDIT = declare("multiedit", MultiEditInput, "edit:multiedit", watch_all=False)
+MULTIEDIT = declare("multiedit", MultiEditInput, "edit:multiedit", watch_all=False, notes=True)
 RECALL = declare("recall", RecallInput, "recall:recall", watch_all=False)
 HISTORY = declare("history", HistoryInput, "history:search_history", watch_all=False)
 JOBS = declare("jobs", JobsInput, "shell.jobs:jobs")

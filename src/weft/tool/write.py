@@ -1,13 +1,20 @@
 """The `write` tool: write a file. The other editing tools share its functions."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Final
 
-from weft.tool.changes import make_diff
+from msgspec.structs import replace
+
+from weft.model.verdict import CallEvidence, CallResult, FileIntent
+from weft.tool.changes import TextChange, make_diff
 from weft.tool.contract import ToolContext, ToolResult
 from weft.tool.diagnostic import format_errors, format_other_errors, to_metadata
-from weft.tool.files import Stamp, find_stamp
+from weft.tool.files import Stamp, digest_text, find_stamp, find_text
 from weft.tool.inputs import WriteInput
 from weft.tool.paths import ToolPath, format_title, list_always_patterns, list_edit_patterns, resolve_path
+
+WRITTEN: Final = "Wrote file successfully."
 
 
 async def write(arguments: WriteInput, ctx: ToolContext) -> ToolResult:
@@ -19,13 +26,15 @@ async def write(arguments: WriteInput, ctx: ToolContext) -> ToolResult:
     await ask_to_edit(place, before, arguments.content, ctx)
     async with ctx.resources.guard.lock(place.real):
         await check_unchanged(place, ctx, new=file is None)
-        await write_file(place, arguments.content, ctx)
+        noted = {"diagnostics": {}, "filepath": place.path, "exists": file is not None}
+        await write_file(
+            place,
+            arguments.content,
+            ctx,
+            CallResult(title=format_title(place, ctx), output=WRITTEN, metadata=noted),
+        )
     diagnostics = await ctx.resources.language_servers.diagnose(place.path)
-    output = (
-        "Wrote file successfully."
-        + format_errors(place.path, diagnostics)
-        + format_other_errors(place.path, diagnostics)
-    )
+    output = WRITTEN + format_errors(place.path, diagnostics) + format_other_errors(place.path, diagnostics)
     metadata = {
         "diagnostics": to_metadata(diagnostics, place.path),
         "filepath": place.path,
@@ -49,15 +58,30 @@ async def check_unchanged(place: ToolPath, ctx: ToolContext, *, new: bool) -> No
         ctx.resources.guard.check(place.real, stamp or Stamp(modified=0, size=-1))
 
 
-async def write_file(place: ToolPath, content: str, ctx: ToolContext) -> None:
-    """Write a file, have it formatted, and remember its resulting state."""
+async def write_file(place: ToolPath, content: str, ctx: ToolContext, result: CallResult) -> None:
+    """Write a file, have it formatted, and remember its resulting state. First note the intent, with the `result` of the call."""
     await save_unsaved(place, ctx)
     async with ctx.watch(place.real):
-        ctx.resources.guard.remember(place.real, await ctx.resources.files.write_text(place.real, content))
+        current = await find_text(place.real)
+        change = TextChange(path=place.real, before=current.content if current else None, after=content)
+        await note_changes([change], result, ctx)
+        written = await ctx.resources.files.write_text(place.real, content)
+        ctx.resources.guard.remember(place.real, written)
         await ctx.resources.after_edit(place.path)
+        if await find_stamp(place.real) != written and (formatted := await find_text(place.real)) is not None:
+            await note_changes([replace(change, after=formatted.content)], result, ctx)
     await ctx.resources.files.refresh_editor(place.real, content)
     if (stamp := await find_stamp(place.real)) is not None:
         ctx.resources.guard.remember(place.real, stamp)
+
+
+async def note_changes(changes: Sequence[TextChange], result: CallResult, ctx: ToolContext) -> None:
+    """Note which files are about to change, and the result of the call once they have."""
+    files = tuple(
+        FileIntent(path=change.path, before=digest_text(change.before), after=digest_text(change.after))
+        for change in changes
+    )
+    await ctx.note(CallEvidence(files=files, result=result))
 
 
 async def save_unsaved(place: ToolPath, ctx: ToolContext) -> None:

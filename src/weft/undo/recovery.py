@@ -12,10 +12,10 @@ from weft.model.diff import Patch, Tree
 from weft.model.event import PartUpdated, SessionDiffed
 from weft.model.ids import Mint, SessionID
 from weft.model.message import AssistantMessage, MessageWithParts
-from weft.model.part import ErrorState, PatchPart, ToolPart, WeftPatchData
+from weft.model.part import ErrorState, PatchPart, RunningState, ToolPart, WeftPatchData
 from weft.model.session import SessionInfo, get_weft_data
 from weft.session.revert_point import cut_at_revert, get_history_trees, get_patch_trees, list_patches
-from weft.snapshot.contract import Snapshots
+from weft.snapshot.contract import RecoveredPatch, Snapshots
 from weft.store.contract import Store
 from weft.undo.changes import ChangeTotals
 
@@ -78,10 +78,10 @@ async def recover(undo_context: UndoContext) -> list[WeftError]:
     except (WeftError, OSError) as error:
         return [_to_unsettled_error("the undo of a dead process is", error)]
     unsettled: list[WeftError] = []
-    for session in dict.fromkeys(session for session, _ in report.patches):
-        patches = [patch for owner, patch in report.patches if owner == session]
+    for session in dict.fromkeys(each.session for each in report.patches):
+        recovered = [each for each in report.patches if each.session == session]
         try:
-            await _settle(undo_context, session, patches)
+            await _settle(undo_context, session, recovered)
         except (WeftError, OSError) as error:
             unsettled.append(
                 _to_unsettled_error(f"the file changes of a dead run of session {session} are", error)
@@ -93,9 +93,10 @@ def _to_unsettled_error(what: str, error: Exception) -> WeftError:
     return StoreError(f"{what} not settled yet: {error}", hint="the next opening tries again")
 
 
-async def _settle(undo_context: UndoContext, session: SessionID, patches: Sequence[Patch]) -> None:
+async def _settle(undo_context: UndoContext, session: SessionID, recovered: Sequence[RecoveredPatch]) -> None:
     try:
-        await _store(undo_context, session, patches)
+        for call in dict.fromkeys(each.call for each in recovered):
+            await _store(undo_context, session, [each.patch for each in recovered if each.call == call], call)
     except UnreadableError:
         raise  # its snapshots are needed when it is repaired
     except NotFoundError:
@@ -138,7 +139,7 @@ async def _store_in_parent(
 
 def _has_started(part: object, child: SessionID) -> bool:
     match part:
-        case ToolPart(state=ErrorState(metadata=dict(metadata))):
+        case ToolPart(state=RunningState(metadata=dict(metadata)) | ErrorState(metadata=dict(metadata))):
             return metadata.get("sessionId") == child
         case _:
             return False

@@ -74,6 +74,8 @@ def call(params: dict[str, object]) -> object:
     if MANNER == "grows":
         TOOLS["grows"] = [tool("echo"), tool("new")]
         say({"method": "notifications/tools/list_changed"})
+    if MANNER == "murderous":
+        os.kill(os.getppid(), signal.SIGKILL)
     if MANNER == "silent":
         note("called")
         return None

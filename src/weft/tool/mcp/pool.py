@@ -14,6 +14,7 @@ from weft.host.clock import Clock
 from weft.host.tasks import open_tasks
 from weft.model.agent import Command, CommandArgument
 from weft.model.display import format_count
+from weft.model.verdict import CallEvidence, CallResult
 from weft.model.workspace import (
     AnyMcpStatus,
     McpConnected,
@@ -43,6 +44,7 @@ from weft.tool.mcp.entry import (
 )
 from weft.tool.mcp.result import to_pieces, to_prompt_text, to_result
 from weft.tool.mcp.server import McpServerContext, McpServerRunner, describe_status
+from weft.tool.truncate import truncate
 
 MAX_TEXT_LENGTH: Final = 500
 LOGIN_COMMAND: Final = "weft mcp auth"
@@ -326,14 +328,38 @@ def to_tool(key: str, offer: ToolOffer, server: McpServerRunner) -> AnyTool | No
 
     async def run(wanted: RawArguments, ctx: ToolContext) -> ToolResult:
         await ctx.ask(key, "*", always=("*",))
+        sent = CallEvidence(server=server.entry.name, read_only=offer.read_only)
         answer = await server.call(
-            offer.name, wanted.arguments, _make_progress_reporter(ctx.report, ctx.clock)
+            offer.name,
+            wanted.arguments,
+            _make_progress_reporter(ctx.report, ctx.clock),
+            before_sending=lambda: ctx.note(sent),
         )
-        return to_result(answer)
+        result = to_result(answer)
+        await ctx.note(replace(sent, result=_to_noted(result)))
+        return result
 
     about = offer.about if len(offer.about) <= MAX_DESCRIPTION else f"{offer.about[:MAX_DESCRIPTION]}…"
     return Tool(
-        name=key, about=about, takes=RawArguments, run=run, watch_all=not offer.read_only, schema=schema
+        name=key,
+        about=about,
+        takes=RawArguments,
+        run=run,
+        watch_all=not offer.read_only,
+        notes=True,
+        schema=schema,
+    )
+
+
+def _to_noted(result: ToolResult) -> CallResult:
+    """Return the result of a call as it is noted: as much as a model is shown, without files, which may be large."""
+    lost = (
+        f"\n\n[{format_count(len(result.attachments), 'file')} of the answer lost]"
+        if result.attachments
+        else ""
+    )
+    return CallResult(
+        title=result.title, output=truncate(result.output).preview + lost, metadata=result.metadata
     )
 
 

@@ -118,8 +118,15 @@ class McpServerRunner:
 
     # --- requests ---
 
-    async def call(self, tool: str, arguments: dict[str, Any], report: OnProgress) -> dict[str, Any]:
-        """Call a tool.
+    async def call(
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        report: OnProgress,
+        *,
+        before_sending: Callable[[], Awaitable[None]] | None = None,
+    ) -> dict[str, Any]:
+        """Call a tool. `before_sending` is awaited when the server is connected.
 
         The time limit restarts with every report of progress. If the caller is cancelled, the server is notified, but
         the caller does not wait for it. Raise `McpError` on failure.
@@ -133,6 +140,8 @@ class McpServerRunner:
         try:
             async with deadline:
                 connection = await self._connect()
+                if before_sending is not None:
+                    await before_sending()
                 self._extend(deadline)
                 return await self._run_detached(lambda: connection.call(tool, arguments, on_progress))
         except TimeoutError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import shutil
 import signal
 import sys
@@ -22,13 +21,15 @@ from weft.host.processes import (
     ProcessExit,
     ProcessOutput,
     end_marked,
+    new_token,
     run_command,
 )
 from weft.host.tasks import run_to_completion
 from weft.model.permission import CallRef
+from weft.model.verdict import CallEvidence, CallResult, CommandTrace
 from weft.model.wire import to_plain
 from weft.sandbox.policy import Sandbox
-from weft.tool.contract import Job, ToolContext, ToolResult
+from weft.tool.contract import Job, ToolContext, ToolResult, note_nothing
 from weft.tool.inputs import DEFAULT_COMMAND_TIMEOUT_MS, BashInput
 from weft.tool.paths import ToolPath, resolve_path
 from weft.tool.truncate import MAX_BYTES, format_truncation_note, truncate
@@ -52,11 +53,6 @@ async def open_terminal(command: ProcessCommand, token: str, ctx: ToolContext) -
     argv = ("env", "-i", *(f"{name}={value}" for name, value in environment.items()), *command.argv)
     call = CallRef(message_id=ctx.message_id, call_id=ctx.call_id)
     return await ctx.resources.terminals.open_terminal(ctx.session_id, call, argv, command.directory)
-
-
-def new_token() -> str:
-    """Return a token that marks every process of a command."""
-    return secrets.token_hex(16)
 
 
 async def run_in_terminal(
@@ -142,7 +138,7 @@ async def run_reporting(
 
 async def _run_command(command: ProcessCommand, on_output: OnOutput, ctx: ToolContext) -> ProcessExit:
     """Run a command in a terminal of the editor if there is one, else as a process of our own."""
-    token = new_token()
+    token = command.token or new_token()
     terminal = await open_terminal(command, token, ctx)
     if terminal is None:
         return await run_command(command, on_output)
@@ -220,6 +216,7 @@ def _move_aside(path: str) -> str:
     return f"{path} may not be made by a command: it was renamed to {new_path}"
 
 
+RECORD_SUFFIX: Final = ".exit"
 MAX_TIMEOUT_MS: Final = 60 * 60 * 1000
 # A command that ends just in time is not killed.
 TIMEOUT_SLACK_MS: Final = 100
@@ -270,13 +267,20 @@ async def _run_foreground(
 ) -> ToolResult:
     output = ProcessOutput(ctx.resources.spill.new_path, memory=MAX_BYTES)
     absent, moved_notes = list_absent(ctx.resources.sandbox), list[str]()
+    trace = await _make_trace(ctx)
+    command = replace(command, token=trace.token, record=trace.record)
     try:
         # Only foreground commands are watched: a background job may run for hours, in which the person works, too.
         async with ctx.watch():
+            await ctx.note(CallEvidence(command=trace))
             try:
                 exit = await run_reporting(command, output, arguments.description, ctx)
             finally:
                 moved_notes += move_aside(absent)
+            result = await _to_result(arguments, exit, output, moved_notes, timeout_ms, ctx)
+            # Looking for changed files may take a while. If we die meanwhile, the result is known.
+            await ctx.note(CallEvidence(command=trace, result=_to_noted(result)))
+            return result
     except asyncio.CancelledError:
         # The stored part keeps the output so far, because nobody receives a result.
         await ctx.report(
@@ -289,6 +293,30 @@ async def _run_foreground(
         raise ToolError(f"The command could not be run: {error}") from error
     finally:
         output.close()
+
+
+async def _make_trace(ctx: ToolContext) -> CommandTrace:
+    """Return what is noted of a command before it runs. A terminal of the editor has no supervisor."""
+    supervised = ctx.resources.terminals is None and ctx.note is not note_nothing
+    path = await asyncio.to_thread(ctx.resources.spill.new_path) if supervised else ""
+    return CommandTrace(token=new_token(), record=f"{path}{RECORD_SUFFIX}" if path else "", watched=True)
+
+
+def _to_noted(result: ToolResult) -> CallResult:
+    """Return a result without the copy of its output."""
+    metadata = {name: value for name, value in result.metadata.items() if name != "output"}
+    return CallResult(title=result.title, output=result.output, metadata=metadata)
+
+
+async def _to_result(
+    arguments: BashInput,
+    exit: ProcessExit,
+    output: ProcessOutput,
+    moved_notes: list[str],
+    timeout_ms: int,
+    ctx: ToolContext,
+) -> ToolResult:
+    output.close()
     timeout_notes = (
         [f"bash tool terminated command after exceeding timeout {timeout_ms} ms"] if exit.timed_out else []
     )
@@ -307,6 +335,7 @@ async def _run_foreground(
 
 async def _start_background(arguments: BashInput, command: ProcessCommand, ctx: ToolContext) -> ToolResult:
     path = await asyncio.to_thread(ctx.resources.spill.new_path)
+    trace = CommandTrace(token=new_token())
     job = Job(
         id=os.path.basename(path).replace("tool_", "job_", 1),
         session_id=ctx.session_id,
@@ -315,7 +344,8 @@ async def _start_background(arguments: BashInput, command: ProcessCommand, ctx: 
         output=path,
         started=ctx.clock.now(),
     )
-    await ctx.resources.jobs.start(job, command)
+    await ctx.note(CallEvidence(command=trace))
+    await ctx.resources.jobs.start(job, replace(command, token=trace.token))
     output = f"Started {job.id} in the background.\nIts output goes to {path}; `jobs` lists and stops it."
     metadata = {"output": "", "description": arguments.description, "job": to_plain(job), "truncated": False}
     return ToolResult(title=arguments.description, output=output, metadata=metadata)

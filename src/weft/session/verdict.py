@@ -1,0 +1,213 @@
+"""Judge what became of a call whose process died, from what the call recorded of itself and what was found afterwards (pure)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from weft.model.part import PendingState, RunningState, ToolPart
+from weft.model.verdict import (
+    READING_TOOLS,
+    CallEvidence,
+    CallResult,
+    CallVerdict,
+    CommandTrace,
+    FileIntent,
+    find_evidence,
+)
+from weft.session.settle import OPEN_STATES
+
+MAX_NAMED_FILES: Final = 10
+
+NOT_STARTED: Final = "It did not start, and nothing was changed."
+READS_ONLY: Final = "It only reads, so nothing was changed."
+NO_EVIDENCE: Final = "It is not known whether it took effect."
+ELSEWHERE: Final = "It ran on another machine, so it is not known whether it took effect."
+WAS_ENDED: Final = "It was running when weft died, and was ended with it."
+OUTPUT_MAY_LACK_ITS_END: Final = "The end of its output may be missing."
+
+
+class CallFindings(Struct, frozen=True, kw_only=True):
+    """What was found of a call after its process died. `here` says that this is the machine on which it ran.
+
+    `contents` are digests of the files that it meant to change, None for a missing file; a file that cannot be read is not in it.
+    `began` says whether its command was started, None if that is not known; `code` is the command's exit code, if it ended.
+    `changed` are the files that changed while it ran, if `seen` all of them, `shared` if other calls ran at the same time.
+    """
+
+    here: bool = False
+    contents: Mapping[str, str | None] = {}
+    began: bool | None = None
+    code: int | None = None
+    changed: tuple[str, ...] = ()
+    seen: bool = False
+    shared: bool = False
+
+
+def judge_call(part: ToolPart, findings: CallFindings, directory: str) -> CallVerdict:
+    """Return what became of a call that was open when its process died. Files below `directory` are named relative to it."""
+    state = part.state
+    assert isinstance(state, OPEN_STATES), "only an open call needs a verdict"
+    findings = replace(findings, changed=tuple(_shorten(file, directory) for file in findings.changed))
+    evidence = None if isinstance(state, PendingState) else find_evidence(state.metadata)
+    if isinstance(state, PendingState):
+        verdict = CallVerdict(kind="not-started", why=NOT_STARTED, repeatable=True)
+    elif evidence is None:
+        verdict = _judge_without_evidence(part.tool, (state.metadata or {}).get("sessionId"), findings)
+    elif evidence.files:
+        verdict = _judge_files(evidence, findings, directory)
+    elif evidence.command is not None:
+        verdict = _judge_command(evidence.command, evidence, findings, _to_last_result(state))
+    elif evidence.server:
+        verdict = _judge_request(evidence, findings)
+    else:
+        verdict = CallVerdict(kind="not-started", why=NOT_STARTED, repeatable=True)
+    return replace(verdict, files=tuple(_shorten(file, directory) for file in verdict.files))
+
+
+def _judge_without_evidence(tool: str, child: object, findings: CallFindings) -> CallVerdict:
+    if tool in READING_TOOLS:
+        return CallVerdict(kind="unchanged", why=READS_ONLY, repeatable=True)
+    if tool == "batch":
+        why = "It changes nothing itself: each call that it made has a verdict of its own."
+        return CallVerdict(kind="unchanged", why=why)
+    if tool == "task" and isinstance(child, str):
+        return CallVerdict(kind="partial", why=f"The session {child} shows how far it came.")
+    return CallVerdict(
+        kind="unknown", why=_join(NO_EVIDENCE, _describe_changed(findings)), files=findings.changed
+    )
+
+
+# --- file tools ---
+
+
+def _judge_files(evidence: CallEvidence, findings: CallFindings, directory: str) -> CallVerdict:
+    if not findings.here:
+        return CallVerdict(kind="unknown", why=ELSEWHERE)
+    done = [file for file in evidence.files if _has(findings, file, file.after)]
+    kept = [file for file in evidence.files if _has(findings, file, file.before) and file not in done]
+    other = [file for file in evidence.files if file not in done and file not in kept]
+    names = {file.path: _shorten(file.path, directory) for file in evidence.files}
+    if other:
+        why = f"{_name(other, names)} {_be(other)} neither as before nor as intended: a formatter or somebody else changed {_them(other)}."
+        return CallVerdict(
+            kind="unknown", why=_join(why, _describe_rest(done, kept, names)), files=_paths(done)
+        )
+    if not done:
+        why = f"It started, and changed nothing: {_name(kept, names)} {_be(kept)} as before."
+        return CallVerdict(kind="unchanged", why=why, repeatable=True)
+    if kept:
+        why = f"It is partly done. {_describe_rest(done, kept, names)}"
+        return CallVerdict(kind="partial", why=why, files=_paths(done))
+    why = f"It finished, but its result was not recorded: {_name(done, names)} {_be(done)} as intended."
+    return CallVerdict(kind="finished", why=why, files=_paths(done), result=evidence.result)
+
+
+def _has(findings: CallFindings, file: FileIntent, digest: str | None) -> bool:
+    return file.path in findings.contents and findings.contents[file.path] == digest
+
+
+def _describe_rest(done: list[FileIntent], kept: list[FileIntent], names: Mapping[str, str]) -> str:
+    return _join(
+        f"{_name(done, names)} {_be(done)} as intended." if done else "",
+        f"{_name(kept, names)} {_be(kept)} as before." if kept else "",
+    )
+
+
+# --- commands and servers ---
+
+
+def _judge_command(
+    command: CommandTrace, evidence: CallEvidence, findings: CallFindings, last: CallResult
+) -> CallVerdict:
+    if evidence.result is not None:
+        why = "It finished, but its result was not recorded with the call."
+        metadata = {**evidence.result.metadata, "output": evidence.result.output}
+        result = replace(evidence.result, metadata=metadata)
+        return CallVerdict(kind="finished", why=why, files=findings.changed, result=result)
+    if not findings.here:
+        return CallVerdict(kind="unknown", why=ELSEWHERE)
+    if findings.began is False:
+        return CallVerdict(kind="not-started", why=NOT_STARTED, repeatable=True)
+    if findings.code is not None:
+        return _judge_exit(findings, last)
+    ended = WAS_ENDED if findings.began else "It is not known how it ended."
+    if findings.shared and findings.changed:
+        why = f"{ended} {_describe_changed(findings)} Other calls ran at the same time."
+        return CallVerdict(kind="unknown", why=why, files=findings.changed)
+    if findings.changed:
+        return CallVerdict(
+            kind="partial", why=_join(ended, _describe_changed(findings)), files=findings.changed
+        )
+    if findings.began and findings.seen and command.watched:
+        why = f"{ended} It changed no file of the project that git does not ignore; whether it did something elsewhere is not known."
+        return CallVerdict(kind="unchanged", why=why)
+    return CallVerdict(kind="unknown", why=_join(ended, "Changes of files were not recorded."))
+
+
+def _judge_exit(findings: CallFindings, last: CallResult) -> CallVerdict:
+    """Return the verdict on a command of which only its supervisor knows that it ended."""
+    why = f"It finished with exit code {findings.code}, but its result was not recorded. {OUTPUT_MAY_LACK_ITS_END}"
+    result = replace(last, metadata={**last.metadata, "exit": findings.code, "truncated": False})
+    return CallVerdict(kind="finished", why=why, files=findings.changed, result=result)
+
+
+def _to_last_result(state: RunningState) -> CallResult:
+    """Return what is known of the result of a command from its last report."""
+    output, title = (state.metadata or {}).get("output"), state.input.get("description")
+    output = output if isinstance(output, str) else ""
+    return CallResult(
+        title=title if isinstance(title, str) else "", output=output, metadata={"output": output}
+    )
+
+
+def _judge_request(evidence: CallEvidence, findings: CallFindings) -> CallVerdict:
+    if evidence.result is not None:
+        why = f"The server {evidence.server} answered, but the answer was not recorded with the call."
+        return CallVerdict(kind="finished", why=why, files=findings.changed, result=evidence.result)
+    sent = f"The request was sent to the server {evidence.server}, and no answer is known."
+    if evidence.read_only and not findings.changed:
+        return CallVerdict(kind="unchanged", why=f"{sent} The server says that this tool changes nothing.")
+    return CallVerdict(
+        kind="unknown", why=_join(sent, NO_EVIDENCE, _describe_changed(findings)), files=findings.changed
+    )
+
+
+# --- words ---
+
+
+def _describe_changed(findings: CallFindings) -> str:
+    if not findings.changed:
+        return ""
+    return f"Since it began, {_enumerate(findings.changed)} changed."
+
+
+def _paths(files: Iterable[FileIntent]) -> tuple[str, ...]:
+    return tuple(file.path for file in files)
+
+
+def _name(files: list[FileIntent], names: Mapping[str, str]) -> str:
+    return _enumerate([names[file.path] for file in files])
+
+
+def _enumerate(paths: Sequence[str]) -> str:
+    named = list(paths[:MAX_NAMED_FILES])
+    named += [f"{len(paths) - len(named)} more"] if len(paths) > len(named) else []
+    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+
+
+def _be(files: list[FileIntent]) -> str:
+    return "is" if len(files) == 1 else "are"
+
+
+def _them(files: list[FileIntent]) -> str:
+    return "it" if len(files) == 1 else "them"
+
+
+def _join(*sentences: str) -> str:
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _shorten(path: str, directory: str) -> str:
+    return path.removeprefix(f"{directory.rstrip('/')}/")

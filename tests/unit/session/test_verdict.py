@@ -1,0 +1,145 @@
+"""What became of a call whose process died, judged from its evidence."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from msgspec.structs import replace
+
+from given.conversation import assistant_message, tool_part
+from weft.model.event import PartUpdated
+from weft.model.part import CompletedState, ErrorState, PendingState, RunningState, Span, ToolPart
+from weft.model.verdict import (
+    CallEvidence,
+    CallResult,
+    CallVerdict,
+    CommandTrace,
+    FileIntent,
+    find_evidence,
+    find_verdict,
+    with_evidence,
+)
+from weft.session.settle import INTERRUPTED, is_interrupted, to_settling_events
+from weft.session.verdict import ELSEWHERE, NOT_STARTED, CallFindings, judge_call
+
+RESULT = CallResult(title="t", output="done")
+TRACE = CommandTrace(token="0" * 32, record="/o/tool_1.exit", watched=True)
+
+
+def running(tool: str, evidence: CallEvidence | None, **metadata: Any) -> ToolPart:
+    state = RunningState(input={}, metadata=with_evidence(metadata or None, evidence), time=Span(start=1))
+    return replace(tool_part("A1", 1, tool), state=state)
+
+
+def judge(evidence: CallEvidence | None, tool: str = "bash", **found: Any) -> CallVerdict:
+    return judge_call(running(tool, evidence, output="so far"), CallFindings(**found), "/work")
+
+
+def files(*paths: str) -> CallEvidence:
+    intents = tuple(
+        FileIntent(path=f"/work/{path}", before=f"old {path}", after=f"new {path}") for path in paths
+    )
+    return CallEvidence(files=intents, result=RESULT)
+
+
+def test_a_call_that_noted_nothing_did_not_start_and_one_that_never_notes_is_unknown() -> None:
+    assert judge(CallEvidence()) == CallVerdict(kind="not-started", why=NOT_STARTED, repeatable=True)
+    assert judge(None, "my_tool").kind == "unknown"
+    assert judge(None, "grep").kind == "unchanged"
+    pending = replace(tool_part("A1"), state=PendingState(input={}, raw=""))
+    assert judge_call(pending, CallFindings(), "/").kind == "not-started"
+
+
+def test_files_are_judged_by_their_present_content() -> None:
+    old, new = "old a", "new a"
+    assert judge(files("a"), here=True, contents={"/work/a": old}).kind == "unchanged"
+    done = judge(files("a"), here=True, contents={"/work/a": new})
+    assert (done.kind, done.files, done.result) == ("finished", ("a",), RESULT)
+    other = judge(files("a"), here=True, contents={"/work/a": "of a person"})
+    assert (other.kind, other.result) == ("unknown", None)
+    assert judge(files("a"), here=True).kind == "unknown"
+    half = judge(files("a", "b"), here=True, contents={"/work/a": new, "/work/b": "old b"})
+    assert (half.kind, half.files) == ("partial", ("a",))
+    assert half.why == "It is partly done. a is as intended. b is as before."
+
+
+@given(states=some.lists(some.sampled_from(["old", "new", "else", "unreadable"]), min_size=1, max_size=6))
+def test_only_a_call_whose_files_are_all_as_intended_finished(states: list[str]) -> None:
+    names = [f"f{number}" for number in range(len(states))]
+    contents = {
+        f"/work/{name}": f"{state} {name}"
+        for name, state in zip(names, states, strict=True)
+        if state != "unreadable"
+    }
+    verdict = judge(files(*names), "apply_patch", here=True, contents=contents)
+    assert (verdict.kind == "finished") == (set(states) == {"new"})
+    assert (verdict.kind == "unchanged") == (set(states) == {"old"})
+    assert (verdict.kind == "partial") == (set(states) == {"old", "new"})
+    assert (verdict.result is not None) == (verdict.kind == "finished")
+
+
+@pytest.mark.parametrize(
+    ("found", "kind"),
+    [
+        ({"here": False}, "unknown"),
+        ({"here": True, "began": False}, "not-started"),
+        ({"here": True, "began": True, "code": 0}, "finished"),
+        ({"here": True, "began": True, "seen": True}, "unchanged"),
+        ({"here": True, "began": True}, "unknown"),
+        ({"here": True, "began": None, "seen": True}, "unknown"),
+        ({"here": True, "began": True, "changed": ("/work/a",)}, "partial"),
+        ({"here": True, "began": True, "changed": ("/work/a",), "shared": True}, "unknown"),
+    ],
+)
+def test_a_command_is_judged_by_its_record_and_the_files_around_it(found: dict[str, Any], kind: str) -> None:
+    assert judge(CallEvidence(command=TRACE), **found).kind == kind
+
+
+def test_a_result_that_was_noted_counts_on_every_machine_and_nothing_else_does() -> None:
+    noted = judge(CallEvidence(command=TRACE, result=RESULT))
+    assert noted.kind == "finished"
+    assert noted.result == replace(RESULT, metadata={"output": "done"})
+    assert judge(CallEvidence(command=TRACE)).why == ELSEWHERE
+    assert judge(files("a"), contents={"/work/a": "new a"}).why == ELSEWHERE
+
+
+def test_a_server_is_quoted_and_not_believed() -> None:
+    asked = CallEvidence(server="loom")
+    assert judge(asked).kind == "unknown"
+    claimed = judge(replace(asked, read_only=True))
+    assert (claimed.kind, claimed.repeatable) == ("unchanged", False)
+    assert judge(replace(asked, result=RESULT)).kind == "finished"
+
+
+def test_evidence_and_verdicts_survive_the_metadata_of_a_call() -> None:
+    evidence = replace(files("a", "b"), machine="m", covered=True)
+    part = running("write", evidence, output="x")
+    assert isinstance(part.state, RunningState)
+    assert find_evidence(part.state.metadata) == evidence
+    assert find_evidence({"weft": {"evidence": "nonsense"}}) is None
+    assert find_verdict({"weft": {"verdict": "nonsense", "why": ""}}) is None
+
+
+def settled(verdict: CallVerdict) -> CompletedState | ErrorState:
+    part = running("bash", CallEvidence(command=TRACE), output="so far")
+    (event, *_) = to_settling_events([assistant_message("A1", 2, "U1", part)], {part.id: verdict})
+    assert isinstance(event, PartUpdated)
+    assert isinstance(event.part, ToolPart)
+    assert isinstance(event.part.state, CompletedState | ErrorState)
+    return event.part.state
+
+
+def test_a_finished_call_is_completed_and_any_other_failed_both_with_their_verdict() -> None:
+    done = CallVerdict(kind="finished", why="It finished.", result=RESULT)
+    state = settled(done)
+    assert isinstance(state, CompletedState)
+    assert state.output == "done\n\n[weft died while this call was under way. It finished.]"
+    assert find_verdict(state.metadata) == replace(done, result=None)
+    half = CallVerdict(kind="partial", why="It is partly done.", files=("a",))
+    failed = settled(half)
+    assert isinstance(failed, ErrorState)
+    assert is_interrupted(failed)
+    assert failed.error == f"{INTERRUPTED}: weft died while this call was under way. It is partly done."
+    assert find_verdict(failed.metadata) == half
+    assert find_evidence(failed.metadata) is None
