@@ -89,6 +89,32 @@ def test_a_search_shows_where_the_words_are(guest: Visit, page: Page) -> None:
     expect(page.get_by_text("where is the heddle?")).to_be_in_viewport()
 
 
+def test_sessions_are_found_by_their_agent_and_model(guest: Visit, page: Page) -> None:
+    guest.make_session("use a child", title="Built")
+    planned = guest.make_session(title="Planned")
+    guest.server.post(
+        f"/session/{planned}/message", {"agent": "plan", "parts": [{"type": "text", "text": "heddles first"}]}
+    )
+    page.get_by_label("Agent", exact=True).fill("plan")
+    page.get_by_label("Agent", exact=True).press("Enter")
+    expect(page.locator("a.row-title")).to_have_text(["Planned"])
+    page.reload()
+    expect(page.locator("a.row-title")).to_have_text(["Planned"])
+    page.get_by_label("Agent", exact=True).fill("general")
+    page.get_by_label("Agent", exact=True).press("Enter")
+    expect(page.get_by_role("link", name="look around").first).to_be_visible()
+    page.get_by_label("Agent", exact=True).fill("")
+    page.get_by_label("Model", exact=True).fill("no such model'")
+    page.get_by_label("Model", exact=True).press("Enter")
+    expect(page.get_by_role("heading", name="No session is like that")).to_be_visible()
+    page.get_by_label("Model", exact=True).fill("scripted/")
+    page.get_by_label("Model", exact=True).press("Enter")
+    expect(page.get_by_role("link", name="Planned")).to_be_visible()
+    page.get_by_label("Agent", exact=True).fill("plan")
+    page.get_by_label("Search all sessions").fill("heddles")
+    expect(page.locator(".hits a.row-title")).to_have_text(["Planned"])
+
+
 def test_a_session_is_exported_forked_and_its_family_is_shown(
     guest: Visit, page: Page, tmp_path: Path
 ) -> None:
