@@ -7,7 +7,11 @@ import httpx2
 import pytest
 
 from given.http_server import ProjectServer, serve_project
+from weft.local.tokens import LOGINS_KEY, LoginStore
 from weft.server.access import AccessPolicy
+from weft.server.page_login import LOGIN_SECONDS, PageLogins
+from weft.store.url import open_store
+from weft.testing.clock import HandClock
 
 PASSWORD = "open sesame"
 
@@ -134,6 +138,33 @@ def test_a_login_outlives_the_server_and_ends_with_its_password(
 
     assert is_known(tmp_path / "same", PASSWORD)
     assert not is_known(tmp_path / "other", "another")
+
+
+async def test_a_logout_lasts_beyond_a_restart_and_reaches_other_nodes(tmp_path: Path) -> None:
+    clock, url = HandClock(), f"file:{tmp_path / 'storage'}"
+
+    def to_headers(cookie: str) -> dict[str, str]:
+        return {"cookie": f"weft={cookie}"}
+
+    async with open_store(url) as store, open_store(url) as other:
+        logins, node = (
+            PageLogins(PASSWORD, clock.now, LoginStore(each, clock.now)) for each in (store, other)
+        )
+        cookie, kept = logins.make(), logins.make()
+        login = await node.find(to_headers(cookie))
+        assert login is not None
+        await logins.revoke(login)
+        assert await node.find(to_headers(cookie)) is None
+        assert login not in str(await store.find_value(LOGINS_KEY))
+    async with open_store(url) as store:
+        later = PageLogins(PASSWORD, clock.now, LoginStore(store, clock.now))
+        assert await later.find(to_headers(cookie)) is None
+        assert await later.find(to_headers(kept)) is not None
+        clock.turn((LOGIN_SECONDS + 1) * 1000)
+        other_login = await later.find(to_headers(later.make()))
+        assert other_login is not None
+        await later.revoke(other_login)
+        assert len(await store.find_value(LOGINS_KEY)) == 1  # what has expired is forgotten
 
 
 def test_a_changed_cookie_is_no_login(server: ProjectServer, browser: httpx2.Client) -> None:

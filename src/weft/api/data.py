@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from weft.model.blame import FileBlame, FileLog
+from weft.model.context import ContextReport
 from weft.model.dataset import QueryInput, QueryResult
 from weft.model.ids import SessionID
 
@@ -15,6 +16,8 @@ class Data(Protocol):
     * `blame` returns the lines of a file, or those from the first to the last of `lines`, with their authors. Paths are relative
       to the working directory. A path that leaves the project raises `OutsideError`.
     * `get_file_log` returns the changes of a file by sessions, newest first.
+    * `get_context` says what the next request of a session would send, and how many tokens each part takes. Nothing is sent
+      or stored.
     * `get_trajectory` returns a session and its child sessions in the format ATIF, without what was undone.
     """
 
@@ -25,3 +28,5 @@ class Data(Protocol):
     async def get_file_log(self, path: str) -> FileLog: ...
 
     async def get_trajectory(self, session: SessionID) -> dict[str, object]: ...
+
+    async def get_context(self, session: SessionID) -> ContextReport: ...

@@ -11,6 +11,12 @@ export function formatTokens(number) {
   return `${(number / 1_000_000).toFixed(1)}M`;
 }
 
+export function formatSize(bytes) {
+  const units = ["bytes", "KB", "MB", "GB", "TB"];
+  const at = Math.min(bytes ? Math.floor(Math.log2(bytes) / 10) : 0, units.length - 1);
+  return `${(bytes / 1024 ** at).toFixed(at && bytes / 1024 ** at < 10 ? 1 : 0)} ${units[at]}`;
+}
+
 /** What is unknown is never shown as 0. */
 export function formatCost(spent) {
   if (!spent) return "";

@@ -5,7 +5,8 @@ import { Changes } from "./changes.js";
 import { Messages } from "./conversation.js";
 import { formatCost, formatCount, formatTokens, shortenPath, toTitle, totalTokens } from "./format.js";
 import { bindKeys } from "./keys.js";
-import { Dialog, Menu, Notice, saveFile } from "./parts.js";
+import { Menu, Notice, saveFile } from "./parts.js";
+import { ContextDialog } from "./context_dialog.js";
 import { Prompt } from "./prompt.js";
 import { Requests } from "./requests.js";
 import { navigate, setQuery, toSession } from "./router.js";
@@ -109,20 +110,10 @@ function Facts({ id, conversation, settings, setDialog }) {
   const used = last ? totalTokens(last.info.tokens) : 0;
   const budget = settings.config?.experimental?.weft?.budget;
   return html`<dl class="facts">
-    ${used ? html`<div><dt>Context</dt><dd><button type="button" class="plain" onClick=${() => setDialog(html`<${ContextDialog} id=${id} used=${used} limit=${limit} message=${last} onClose=${() => setDialog(null)} />`)}>
+    ${used ? html`<div><dt>Context</dt><dd><button type="button" class="plain" onClick=${() => setDialog(html`<${ContextDialog} id=${id} used=${used} limit=${limit} tokens=${last.info.tokens} onClose=${() => setDialog(null)} />`)}>
       ${limit ? html`<meter min="0" max=${limit} high=${limit * 0.8} value=${used} aria-label="Context in use"></meter> ${Math.round((100 * used) / limit)} %` : formatTokens(used)}</button></dd></div>` : null}
     ${spending && html`<div><dt>Cost</dt><dd title=${`${formatCount(spending.tree.steps ?? 0, "step")}; with child sessions`}>${formatCost(spending.tree)}${budget?.tree?.cost || budget?.session?.cost ? html` <span class="about">of $${budget.tree?.cost ?? budget.session.cost}</span>` : ""}</dd></div>`}
   </dl>`;
-}
-
-function ContextDialog({ id, used, limit, message, onClose }) {
-  const tokens = message.info.tokens;
-  const rows = [["Read from the cache", tokens.cache.read], ["Written to the cache", tokens.cache.write], ["Not cached", tokens.input], ["Answer", tokens.output], ["Reasoning", tokens.reasoning]];
-  return html`<${Dialog} title="What fills the context" onClose=${onClose}>
-    <p>${used.toLocaleString("en")} tokens${limit ? ` of ${limit.toLocaleString("en")}` : ""} with the last answer.</p>
-    <table class="plain"><tbody>${rows.filter(([, count]) => count).map(([name, count]) => html`<tr key=${name}><th scope="row">${name}</th><td class="right">${count.toLocaleString("en")}</td><td><meter min="0" max=${used} value=${count} aria-label=${name}></meter></td></tr>`)}</tbody></table>
-    <p class="about">In a terminal, <code>weft session context ${id}</code> lists every piece of the next request.</p>
-  <//>`;
 }
 
 function Activity({ status, id }) {
