@@ -1,6 +1,7 @@
 """A session on the page, in a real browser: it is followed live, answered, steered, undone and shared."""
 
 import base64
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -281,7 +282,11 @@ def test_context_and_cost_are_shown(guest: Visit, page: Page) -> None:
     facts = page.locator(".facts")
     expect(facts).to_contain_text("Cost")
     facts.get_by_role("button").click()
-    expect(page.get_by_role("dialog")).to_contain_text("tokens")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("with the last answer")
+    for part in ("System prompt", "Tools", "Prompts", "Answers"):
+        expect(dialog.get_by_role("rowheader", name=part)).to_be_visible()
+    expect(dialog.get_by_role("img")).to_have_attribute("aria-label", re.compile("Tools: [0-9]+ %"))
 
 
 def test_a_message_is_copied_as_it_was_written(guest: Visit, page: Page) -> None:

@@ -1,5 +1,6 @@
 """Logins of browsers to the page: by a link or the password, kept in a cookie, and protected against other sites."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,6 +66,14 @@ def test_a_file_that_has_not_changed_is_not_sent_again(browser: httpx2.Client) -
     plain = browser.get("/web/assets/style.css", headers={"accept-encoding": "identity"})
     assert (first.headers.get("content-encoding"), plain.headers.get("content-encoding")) == ("gzip", None)
     assert plain.text == first.text
+
+
+def test_a_file_of_this_version_is_kept_and_one_of_another_is_asked_for_again(browser: httpx2.Client) -> None:
+    (style,) = re.findall(r'"(/web/assets/[0-9a-f]+/style.css)"', browser.get("/").text)
+    assert "immutable" in browser.get(style).headers["cache-control"]
+    other = browser.get(f"/web/assets/{'0' * 16}/style.css")
+    assert (other.status_code, other.headers["cache-control"]) == (200, "no-cache")
+    assert browser.get("/").headers["cache-control"] == "no-cache"
 
 
 def test_a_link_logs_a_browser_in_once(server: ProjectServer, browser: httpx2.Client) -> None:

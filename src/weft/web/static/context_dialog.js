@@ -1,7 +1,7 @@
 // What fills the context: every kind of piece that the next request would send, and what the last answer counted.
 import { html } from "./vendor/preact-htm.js";
 import { get } from "./api.js";
-import { formatCount } from "./format.js";
+import { formatCount, formatNumber } from "./format.js";
 import { Dialog, Loaded, useLoaded } from "./parts.js";
 
 // Each kind, and the parts of a request that belong to it.
@@ -27,15 +27,14 @@ function toGroups(parts) {
   return groups.map((group, at) => ({ ...group, at })).filter((group) => group.count);
 }
 
-const number = (count) => count.toLocaleString("en");
 const toPartName = (part) => part.name.replace(/^(call|result) of /, "");
-const toCount = (part) => (part.uncounted ? `${formatCount(part.uncounted, "file")}, size unknown` : number(part.tokens));
+const toCount = (part) => (part.uncounted ? `${formatCount(part.uncounted, "file")}, size unknown` : formatNumber(part.tokens));
 
 export function ContextDialog({ id, used, limit, tokens, onClose }) {
   const report = useLoaded(() => get(`/weft/session/${id}/context`), [id]);
   const counted = [["from the cache", tokens.cache.read], ["written to the cache", tokens.cache.write], ["not cached", tokens.input], ["answer", tokens.output], ["reasoning", tokens.reasoning]];
   return html`<${Dialog} title="What fills the context" onClose=${onClose}>
-    <p><strong>${number(used)} tokens</strong>${limit ? ` of ${number(limit)}` : ""} with the last answer: ${counted.filter(([, count]) => count).map(([name, count]) => `${number(count)} ${name}`).join(", ")}.</p>
+    <p><strong>${formatNumber(used)} tokens</strong>${limit ? ` of ${formatNumber(limit)}` : ""} with the last answer: ${counted.filter(([, count]) => count).map(([name, count]) => `${formatNumber(count)} ${name}`).join(", ")}.</p>
     <${Loaded} of=${report}>${(found) => html`<${Parts} report=${found} />`}<//>
   <//>`;
 }
@@ -44,7 +43,7 @@ function Parts({ report }) {
   const groups = toGroups(report.parts);
   const whole = Math.max(report.limit ?? 0, report.tokens, 1);
   return html`<h3>The next request</h3>
-    <p>About ${number(report.tokens)} tokens${report.limit ? ` of ${number(report.limit)} that fit beside the answer` : ""}, for ${report.agent} with ${report.model.providerID}/${report.model.modelID}.
+    <p>About ${formatNumber(report.tokens)} tokens${report.limit ? ` of ${formatNumber(report.limit)} that fit beside the answer` : ""}, for ${report.agent} with ${report.model.providerID}/${report.model.modelID}.
       ${report.overflows && html` <strong class="failed">It does not fit: the conversation will be summarised first.</strong>`}</p>
     <div class="fill" role="img" aria-label=${groups.map((group) => `${group.name}: ${Math.round((100 * group.tokens) / whole)} %`).join(", ")}>
       ${groups.map((group) => html`<span key=${group.name} class=${`fill-${group.at}`} style=${{ width: `${(100 * group.tokens) / whole}%` }}></span>`)}</div>

@@ -1,7 +1,7 @@
 // Health of the server, the space that is taken, and which projects may act.
 import { html, useState } from "./vendor/preact-htm.js";
 import { get, post, remove } from "./api.js";
-import { formatCount, formatSize, shortenPath, toTitle } from "./format.js";
+import { formatCount, formatNumber, formatSize, shortenPath, toTitle } from "./format.js";
 import { Dialog, Loaded, Notice, useLoaded } from "./parts.js";
 import { toSession } from "./router.js";
 
@@ -52,7 +52,7 @@ export function Storage({ directory }) {
 
 function Sizes({ label, head, entries, whole, name }) {
   return html`<div class="table" tabindex="0" role="group" aria-label=${label}><table class="plain"><thead><tr><th>${head}</th><th class="right">Files</th><th class="right">Size</th><th></th></tr></thead>
-    <tbody>${entries.map((each) => html`<tr key=${each.name}><td>${name(each)}</td><td class="right">${each.files.toLocaleString("en")}</td><td class="right">${formatSize(each.bytes)}</td><td><meter min="0" max=${Math.max(whole, 1)} value=${each.bytes} aria-label="Share of all"></meter></td></tr>`)}</tbody></table></div>`;
+    <tbody>${entries.map((each) => html`<tr key=${each.name}><td>${name(each)}</td><td class="right">${formatNumber(each.files)}</td><td class="right">${formatSize(each.bytes)}</td><td><meter min="0" max=${Math.max(whole, 1)} value=${each.bytes} aria-label="Share of all"></meter></td></tr>`)}</tbody></table></div>`;
 }
 
 export function Trust({ directory }) {

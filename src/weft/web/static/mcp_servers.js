@@ -23,7 +23,7 @@ export function McpServers({ directory }) {
       <span class="buttons">
         ${status === "needs_auth" && html`<button type="button" class="primary" onClick=${() => act(logIn(name))}>Log in</button>`}
         ${status === "connected" ? html`<button type="button" onClick=${() => act(post(path(name, "disconnect"), undefined, { directory }))}>Disconnect</button>` : html`<button type="button" onClick=${() => act(post(path(name, "connect"), undefined, { directory }))}>Connect</button>`}
-        ${status === "connected" && hasLogin(config.mcp?.[name]) && html`<button type="button" onClick=${() => act(remove(path(name, "auth"), { directory }))}>Log out</button>`}</span>
+        ${status === "connected" && hasLogin(config.mcp?.[name]) && html`<button type="button" onClick=${() => act(remove(path(name, "auth"), { directory }))}>Forget the login</button>`}</span>
       ${error && html`<p class="failed">${error}</p>`}</li>`)}</ul></section>`
     : html`<div class="empty"><h2>No MCP server is configured</h2><p><code>weft mcp add</code> adds one.</p></div>`)}<//>
     ${login && html`<${LoginDialog} ...${login} directory=${directory} onClose=${close} />`}`;

@@ -3,7 +3,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/pre
 import { get, patch, post, remove } from "./api.js";
 import { Changes } from "./changes.js";
 import { Messages } from "./conversation.js";
-import { formatCost, formatCount, formatTokens, shortenPath, toTitle, totalTokens } from "./format.js";
+import { formatClock, formatCost, formatCount, formatTokens, shortenPath, toTitle, totalTokens } from "./format.js";
 import { bindKeys } from "./keys.js";
 import { Menu, Notice, saveFile } from "./parts.js";
 import { ContextDialog } from "./context_dialog.js";
@@ -103,8 +103,8 @@ function Facts({ id, conversation, settings, setDialog }) {
   useTopic(`status:${id}`, conversation.topic);
   const last = conversation.messages.findLast((each) => each.info.role === "assistant" && totalTokens(each.info.tokens));
   useEffect(() => {
-    get(`/weft/session/${id}/spending`).then(setSpending, () => {});
-  }, [id, last?.info.id, last?.info.time.completed, state.status.has(id)]);
+    if (conversation.loaded) get(`/weft/session/${id}/spending`).then(setSpending, () => {});
+  }, [id, conversation.loaded, last?.info.id, last?.info.time.completed, state.status.has(id)]);
   const model = last && settings.models.get(`${last.info.providerID}/${last.info.modelID}`);
   const limit = model?.limit.context ?? 0;
   const used = last ? totalTokens(last.info.tokens) : 0;
@@ -119,7 +119,7 @@ function Facts({ id, conversation, settings, setDialog }) {
 function Activity({ status, id }) {
   useTopic("requests");
   if (!status) return null;
-  if (status.type === "retry") return html`<${Notice} kind="warning">${status.message} The next attempt is number ${status.attempt + 1}, at ${new Date(status.next).toLocaleTimeString("en")}.<//>`;
+  if (status.type === "retry") return html`<${Notice} kind="warning">${status.message} The next attempt is number ${status.attempt + 1}, at ${formatClock(status.next)}.<//>`;
   const waits = [...state.permissions.values(), ...state.questions.values()].some((each) => each.sessionID === id);
   return html`<p class="activity" role="status">${waits ? "Waiting for you" : html`<span class="dots" aria-hidden="true"><i></i><i></i><i></i></span> Working`}</p>`;
 }
@@ -159,7 +159,12 @@ function useStickyEnd(conversation) {
   useEffect(() => {
     const box = document.scrollingElement;
     const onScroll = () => (sticks.current = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END);
-    const onGrow = () => sticks.current && (box.scrollTop = box.scrollHeight);
+    // Many blocks may grow at once, and each scroll makes the browser lay out the page.
+    let waiting = false;
+    const onGrow = () => {
+      if (!waiting && sticks.current) queueMicrotask(() => ((waiting = false), (box.scrollTop = box.scrollHeight)));
+      waiting = sticks.current;
+    };
     addEventListener("scroll", onScroll, { passive: true });
     document.addEventListener("weft-grew", onGrow);
     return () => (removeEventListener("scroll", onScroll), document.removeEventListener("weft-grew", onGrow));

@@ -5,6 +5,8 @@ import { get } from "./api.js";
 
 const RETRY_MS = [250, 500, 1000, 2000, 5000];
 const HIDDEN_MS = 60_000;
+// What a reader sees first is the end; earlier messages follow when they come near.
+const FIRST_PAGE = 20;
 
 const listeners = new Map();
 
@@ -61,7 +63,8 @@ export class Conversation {
 
   async load() {
     try {
-      const page = await get(`/weft/session/${this.id}/view`, { limit: 40 });
+      const page = await get(`/weft/session/${this.id}/view`, { limit: FIRST_PAGE });
+      this.last = JSON.stringify(page.messages.at(-1));
       this.before = page.before ?? null;
       // Messages that were loaded earlier stay, unless the server no longer has them.
       const first = page.messages[0]?.info.time.created ?? 0;
@@ -76,6 +79,13 @@ export class Conversation {
     this.loaded = true;
     emit(this.topic);
     for (const message of this.messages) for (const part of message.parts) emit(`part:${part.id}`);
+  }
+
+  /** Read the end again if it is not what was loaded: something happened before the stream was open. */
+  async check() {
+    if (!this.loaded || state.status.has(this.id)) return this.load();
+    const page = await get(`/weft/session/${this.id}/view`, { limit: 1 }).catch(() => null);
+    return JSON.stringify(page?.messages.at(-1)) === this.last ? undefined : this.load();
   }
 
   async loadEarlier(limit = 40) {
@@ -259,8 +269,8 @@ function setStatus(id, status) {
   emit(`status:${id}`);
 }
 
-/** Read everything that is shown again. */
-export async function resync() {
+/** Read everything that is shown again; `isFirst` if it was read just now, before the stream was open. */
+export async function resync(isFirst = false) {
   try {
     const now = await get("/weft/view/status");
     state.status = new Map(Object.entries(now.status));
@@ -272,7 +282,8 @@ export async function resync() {
   for (const topic of ["status", "requests", "resync"]) emit(topic);
   for (const conversation of conversations.values()) {
     emit(`status:${conversation.id}`);
-    conversation.load();
+    if (isFirst) conversation.check();
+    else conversation.load();
   }
 }
 
@@ -341,7 +352,7 @@ class Stream {
     const isFirst = state.connection === "connecting";
     this.failures = 0;
     setConnection("live");
-    if (isFirst) resync();
+    if (isFirst) resync(true);
   }
 }
 
