@@ -1,6 +1,6 @@
 // Health of the server, the space that is taken, and which projects may act.
 import { html, useState } from "./vendor/preact-htm.js";
-import { get, post, remove } from "./api.js";
+import { get, logOut, post, remove } from "./api.js";
 import { formatCount, formatNumber, formatSize, shortenPath, toTitle } from "./format.js";
 import { Dialog, Loaded, Notice, useLoaded } from "./parts.js";
 import { toSession } from "./router.js";
@@ -25,7 +25,8 @@ export function Health({ directory }) {
   const findings = useLoaded(() => get("/weft/doctor", { directory }), [directory]);
   return html`<${Loaded} of=${health}>${({ ready, version, paths, vcs }) => html`
     ${ready.ready ? html`<${Notice}>The server takes work, and its store can be written.<//>` : html`<${Notice} kind="error">${(ready.reasons ?? []).join(" ")}<//>`}
-    <section class="card"><h2>This server</h2><dl class="pairs"><dt>Version</dt><dd>${version.version}</dd><dt>Directory</dt><dd><code>${paths.directory}</code></dd>${vcs.branch && html`<dt>Branch</dt><dd>${vcs.branch}</dd>`}<dt>Configuration</dt><dd><code>${paths.config}</code></dd><dt>State</dt><dd><code>${paths.state}</code></dd>${paths.data && html`<dt>Data</dt><dd><code>${paths.data}</code></dd>`}</dl></section>`}<//>
+    <section class="card"><h2>This server</h2><dl class="pairs"><dt>Version</dt><dd>${version.version}</dd><dt>Directory</dt><dd><code>${paths.directory}</code></dd>${vcs.branch && html`<dt>Branch</dt><dd>${vcs.branch}</dd>`}<dt>Configuration</dt><dd><code>${paths.config}</code></dd><dt>State</dt><dd><code>${paths.state}</code></dd>${paths.data && html`<dt>Data</dt><dd><code>${paths.data}</code></dd>`}</dl>
+      <div class="buttons"><button type="button" onClick=${() => logOut().then(() => location.assign("/"))}>Log this browser out</button></div></section>`}<//>
     <section class="card"><h2>What the doctor finds</h2><${Loaded} of=${findings}>${(found) => html`<${Findings} findings=${found} />
       <p><button type="button" onClick=${findings.reload}>Examine again</button></p>`}<//></section>`;
 }
