@@ -194,7 +194,7 @@ def _describe_context(args: argparse.Namespace, session: SessionID) -> list[str]
     from weft.cli.session import make_reader  # noqa: PLC0415  few conversations need it
     from weft.cli.session_context import to_sizes  # noqa: PLC0415  few conversations need it
     from weft.context.pieces import to_pieces  # noqa: PLC0415  few conversations need it
-    from weft.local.preview import preview  # noqa: PLC0415  few conversations need it
+    from weft.local.offline_preview import preview  # noqa: PLC0415  few conversations need it
 
     reader = make_reader(args)
     found = preview(reader, reader.get_session(session), os.environ)

@@ -11,7 +11,8 @@ from weft.cli.output import Paint, sanitize, to_table, write_json
 from weft.cli.session import make_reader, report_damage
 from weft.context.pieces import ContextPiece, add_up, to_pieces
 from weft.context.tokens import find_usable_tokens
-from weft.local.preview import PLACEHOLDER, Preview, preview
+from weft.local.offline_preview import preview
+from weft.local.preview import PLACEHOLDER, Preview
 from weft.model.session import SessionInfo
 
 
