@@ -114,6 +114,9 @@ def shoot(page: Page, server: ProjectServer, main: str, theme: str) -> None:
         "pictures": "/web/pictures?days=7",
         "time": f"/web/pictures?session={main}",
         "settings": "/web/settings?tab=permissions",
+        "health": "/web/settings?tab=health",
+        "storage": "/web/settings?tab=storage",
+        "trust": "/web/settings?tab=trust",
         "shares": "/web/shares",
     }
     for name, path in screens.items():
@@ -127,6 +130,10 @@ def shoot(page: Page, server: ProjectServer, main: str, theme: str) -> None:
             page.mouse.wheel(0, -10_000)
         page.wait_for_timeout(300)
         save(page, f"{name}-{theme}")
+        if name == "session":
+            page.locator(".facts").get_by_role("button").click()
+            page.get_by_role("rowheader", name="Tools").wait_for()
+            save(page, f"context-{theme}")
     server.post(f"/weft/session/{main}/submit", ask)
     page.goto(f"{server.url}/web/session/{main}")
     page.get_by_role("button", name="Allow once").wait_for()

@@ -38,8 +38,8 @@ HOSTILE = {
         [Say(text="That was all.")],
     ],
 }
-SCREENS = ("/", "/?q=loom", "/web/pictures", "/web/shares", "/web/settings?tab=health", "/web/settings?tab=providers",
-           "/web/settings?tab=agents", "/web/settings?tab=permissions")  # fmt: skip
+SCREENS = ("/", "/?q=loom", "/web/pictures", "/web/shares", "/web/settings?tab=health", "/web/settings?tab=storage",
+           "/web/settings?tab=trust", "/web/settings?tab=providers", "/web/settings?tab=agents", "/web/settings?tab=permissions")  # fmt: skip
 AXE = """async () => (await axe.run(document, {resultTypes: ['violations']})).violations
   .filter((each) => ['serious', 'critical'].includes(each.impact))
   .map((each) => each.id + ': ' + each.nodes.map((node) => node.html.slice(0, 120) + ' ' + node.any.map((check) => check.message).join(' ').slice(0, 160)).join(' | '))"""

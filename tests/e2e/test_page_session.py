@@ -1,10 +1,11 @@
 """A session on the page, in a real browser: it is followed live, answered, steered, undone and shared."""
 
 import base64
+import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from given.http_server import ProjectServer
 from given.page import Visit, ask, make_png, open_chromium, serve_page, visit
@@ -117,6 +118,26 @@ def test_a_permission_shows_what_would_be_done_and_is_given_once(guest: Visit, p
     expect(request).to_have_count(0)
     page.locator("details.call summary").click()
     expect(page.locator("pre.output")).to_contain_text("warp and weft")
+
+
+def test_a_permission_that_is_asked_for_while_the_page_loads_is_shown(guest: Visit, page: Page) -> None:
+    id = guest.make_session(title="Racing")
+
+    def answer_late(route: Route) -> None:
+        """Let the server look first, and deliver what it saw after the agent has asked."""
+        seen = route.fetch()
+        if not guest.server.get("/permission"):
+            guest.server.post(
+                f"/weft/session/{id}/submit", {"parts": [{"type": "text", "text": "use the shell"}]}
+            )
+            expect(page).to_have_title(re.compile(r"^\(1\)"))
+        route.fulfill(response=seen)
+
+    page.route("**/weft/view/status", answer_late, times=1)
+    page.goto(f"{guest.server.url}/web/session/{id}")
+    expect(page.get_by_role("region", name="The agent asks for permission")).to_be_visible()
+    page.get_by_role("button", name="Allow once").click()
+    expect(page.get_by_label("Conversation").get_by_text("The shell has spoken.")).to_be_visible()
 
 
 def test_a_permission_is_refused_with_a_reason(guest: Visit, page: Page) -> None:
@@ -281,7 +302,11 @@ def test_context_and_cost_are_shown(guest: Visit, page: Page) -> None:
     facts = page.locator(".facts")
     expect(facts).to_contain_text("Cost")
     facts.get_by_role("button").click()
-    expect(page.get_by_role("dialog")).to_contain_text("tokens")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("with the last answer")
+    for part in ("System prompt", "Tools", "Prompts", "Answers"):
+        expect(dialog.get_by_role("rowheader", name=part)).to_be_visible()
+    expect(dialog.get_by_role("img")).to_have_attribute("aria-label", re.compile("Tools: [0-9]+ %"))
 
 
 def test_a_message_is_copied_as_it_was_written(guest: Visit, page: Page) -> None:

@@ -1,6 +1,7 @@
 """The list of sessions and the other screens of the page, in a real browser."""
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from given.http_server import ProjectServer
+from given.mcp_servers.remote import OAuthProvider, app_with_login, serve_app
 from given.page import Visit, ask, open_chromium, serve_page, visit
 
 
@@ -89,6 +91,32 @@ def test_a_search_shows_where_the_words_are(guest: Visit, page: Page) -> None:
     expect(page.get_by_text("where is the heddle?")).to_be_in_viewport()
 
 
+def test_sessions_are_found_by_their_agent_and_model(guest: Visit, page: Page) -> None:
+    guest.make_session("use a child", title="Built")
+    planned = guest.make_session(title="Planned")
+    guest.server.post(
+        f"/session/{planned}/message", {"agent": "plan", "parts": [{"type": "text", "text": "heddles first"}]}
+    )
+    page.get_by_label("Agent", exact=True).fill("plan")
+    page.get_by_label("Agent", exact=True).press("Enter")
+    expect(page.locator("a.row-title")).to_have_text(["Planned"])
+    page.reload()
+    expect(page.locator("a.row-title")).to_have_text(["Planned"])
+    page.get_by_label("Agent", exact=True).fill("general")
+    page.get_by_label("Agent", exact=True).press("Enter")
+    expect(page.get_by_role("link", name="look around").first).to_be_visible()
+    page.get_by_label("Agent", exact=True).fill("")
+    page.get_by_label("Model", exact=True).fill("no such model'")
+    page.get_by_label("Model", exact=True).press("Enter")
+    expect(page.get_by_role("heading", name="No session is like that")).to_be_visible()
+    page.get_by_label("Model", exact=True).fill("scripted/")
+    page.get_by_label("Model", exact=True).press("Enter")
+    expect(page.get_by_role("link", name="Planned")).to_be_visible()
+    page.get_by_label("Agent", exact=True).fill("plan")
+    page.get_by_label("Search all sessions").fill("heddles")
+    expect(page.locator(".hits a.row-title")).to_have_text(["Planned"])
+
+
 def test_a_session_is_exported_forked_and_its_family_is_shown(
     guest: Visit, page: Page, tmp_path: Path
 ) -> None:
@@ -148,3 +176,70 @@ def test_settings_show_what_there_is_and_where_it_comes_from(guest: Visit, page:
     }.items():
         page.get_by_role("link", name=tab).click()
         expect(page.locator(".settings")).to_contain_text(words)
+
+
+def test_health_names_what_is_wrong_and_storage_what_it_takes(guest: Visit, page: Page) -> None:
+    guest.make_session("one", title="Weighed")
+    page.goto(f"{guest.server.url}/web/settings")
+    expect(page.get_by_role("heading", name="What the doctor finds")).to_be_visible()
+    expect(page.locator(".card").filter(has_text="What the doctor finds")).to_contain_text("Python 3")
+    page.get_by_role("link", name="Storage").click()
+    expect(page.get_by_role("group", name="By kind")).to_contain_text("messages")
+    page.get_by_role("group", name="By session").get_by_role("link", name="Weighed").click()
+    expect(page.get_by_role("heading", name="Weighed")).to_be_visible()
+
+
+def test_a_project_is_trusted_after_its_programs_were_shown(guest: Visit, page: Page) -> None:
+    config = guest.server.project / "opencode.json"
+    config.write_text(
+        json.dumps({"formatter": {"loom": {"command": ["./comb", "$FILE"], "extensions": [".x"]}}})
+    )
+    page.goto(f"{guest.server.url}/web/settings?tab=trust")
+    held = page.get_by_role("group", name="What it brings along")
+    expect(held).to_contain_text("./comb")
+    expect(page.get_by_text("not trusted", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Trust this project …").click()
+    config.write_text(config.read_text().replace("comb", "claw"))
+    page.get_by_role("button", name="Trust it as it is now").click()
+    expect(page.get_by_role("alert")).to_contain_text("has changed since it was shown")
+    expect(held).to_contain_text("./claw")
+    page.get_by_role("button", name="Trust this project …").click()
+    page.get_by_role("button", name="Trust it as it is now").click()
+    expect(page.get_by_text("You trusted it as it is now.")).to_be_visible()
+    page.get_by_role("button", name="Stop trusting it").click()
+    expect(page.get_by_text("You have not been asked about it.")).to_be_visible()
+    config.unlink()
+    # The refused request was shown, not hidden.
+    guest.problems = [each for each in guest.problems if "409" not in each]
+
+
+def find_free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def test_a_browser_logs_in_at_an_mcp_server_and_comes_back(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with serve_app(app_with_login(OAuthProvider())) as far:
+        config = {
+            "mcp": {"far": {"type": "remote", "url": f"{far}/mcp"}},
+            "experimental": {"weft": {"mcp": {"callbackPort": find_free_port()}}},
+        }
+        place = tmp_path_factory.mktemp("far")
+        with serve_page(place, config=config) as server, visit(server, browser) as guest:
+            page = guest.log_in()
+            page.goto(f"{server.url}/web/settings?tab=mcp")
+            expect(page.get_by_text("needs a login")).to_be_visible()
+            page.get_by_role("button", name="Log in").click()
+            with guest.context.expect_page() as opened:
+                page.get_by_role("link", name="Open the login page").click()
+            expect(opened.value.locator("body")).not_to_be_empty()
+            expect(page.get_by_text("connected", exact=True)).to_be_visible()
+            expect(page.get_by_role("dialog")).to_have_count(0)
+            page.get_by_role("button", name="Forget the login").click()
+            expect(page.get_by_text("needs a login")).to_be_visible()
+            # The login page is elsewhere, as it should be.
+            guest.requests.clear()
+            guest.problems = [each for each in guest.problems if "favicon.ico" not in each]

@@ -27,9 +27,9 @@ from weft.host.now import now
 from weft.host.paths import paths_from
 from weft.maintenance.doctor import examine, examine_index, examine_store
 from weft.maintenance.environment import DoctorInput
-from weft.maintenance.findings import DoctorFinding
 from weft.maintenance.repair import FindingRepairer
 from weft.model.event import MessageUpdated, PartUpdated, ProjectUpdated, SessionCreated, SessionUpdated
+from weft.model.health import DoctorFinding
 from weft.model.ids import ProjectID, SessionID
 from weft.model.project import Project, ProjectTime
 from weft.store.files.index_database import index_path

@@ -1,5 +1,6 @@
 """Logins of browsers to the page: by a link or the password, kept in a cookie, and protected against other sites."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +8,11 @@ import httpx2
 import pytest
 
 from given.http_server import ProjectServer, serve_project
+from weft.local.tokens import LOGINS_KEY, LoginStore
 from weft.server.access import AccessPolicy
+from weft.server.page_login import LOGIN_SECONDS, PageLogins
+from weft.store.url import open_store
+from weft.testing.clock import HandClock
 
 PASSWORD = "open sesame"
 
@@ -61,6 +66,14 @@ def test_a_file_that_has_not_changed_is_not_sent_again(browser: httpx2.Client) -
     plain = browser.get("/web/assets/style.css", headers={"accept-encoding": "identity"})
     assert (first.headers.get("content-encoding"), plain.headers.get("content-encoding")) == ("gzip", None)
     assert plain.text == first.text
+
+
+def test_a_file_of_this_version_is_kept_and_one_of_another_is_asked_for_again(browser: httpx2.Client) -> None:
+    (style,) = re.findall(r'"(/web/assets/[0-9a-f]+/style.css)"', browser.get("/").text)
+    assert "immutable" in browser.get(style).headers["cache-control"]
+    other = browser.get(f"/web/assets/{'0' * 16}/style.css")
+    assert (other.status_code, other.headers["cache-control"]) == (200, "no-cache")
+    assert browser.get("/").headers["cache-control"] == "no-cache"
 
 
 def test_a_link_logs_a_browser_in_once(server: ProjectServer, browser: httpx2.Client) -> None:
@@ -134,6 +147,33 @@ def test_a_login_outlives_the_server_and_ends_with_its_password(
 
     assert is_known(tmp_path / "same", PASSWORD)
     assert not is_known(tmp_path / "other", "another")
+
+
+async def test_a_logout_lasts_beyond_a_restart_and_reaches_other_nodes(tmp_path: Path) -> None:
+    clock, url = HandClock(), f"file:{tmp_path / 'storage'}"
+
+    def to_headers(cookie: str) -> dict[str, str]:
+        return {"cookie": f"weft={cookie}"}
+
+    async with open_store(url) as store, open_store(url) as other:
+        logins, node = (
+            PageLogins(PASSWORD, clock.now, LoginStore(each, clock.now)) for each in (store, other)
+        )
+        cookie, kept = logins.make(), logins.make()
+        login = await node.find(to_headers(cookie))
+        assert login is not None
+        await logins.revoke(login)
+        assert await node.find(to_headers(cookie)) is None
+        assert login not in str(await store.find_value(LOGINS_KEY))
+    async with open_store(url) as store:
+        later = PageLogins(PASSWORD, clock.now, LoginStore(store, clock.now))
+        assert await later.find(to_headers(cookie)) is None
+        assert await later.find(to_headers(kept)) is not None
+        clock.turn((LOGIN_SECONDS + 1) * 1000)
+        other_login = await later.find(to_headers(later.make()))
+        assert other_login is not None
+        await later.revoke(other_login)
+        assert len(await store.find_value(LOGINS_KEY)) == 1  # what has expired is forgotten
 
 
 def test_a_changed_cookie_is_no_login(server: ProjectServer, browser: httpx2.Client) -> None:

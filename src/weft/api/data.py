@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from weft.model.blame import FileBlame, FileLog
+from weft.model.context import ContextReport
 from weft.model.dataset import QueryInput, QueryResult
 from weft.model.ids import SessionID
 from weft.model.proof import SessionProof
@@ -17,6 +18,8 @@ class Data(Protocol):
       to the working directory. A path that leaves the project raises `OutsideError`.
     * `get_file_log` returns the changes of a file by sessions, newest first.
     * `verify` compares a session with the chain of what was written to it (see `weft storage verify`).
+    * `get_context` says what the next request of a session would send, and how many tokens each part takes. Nothing is sent
+      or stored.
     * `get_trajectory` returns a session and its child sessions in the format ATIF, without what was undone.
     """
 
@@ -29,3 +32,5 @@ class Data(Protocol):
     async def verify(self, session: SessionID) -> SessionProof: ...
 
     async def get_trajectory(self, session: SessionID) -> dict[str, object]: ...
+
+    async def get_context(self, session: SessionID) -> ContextReport: ...

@@ -1,4 +1,4 @@
-"""Tokens and the principals they belong to. A server checks them, and administrators manage them."""
+"""Tokens and the principals they belong to, and logins of browsers. A server checks them, and administrators manage tokens."""
 
 from typing import Protocol
 
@@ -42,3 +42,14 @@ class TokenCheck(TokenAdministration, Protocol):
     async def find_caller(self, secret: str) -> Caller | None: ...
 
     async def find_share_owner(self, share: str) -> Caller | None: ...
+
+
+class EndedLogins(Protocol):
+    """Logins of browsers to the page that were ended before their time, on any node and also before a restart.
+
+    `expires` is when a login would have ended anyway (seconds since 1970): after that it need not be remembered.
+    """
+
+    async def end(self, login: str, expires: int) -> None: ...
+
+    async def is_ended(self, login: str) -> bool: ...

@@ -5,9 +5,11 @@ from typing import Protocol
 
 from weft.model.agent import AgentInfo, Skill
 from weft.model.damage import Damage
+from weft.model.health import DoctorFinding, StorageReport
 from weft.model.ids import ProjectID, PtyID
 from weft.model.part import ModelRef
 from weft.model.project import Project
+from weft.model.trust import TrustReport
 from weft.model.workspace import (
     AnyMcpStatus,
     FileChange,
@@ -39,11 +41,26 @@ class Workspace(Protocol):
     * `update_project` changes the stored project and publishes `project.updated`.
     * `check_store` raises `StoreError` if the store cannot be written.
     * `list_damage` reads every stored document and returns those that cannot be read.
+    * `list_findings` examines machine, configuration and store as `weft doctor` does, and changes nothing. `measure_storage`
+      adds up what the store takes. Both cover the whole store, whatever the directory.
+    * `get_trust` says whether the project is trusted, and what is held back if it is not. `trust` takes the fingerprint of such
+      a report, and raises `ConflictError` if the project has changed since. It and `revoke_trust` take effect when the
+      directory is opened again.
     """
 
     async def check_store(self) -> None: ...
 
     async def list_damage(self) -> list[Damage]: ...
+
+    async def list_findings(self) -> list[DoctorFinding]: ...
+
+    async def measure_storage(self) -> StorageReport: ...
+
+    async def get_trust(self) -> TrustReport: ...
+
+    async def trust(self, fingerprint: str) -> TrustReport: ...
+
+    async def revoke_trust(self) -> TrustReport: ...
 
     async def get_paths(self) -> WorkspacePaths: ...
 

@@ -192,14 +192,15 @@ def _trust(directory: str, *, yes: bool) -> list[str]:
 def _describe_context(args: argparse.Namespace, session: SessionID) -> list[str]:
     """Return a table of what the next request of a session would send."""
     from weft.cli.session import make_reader  # noqa: PLC0415  few conversations need it
-    from weft.cli.session_context import to_pieces, to_sizes  # noqa: PLC0415  few conversations need it
-    from weft.local.preview import preview  # noqa: PLC0415  few conversations need it
+    from weft.cli.session_context import to_sizes  # noqa: PLC0415  few conversations need it
+    from weft.context.pieces import to_pieces  # noqa: PLC0415  few conversations need it
+    from weft.local.offline_preview import preview  # noqa: PLC0415  few conversations need it
 
     reader = make_reader(args)
     found = preview(reader, reader.get_session(session), os.environ)
     plain = Paint(sys.stdout)
     plain.on = False
-    return list(to_sizes(found, list(to_pieces(found)), plain))
+    return list(to_sizes(found, list(to_pieces(found.request)), plain))
 
 
 def print_line(line: str) -> None:

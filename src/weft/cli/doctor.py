@@ -12,53 +12,15 @@ from weft.cli.arguments import add_format, add_place
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, ProgressLine, sanitize, write_json
 from weft.config.store_address import resolve_store_url
-from weft.errors import WeftError
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
-from weft.local.sandbox import examine_sandbox
-from weft.maintenance.doctor import examine
+from weft.local.health import list_findings
 from weft.maintenance.environment import DoctorInput
-from weft.maintenance.findings import DoctorFinding, FindingItem
 from weft.maintenance.repair import FindingRepairer, RepairResult
 from weft.model.display import format_count
-from weft.model.ids import ProjectID
-from weft.permission.audit import find_break, read_end
-from weft.permission.storage import RECORDS, end_key
+from weft.model.health import DoctorFinding
 
-AUDIT_LOG_AREA = "permissions"
 MAX_ITEMS = 20
-
-
-def examine_logs(input: DoctorInput) -> list[DoctorFinding]:
-    """Check that no audit log of permissions was changed after it was written."""
-    items: list[FindingItem] = []
-    try:
-        reader = input.open_store().reader
-        logs = reader.list_logs((RECORDS,))
-    except WeftError:
-        return []  # the store cannot be opened, which was reported before
-    for log in logs:
-        project = ProjectID(log[-1])
-        try:
-            _, broken = find_break(reader.read_log(log), read_end(reader.find_value(end_key(project))))
-        except (OSError, WeftError) as error:
-            items.append(FindingItem(where=project, reason=str(error)))
-            continue
-        if broken is not None:
-            where, reason = f"{project}:{broken.line}", f"record {broken.seq} {broken.reason}"
-            items.append(FindingItem(where=where, reason=reason))
-    if not items:
-        return []
-    return [
-        DoctorFinding(
-            severity="problem",
-            area=AUDIT_LOG_AREA,
-            what="an audit log of permissions is not intact",
-            means="somebody changed it, or the disk is damaged: its records of that time prove nothing",
-            repair="keep a copy if it matters; weft permission log --verify checks the log of a project",
-            items=tuple(items),
-        )
-    ]
 
 
 def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,12 +40,12 @@ def doctor_command(args: argparse.Namespace) -> int:
         url=resolve_store_url(os.environ, paths, args.store),
         now=read_clock(),
     )
-    findings, repairs, backup = _list_findings(input), list[RepairResult](), ""
+    findings, repairs, backup = _find_with_progress(input), list[RepairResult](), ""
     if args.fix and any(finding.cure for finding in findings):
         repairer = FindingRepairer(input)
         repairs = repairer.repair(findings)
         backup = repairer.backup
-        findings = _list_findings(input)
+        findings = _find_with_progress(input)
     if args.format == "json":
         write_json(_to_report(findings, repairs, backup))
     else:
@@ -92,9 +54,9 @@ def doctor_command(args: argparse.Namespace) -> int:
     return ExitCode.FAILED if _count_findings(findings, "problem") else ExitCode.DONE
 
 
-def _list_findings(input: DoctorInput) -> list[DoctorFinding]:
+def _find_with_progress(input: DoctorInput) -> list[DoctorFinding]:
     with ProgressLine("reading sessions") as progress:
-        return [*examine(input, on_progress=progress), *examine_logs(input), *examine_sandbox(input)]
+        return list_findings(input, on_progress=progress)
 
 
 def _count_findings(findings: list[DoctorFinding], severity: str) -> int:

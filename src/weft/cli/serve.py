@@ -38,7 +38,7 @@ from weft.host.clock import SystemClock
 from weft.host.exit import ExitTimer, handle_signals
 from weft.host.paths import paths_from
 from weft.local.open import OpenOptions, open_directory, to_damage_warner
-from weft.local.tokens import TokenStore
+from weft.local.tokens import LoginStore, TokenStore
 from weft.local.watcher import watch_files
 from weft.model.principal import ADMINISTRATOR, Caller
 from weft.project.checkout import find_checkout
@@ -406,6 +406,7 @@ def make_server(
         now=SystemClock().now,
         allowed=tuple(os.path.abspath(path) for path in args.allow_dir),
         tokens=TokenStore(store, SystemClock().now),
+        ended_logins=LoginStore(store, SystemClock().now),
         open_for=open_for,
         on_request=log.log_request if args.access_log else ignore_request,
         watch_files=lambda directory, notify: watch_files(directory, env, notify),

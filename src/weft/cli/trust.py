@@ -9,10 +9,10 @@ from typing import Any
 from weft.cli.arguments import add_format, add_yes
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, confirm, sanitize, write_json
-from weft.config.trust import HeldItem
 from weft.errors import ConflictError, WeftError
 from weft.host.now import now
 from weft.host.paths import paths_from
+from weft.model.trust import HeldItem
 from weft.trust.decision import ProjectTrust, TrustStatus, get_trust
 from weft.trust.records import TrustRecord, TrustRecords
 

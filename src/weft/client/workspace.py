@@ -32,8 +32,10 @@ from weft.errors import (
 )
 from weft.model.agent import AgentInfo, Skill
 from weft.model.blame import FileBlame, FileLog
+from weft.model.context import ContextReport
 from weft.model.damage import Damage
 from weft.model.dataset import QueryInput, QueryResult
+from weft.model.health import DoctorFinding, StorageReport
 from weft.model.ids import ProjectID, SessionID, check_id
 from weft.model.part import ModelRef
 from weft.model.project import Project
@@ -62,6 +64,7 @@ from weft.model.trial import (
     TrialAdoption,
     TrialInput,
 )
+from weft.model.trust import TrustReport
 from weft.model.wire import to_plain
 from weft.model.workspace import (
     AnyMcpStatus,
@@ -206,6 +209,27 @@ class RemoteWorkspace:
     async def list_damage(self) -> list[Damage]:
         require_weft(self._connection, "listing damaged documents")
         return await self._connection.send(get(weft_path("/damage")), list[Damage])
+
+    async def list_findings(self) -> list[DoctorFinding]:
+        require_weft(self._connection, "examining the store")
+        return await self._connection.send(replace(get(weft_path("/doctor")), long=True), list[DoctorFinding])
+
+    async def measure_storage(self) -> StorageReport:
+        require_weft(self._connection, "measuring the store")
+        return await self._connection.send(replace(get(weft_path("/storage")), long=True), StorageReport)
+
+    async def get_trust(self) -> TrustReport:
+        require_weft(self._connection, "trusting a project")
+        return await self._connection.send(get(weft_path("/trust")), TrustReport)
+
+    async def trust(self, fingerprint: str) -> TrustReport:
+        require_weft(self._connection, "trusting a project")
+        body = {"fingerprint": fingerprint}
+        return await self._connection.send(post(weft_path("/trust"), body, repeatable=True), TrustReport)
+
+    async def revoke_trust(self) -> TrustReport:
+        require_weft(self._connection, "trusting a project")
+        return await self._connection.send(delete(weft_path("/trust")), TrustReport)
 
 
 class RemoteConfiguration:
@@ -439,6 +463,11 @@ class RemoteData:
         require_weft(self._connection, "exporting trajectories")
         id = check_id("session", session)
         return await self._connection.send(get(weft_path(f"/session/{id}/atif")), dict[str, object])
+
+    async def get_context(self, session: SessionID) -> ContextReport:
+        require_weft(self._connection, "showing what fills a context")
+        id = check_id("session", session)
+        return await self._connection.send(get(weft_path(f"/session/{id}/context")), ContextReport)
 
 
 T = TypeVar("T")

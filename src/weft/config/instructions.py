@@ -13,10 +13,11 @@ from weft.config.flags import Flags, read_flags
 from weft.config.load import LoadedConfig
 from weft.config.remote import Fetch, RemoteDocuments, is_address
 from weft.config.sources import ConfigScope, walk_up
-from weft.config.trust import LEADS_OUT, HeldItem, is_inside
+from weft.config.trust import LEADS_OUT, is_inside
 from weft.errors import ConfigError
 from weft.host.files import read_file
 from weft.model.agent import Instruction
+from weft.model.trust import HeldItem
 
 MAX_SCANNED_ENTRIES = 20_000
 MAX_MATCHES = 100

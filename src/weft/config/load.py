@@ -51,7 +51,6 @@ from weft.config.sources import (
 )
 from weft.config.substitution import Resolve, make_bounded_resolver, make_resolver
 from weft.config.trust import (
-    HeldItem,
     find_root,
     hold_back_layers,
     is_inside,
@@ -60,6 +59,7 @@ from weft.config.trust import (
     narrow_providers,
 )
 from weft.errors import ConfigError
+from weft.model.trust import HeldItem
 
 
 class LoadedConfig(Struct, frozen=True, kw_only=True):

@@ -14,9 +14,10 @@ from weft.config.definitions import read_markdown
 from weft.config.flags import Flags, read_flags
 from weft.config.layer import read_text
 from weft.config.sources import ConfigDirectory, ConfigScope, list_sources, walk_up
-from weft.config.trust import HeldItem, is_inside
+from weft.config.trust import is_inside
 from weft.errors import ConfigError
 from weft.model.agent import Skill
+from weft.model.trust import HeldItem
 
 SKILL_FILE = "SKILL.md"
 SKILL_FOLDERS = ("skill", "skills")

@@ -2,9 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.config.commands import list_insertions, parse_template
@@ -12,6 +11,7 @@ from weft.config.layer import ConfigLayer
 from weft.config.schema import Config
 from weft.config.sources import ConfigDirectory, ConfigScope, ConfigSource
 from weft.config.substitution import PLACEHOLDER
+from weft.model.trust import HeldItem, HeldKind
 
 CONFIG_FOLDER = ".opencode"
 
@@ -34,34 +34,6 @@ def is_ordinary_file(path: str, root: str) -> bool:
     """Return True if a file is not in a hidden directory such as `.git` and is not itself hidden, such as `.env`."""
     inner = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
     return not any(part.startswith(".") and part != CONFIG_FOLDER for part in inner.split(os.sep))
-
-
-HeldKind = Literal[
-    "provider",
-    "mcp",
-    "plugin",
-    "hook",
-    "tool",
-    "command",
-    "formatter",
-    "lsp",
-    "skill",
-    "instructions",
-    "setting",
-    "substitution",
-    "link",
-]
-
-
-class HeldItem(Struct, frozen=True, kw_only=True):
-    """A setting or file that is held back. `path` is its file, `does` what it would do. Neither contains a secret,
-    because placeholders are not resolved.
-    """
-
-    kind: HeldKind
-    name: str
-    path: str
-    does: str
 
 
 LEADS_OUT = "leads out of the project"

@@ -4,19 +4,25 @@ import asyncio
 
 from weft.blame.history import BlameSource
 from weft.blame.report import blame_file, locate_file, read_file_log
+from weft.context.pieces import add_up, to_pieces
+from weft.context.tokens import find_usable_tokens
 from weft.dataset.database import IN_MEMORY, Dataset, dataset_path
 from weft.dataset.query import run_query
 from weft.dataset.refresh import Progress, refresh_from_reader, refresh_from_store
 from weft.host.paths import paths_from
+from weft.local.preview import from_runtime, preview_request
 from weft.local.reader import SessionReader
 from weft.local.sources import WorkspaceSources
 from weft.maintenance.proof import check_session
 from weft.model.blame import FileBlame, FileLog
+from weft.model.context import ContextReport
 from weft.model.dataset import QueryInput, QueryResult
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, check_id
+from weft.model.part import ModelRef
 from weft.model.project import get_root
 from weft.model.proof import SessionProof
 from weft.model.transfer import SessionExport
+from weft.run.briefing import list_briefing_keys
 from weft.run.runtime import Runtime
 from weft.session import lifecycle
 from weft.session.revert_point import cut_at_revert
@@ -117,6 +123,24 @@ class LocalData:
         }
         _, history = found.pop(root.id)
         return to_trajectory(root, history, found)
+
+    async def get_context(self, session: SessionID) -> ContextReport:
+        runtime = self._runtime
+        await runtime.journal.flush()
+        info = await runtime.store.get_session(SessionID(check_id("session", session)))
+        history = await runtime.store.list_messages(info.id)
+        stored = [await runtime.store.find_value(key) for key in list_briefing_keys(info)]
+        found = await asyncio.to_thread(preview_request, from_runtime(runtime), info, history, stored)
+        request, parts = found.request, add_up(to_pieces(found.request))
+        return ContextReport(
+            agent=found.agent,
+            model=ModelRef(provider_id=request.model.provider_id, model_id=request.model.id),
+            tokens=sum(part.tokens for part in parts),
+            limit=find_usable_tokens(request.model, request.parameters.max_output or 0),
+            parts=parts,
+            placeholder=found.placeholder,
+            overflows=found.overflows,
+        )
 
     async def _refresh(self, project: ProjectID | None) -> None:
         await self._runtime.journal.flush()

@@ -2,27 +2,17 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from weft.config.load import load_config
-from weft.config.skills import find_skills
 from weft.context.notes import ContextNote, apply_history_notes, list_notes
 from weft.context.reminders import has_plan_note, make_plan_note
 from weft.context.system import Briefing
 from weft.context.tokens import find_request_limit, project_tokens
 from weft.context.view import View
-from weft.host.clock import SystemClock
-from weft.host.paths import paths_from
-from weft.local.assembly import Settings
-from weft.local.mcp_settings import list_enabled_servers
-from weft.local.models import ProviderEnvironment, load_models
-from weft.local.open import OpenOptions, read_scope, read_settings
-from weft.local.plugin_host import list_hook_commands
-from weft.local.plugin_sources import find_plugins
-from weft.local.reader import SessionReader
-from weft.model.agent import AgentInfo
+from weft.model.agent import AgentInfo, ReadInstructions
 from weft.model.catalog import Model
 from weft.model.event import MessageUpdated, PartUpdated
 from weft.model.ids import Mint
@@ -35,7 +25,6 @@ from weft.provider.contract import ModelRequest
 from weft.provider.registry import Registry
 from weft.run.briefing import (
     is_answered,
-    list_briefing_keys,
     make_note_events,
     read_briefing,
     to_environment,
@@ -50,6 +39,7 @@ from weft.run.request import (
     remove_forbidden_tools,
     split_for_summary,
 )
+from weft.run.runtime import CompactionPolicy, Runtime
 from weft.session.lifecycle import get_plan_path
 from weft.session.revert_point import cut_at_revert
 from weft.session.settle import to_settling_events
@@ -75,35 +65,36 @@ class Preview(Struct, frozen=True, kw_only=True):
     plugins: tuple[str, ...] = ()
 
 
-class PreviewSettings(Struct, frozen=True, kw_only=True):
-    """What `build_request` needs to know, without a run."""
-
-    agents: Mapping[str, AgentInfo]
-    tools: Mapping[str, AnyTool]
-    output_limit: int
-    plan_files: bool
-    view: View
-
-
-class _PreviewContext(Struct, frozen=True, kw_only=True):
-    """What a run in this directory would use."""
+class PreviewContext(Struct, frozen=True, kw_only=True):
+    """What a run in a directory would use. `now` is the time in milliseconds."""
 
     place: Place
-    settings: Settings
     models: Registry
+    agents: Mapping[str, AgentInfo]
+    default_agent: str
+    tools: Mapping[str, AnyTool]
+    output_limit: int
+    compaction: CompactionPolicy
+    instructions: ReadInstructions
+    plans: str
+    plan_files: bool
     mint: Mint
     now: int
-    servers: tuple[str, ...]
-    plugins: tuple[str, ...]
+    view: View = field(default_factory=View)
+    servers: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
 
 
-def preview(reader: SessionReader, session: SessionInfo, env: Mapping[str, str]) -> Preview:
-    """Return the request that the next step of a session would send."""
-    context = _load_context(reader.place(), env)
-    history = reader.store.list_messages(session.id)
+def preview_request(
+    context: PreviewContext,
+    session: SessionInfo,
+    history: Sequence[MessageWithParts],
+    stored_briefings: Iterable[Any],
+) -> Preview:
+    """Return the request that the next step of a session would send. It reads instruction files."""
     transcript = Transcript(cut_at_revert(session.revert, history).kept)
     transcript.feed(*to_settling_events(transcript.messages()))
-    if context.settings.compaction.prune:
+    if context.compaction.prune:
         transcript.feed(*to_pruning_events(transcript.messages(), context.now))
     step = decide(transcript.messages())
     placeholder = not isinstance(step, ModelStep)
@@ -113,65 +104,56 @@ def preview(reader: SessionReader, session: SessionInfo, env: Mapping[str, str])
     if step.summary:
         request = _make_summary_request(context, transcript.messages(), step, model)
         return Preview(request=request, agent=SUMMARISER, placeholder=False, plugins=context.plugins)
-    briefing = _get_briefing(context, session, reader)
+    kept = (read_briefing(each) for each in stored_briefings)
+    briefing = next((each for each in kept if each is not None), None) or _make_briefing(context, session, {})
     _add_notes(context, session, transcript, briefing, step.prompt)
-    built = build_request(
-        _to_request_settings(context.settings), transcript.messages(), step, model, briefing
-    )
-    request = remove_forbidden_tools(built, context.settings.agents[step.prompt.agent], session)
+    built = build_request(context, transcript.messages(), step, model, briefing)
     return Preview(
-        request=request,
+        request=remove_forbidden_tools(built, context.agents[step.prompt.agent], session),
         agent=step.prompt.agent,
         placeholder=placeholder,
-        overflows=_overflows(context.settings, transcript.messages(), step.prompt, model, briefing),
+        overflows=_overflows(context, transcript.messages(), step.prompt, model, briefing),
         servers=context.servers,
         plugins=context.plugins,
     )
 
 
 def _overflows(
-    settings: Settings,
+    context: PreviewContext,
     history: list[MessageWithParts],
     prompt: UserMessage,
     model: Model,
     briefing: Briefing,
 ) -> bool:
-    limit = find_request_limit(model, settings.output_limit, find_threshold(settings.compaction, model))
-    if not settings.compaction.auto or limit is None:
+    limit = find_request_limit(model, context.output_limit, find_threshold(context.compaction, model))
+    if not context.compaction.auto or limit is None:
         return False
-    return (
-        project_tokens(
-            history, overhead=estimate_overhead(_to_request_settings(settings), prompt, model, briefing)
-        )
-        > limit
+    return project_tokens(history, overhead=estimate_overhead(context, prompt, model, briefing)) > limit
+
+
+def from_runtime(runtime: Runtime) -> PreviewContext:
+    """Return what a run of this process would use now, with the tools of the MCP servers that are connected."""
+    servers = runtime.mcp()
+    return PreviewContext(
+        place=runtime.place,
+        models=runtime.models,
+        agents=runtime.agents,
+        default_agent=runtime.default_agent,
+        tools={**runtime.tools, **servers.tools()},
+        output_limit=runtime.output_limit,
+        compaction=runtime.compaction,
+        instructions=runtime.instructions,
+        plans=runtime.plans,
+        plan_files=runtime.plan_files,
+        mint=runtime.mint,
+        now=runtime.clock.now(),
     )
 
 
-def _load_context(place: Place, env: Mapping[str, str]) -> _PreviewContext:
-    paths, clock = paths_from(env), SystemClock()
-    scope = read_scope(place, paths, env)
-    loaded = load_config(scope, strict=True)
-    environment = ProviderEnvironment(env=env, paths=paths, warn=lambda _: None)
-    options, skills = OpenOptions(directory=place.directory, env=env), find_skills(scope).skills
-    return _PreviewContext(
-        place=place,
-        settings=read_settings(loaded, place, scope, options, skills),
-        models=load_models(loaded, environment, clock, ()),
-        mint=Mint(clock.now, os.urandom),
-        now=clock.now(),
-        servers=tuple(list_enabled_servers(loaded.config)),
-        plugins=(
-            *(plugin.name for plugin in find_plugins(loaded, scope).sources),
-            *(" ".join(command.argv) for command in list_hook_commands(loaded, lambda _: None)),
-        ),
-    )
-
-
-def _next_prompt(context: _PreviewContext, session: SessionInfo, transcript: Transcript) -> UserMessage:
+def _next_prompt(context: PreviewContext, session: SessionInfo, transcript: Transcript) -> UserMessage:
     """Return the next prompt as it would be if the person named no agent and no model."""
-    settings, last = context.settings, find_newest_prompt(transcript.messages())
-    agent = settings.default_agent
-    model = settings.agents[agent].model or (last.model if last else None) or context.models.get_default()
+    agent, last = context.default_agent, find_newest_prompt(transcript.messages())
+    model = context.agents[agent].model or (last.model if last else None) or context.models.get_default()
     prompt = UserMessage(
         id=context.mint.message(),
         session_id=session.id,
@@ -184,23 +166,16 @@ def _next_prompt(context: _PreviewContext, session: SessionInfo, transcript: Tra
     return prompt
 
 
-def _get_briefing(context: _PreviewContext, session: SessionInfo, reader: SessionReader) -> Briefing:
-    kept = (read_briefing(reader.store.find_value(key)) for key in list_briefing_keys(session))
-    return next((briefing for briefing in kept if briefing is not None), None) or _make_briefing(
-        context, session, {}
-    )
-
-
-def _make_briefing(context: _PreviewContext, session: SessionInfo, known: Mapping[str, str]) -> Briefing:
+def _make_briefing(context: PreviewContext, session: SessionInfo, known: Mapping[str, str]) -> Briefing:
     environment = to_environment(context.place, sys.platform, context.now)
     return Briefing(
         environment=environment,
-        instructions=(*context.settings.instructions(known), *to_pinned_instructions(session)),
+        instructions=(*context.instructions(known), *to_pinned_instructions(session)),
     )
 
 
 def _add_notes(
-    context: _PreviewContext,
+    context: PreviewContext,
     session: SessionInfo,
     transcript: Transcript,
     briefing: Briefing,
@@ -220,31 +195,21 @@ def _add_notes(
 
 
 def _list_plan_notes(
-    context: _PreviewContext, session: SessionInfo, history: list[MessageWithParts], prompt: UserMessage
+    context: PreviewContext, session: SessionInfo, history: list[MessageWithParts], prompt: UserMessage
 ) -> list[ContextNote]:
     at = next(number for number, message in enumerate(history) if message.info.id == prompt.id)
-    if not context.settings.plan_files or has_plan_note(history[at]):
+    if not context.plan_files or has_plan_note(history[at]):
         return []
-    path = get_plan_path(session, context.place, context.settings.plans)
+    path = get_plan_path(session, context.place, context.plans)
     note = make_plan_note(history[:at], prompt, path, exists=os.path.exists(path))
     return [] if note is None else [note]
 
 
 def _make_summary_request(
-    context: _PreviewContext, history: list[MessageWithParts], step: ModelStep, model: Model
+    context: PreviewContext, history: list[MessageWithParts], step: ModelStep, model: Model
 ) -> ModelRequest:
-    agent, limit = context.settings.agents[SUMMARISER], context.settings.output_limit
+    agent, limit = context.agents[SUMMARISER], context.output_limit
     first = split_for_summary(history, step.prompt, model, output_limit=limit)[0]
     return next(
         list_summary_requests(first, "", request=step.prompt, agent=agent, model=model, output_limit=limit)
-    )
-
-
-def _to_request_settings(settings: Settings) -> PreviewSettings:
-    return PreviewSettings(
-        agents=settings.agents,
-        tools={tool.name: tool for tool in settings.tools},
-        output_limit=settings.output_limit,
-        plan_files=settings.plan_files,
-        view=View(),
     )

@@ -22,7 +22,7 @@ from weft.trust.decision import is_trusted
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.maintenance.environment import DoctorInput
-    from weft.maintenance.findings import DoctorFinding
+    from weft.model.health import DoctorFinding
 
 KEY = "experimental.weft.sandbox"
 STRICTNESS: tuple[SandboxMode, ...] = ("off", "auto", "required")
@@ -249,7 +249,7 @@ def examine_sandbox(case: DoctorInput) -> list[DoctorFinding]:
 
 
 def _list_findings(settings: SandboxSettings, scope: ConfigScope) -> Iterator[DoctorFinding]:
-    from weft.maintenance.findings import DoctorFinding, FindingItem  # noqa: PLC0415  only the doctor needs it
+    from weft.model.health import DoctorFinding, FindingItem  # noqa: PLC0415  only the doctor needs it
 
     tried = replace(settings, mode="auto") if settings.mode == "off" else settings
     found = build_sandbox(tried, scope)

@@ -1,4 +1,4 @@
-"""Tokens in a store: their hashes, whom they belong to, and when they end."""
+"""Tokens in a store: their hashes, whom they belong to, and when they end; and logins that were ended."""
 
 import hmac
 import secrets
@@ -30,6 +30,7 @@ from weft.store.contract import Store
 
 # All tokens are one value, so that a name is given once and the last administrator is noticed.
 TOKENS_KEY: Final = ("token", "list")
+LOGINS_KEY: Final = ("login", "ended")
 SECRET_BEGIN: Final = "weft"
 ID_BYTES: Final = 4
 SECRET_BYTES: Final = 32
@@ -145,6 +146,24 @@ class TokenStore:
         return _from_stored(
             await self._store.update_value(TOKENS_KEY, lambda stored: to_plain(change(_from_stored(stored))))
         )
+
+
+class LoginStore:
+    """Keeps the `EndedLogins` promise. Only hashes are stored. `now` is the time in milliseconds."""
+
+    def __init__(self, store: Store, now: Callable[[], int]) -> None:
+        self._store = store
+        self._now = now
+
+    async def end(self, login: str, expires: int) -> None:
+        def add(stored: Any) -> dict[str, int]:
+            known = {hash: time for hash, time in (stored or {}).items() if time * 1000 > self._now()}
+            return {**known, hash_secret(login): expires}
+
+        await self._store.update_value(LOGINS_KEY, add)
+
+    async def is_ended(self, login: str) -> bool:
+        return hash_secret(login) in (await self._store.find_value(LOGINS_KEY) or {})
 
 
 def hash_secret(secret: str) -> str:

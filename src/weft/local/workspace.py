@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.config.secrets import list_secret_values, mask_secrets
-from weft.errors import GitError, NotFoundError
+from weft.errors import GitError, NotFoundError, UnsupportedError
 from weft.host.git import Git
 from weft.host.tasks import OnDemand
 from weft.local.sources import WorkspaceSources
@@ -17,9 +17,11 @@ from weft.local.tools import ToolHelpers
 from weft.model.agent import AgentInfo, Skill
 from weft.model.damage import Damage
 from weft.model.event import ProjectUpdated
+from weft.model.health import DoctorFinding, StorageReport
 from weft.model.ids import ProjectID
 from weft.model.part import ModelRef
 from weft.model.project import Project
+from weft.model.trust import TrustReport
 from weft.model.workspace import (
     AnyMcpStatus,
     FormatterStatus,
@@ -33,6 +35,7 @@ from weft.run.request import make_audience, to_specs
 from weft.run.runtime import Runtime
 from weft.tool.contract import schema_of
 from weft.tool.registry import HIDDEN_TOOLS
+from weft.trust.decision import ProjectTrust, get_trust, make_report, trust_as_reported
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.local.mcp import LocalMcp
@@ -76,6 +79,53 @@ class LocalWorkspace(Struct, frozen=True, kw_only=True):
 
     async def list_damage(self) -> list[Damage]:
         return await self.runtime.store.damage()
+
+    async def list_findings(self) -> list[DoctorFinding]:
+        from weft.local.health import list_findings  # noqa: PLC0415  few calls examine the store
+        from weft.maintenance.environment import DoctorInput  # noqa: PLC0415  few calls examine the store
+
+        sources = self._get_files("examining the store")
+        await self.runtime.journal.flush()
+        input = DoctorInput(
+            env=sources.env,
+            paths=sources.paths,
+            directory=self.runtime.place.directory,
+            url=sources.store,
+            now=self.runtime.clock.now(),
+        )
+        return await asyncio.to_thread(list_findings, input)
+
+    async def measure_storage(self) -> StorageReport:
+        from weft.local.health import measure_storage  # noqa: PLC0415  few calls measure the store
+
+        sources = self._get_files("measuring the store")
+        await self.runtime.journal.flush()
+        return await asyncio.to_thread(measure_storage, sources.store, sources.paths)
+
+    # --- trust ---
+
+    async def get_trust(self) -> TrustReport:
+        return await asyncio.to_thread(make_report, self._open_trust())
+
+    async def trust(self, fingerprint: str) -> TrustReport:
+        return await asyncio.to_thread(
+            trust_as_reported, self._open_trust(), fingerprint, self.runtime.clock.now()
+        )
+
+    async def revoke_trust(self) -> TrustReport:
+        trust = self._open_trust()
+        await asyncio.to_thread(trust.revoke)
+        return await asyncio.to_thread(make_report, trust)
+
+    def _open_trust(self) -> ProjectTrust:
+        sources = self._get_files("trusting a project")
+        return get_trust(self.runtime.place.directory, sources.env)
+
+    def _get_files(self, what: str) -> WorkspaceSources:
+        """Return the sources. Raise `UnsupportedError` in a program that works without files."""
+        if not self.sources.store or not self.sources.paths.data:
+            raise UnsupportedError(f"{what}, in a program without files")
+        return self.sources
 
     # --- projects ---
 

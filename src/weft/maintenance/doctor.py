@@ -32,14 +32,13 @@ from weft.maintenance.findings import (
     UNFINISHED,
     UNLABELLED_BUNDLES,
     UNREADABLE,
-    DoctorFinding,
-    FindingItem,
     to_findings,
 )
 from weft.maintenance.migrate import CopyProgress
 from weft.maintenance.project_repair import find_misfiled, read_overview_now
 from weft.maintenance.verify import VerifyResult, verify_store
 from weft.model.display import format_count
+from weft.model.health import DoctorFinding, FindingItem
 from weft.model.ids import SessionID
 from weft.model.url import redact_url
 from weft.snapshot.contract import MAX_BYTES

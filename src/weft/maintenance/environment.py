@@ -18,7 +18,7 @@ from weft.host.machine import (
     get_public_mode,
 )
 from weft.host.paths import Paths
-from weft.maintenance.findings import DoctorFinding, FindingItem
+from weft.model.health import DoctorFinding, FindingItem
 from weft.project.checkout import find_checkout
 from weft.store.maintenance import StoreMaintenance, open_maintenance
 from weft.store.opencode_database import find_sqlite_fault, sqlite_version

@@ -1,52 +1,10 @@
 """Findings of the doctor: the known problems of a store, their consequences and repairs."""
 
-from typing import Final, Literal
+from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.model.ids import SessionID
-
-Severity = Literal["problem", "warning", "note"]
-
-# Repairs that need no decision by the user; `maintenance.repair` has a method for each.
-RepairKind = Literal[
-    "",
-    "lock-up",
-    "recover",
-    "lay-aside",
-    "salvage",
-    "rebuild",
-    "uproot",
-    "unite",
-    "adopt",
-    "unindex",
-    "drop-lease",
-]
-
-
-class FindingItem(Struct, frozen=True, kw_only=True):
-    """One thing that a finding is about: its location, what is wrong with it, and its session if it has one."""
-
-    where: str
-    reason: str = ""
-    session: SessionID | None = None
-
-
-class DoctorFinding(Struct, frozen=True, kw_only=True):
-    """What is wrong, what it means, and the command that repairs it.
-
-    A problem has consequences now, a warning may have some, a note is for information.
-    """
-
-    severity: Severity
-    area: str
-    what: str
-    means: str = ""
-    repair: str = ""
-    cure: RepairKind = ""
-    items: tuple[FindingItem, ...] = ()
-
+from weft.model.health import DoctorFinding, FindingItem
 
 AREA: Final = "store"
 FIX: Final = "weft doctor --fix"

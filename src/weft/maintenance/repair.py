@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from weft.errors import NotFoundError, WeftError
 from weft.host.machine import PUBLIC_BITS
 from weft.maintenance.environment import DoctorInput
-from weft.maintenance.findings import DoctorFinding, FindingItem
 from weft.maintenance.project_repair import find_misfiled, read_overview_now
 from weft.model.display import format_count
+from weft.model.health import DoctorFinding, FindingItem
 from weft.model.ids import ProjectID, SessionID
 from weft.store.findings import SetAside
 

@@ -259,7 +259,7 @@ class AccessMiddleware:
         if refusal is not None and (error is None or error.status == UNAUTHORIZED):
             error = refusal
         if error is not None and error.status == UNAUTHORIZED and token is None and COOKIE_HEADER in headers:
-            error = self._logins.check(scope["method"], headers, error)
+            error = await self._logins.check(scope["method"], headers, error)
         cors = self._policy.cors_headers(headers.get("origin"))
         if error is not None:
             await self._delay_answer(error)

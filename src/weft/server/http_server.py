@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 
 from weft.api import Api
 from weft.api.cluster import Cluster
-from weft.api.tokens import TokenCheck
+from weft.api.tokens import EndedLogins, TokenCheck
 from weft.errors import (
     CursorLostError,
     DirectoryError,
@@ -95,7 +95,8 @@ class ServerSetup(Struct, frozen=True, kw_only=True):
     * `note` writes a line to the log, `on_request` is called after each request;
     * `now` returns the time in milliseconds;
     * `watch_files` reports changes that other programs make to files, while a client listens;
-    * `cluster` are the other nodes that serve the same sessions, None if this is a server by itself.
+    * `cluster` are the other nodes that serve the same sessions, None if this is a server by itself;
+    * `ended_logins` remembers logouts beyond a restart; without it, until the server ends.
     """
 
     open: ApiOpener
@@ -112,6 +113,7 @@ class ServerSetup(Struct, frozen=True, kw_only=True):
     idle_seconds: float = IDLE_SECONDS
     watch_files: WatchFiles = watch_nothing
     cluster: Cluster | None = None
+    ended_logins: EndedLogins | None = None
 
 
 class HttpServer:
@@ -129,7 +131,7 @@ class HttpServer:
             setup.now, None if setup.cluster is None else setup.cluster.claim_key
         )
         self.tickets = Tickets()
-        self.logins = PageLogins(setup.access.password, setup.now)
+        self.logins = PageLogins(setup.access.password, setup.now, setup.ended_logins)
         self.blocks = BlockCache()
         self.event_metrics = EventMetrics()
         self.request_metrics = RequestMetrics()

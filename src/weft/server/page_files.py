@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import binascii
+import re
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
@@ -13,7 +14,6 @@ from weft.model.share import SharedSession
 from weft.page.document import render_page
 from weft.page.view import PICTURE_TYPES
 from weft.server.http_server import HttpServer
-from weft.server.page_login import PAGE_ROOT
 from weft.server.response import (
     ErrorResponse,
     Receive,
@@ -23,9 +23,12 @@ from weft.server.response import (
     send_error,
     to_error_response,
 )
-from weft.web.files import PAGE_POLICY, WebFile, find_file, get_index
+from weft.web.files import ASSETS, PAGE_POLICY, WebFile, find_file, get_index, get_version
 
-ASSETS: Final = f"{PAGE_ROOT}assets/"
+VERSION: Final = re.compile("[0-9a-f]{16}")
+# Asked for again each time, and answered without content while it is the same: a new version is seen at once.
+ASK_AGAIN: Final = "no-cache"
+FOR_EVER: Final = "public, max-age=31536000, immutable"
 NO_FILE: Final = ErrorResponse(status=404, name="NotFoundError", message="there is no such file")
 COMMON_HEADERS: Final = {
     "x-content-type-options": "nosniff",
@@ -44,14 +47,20 @@ class PageEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del receive
         path = scope["path"]
-        file = find_file(path.removeprefix(ASSETS)) if path.startswith(ASSETS) else get_index()
+        if not path.startswith(ASSETS):
+            await _send_file(scope, send, get_index(), caching=ASK_AGAIN)
+            return
+        version, _, rest = path.removeprefix(ASSETS).partition("/")
+        is_versioned = VERSION.fullmatch(version) is not None
+        file = find_file(rest if is_versioned else path.removeprefix(ASSETS))
         if file is None:
             await send_error(send, NO_FILE)
             return
-        await _send_file(scope, send, file)
+        # A page that was opened before an upgrade names an old version, and gets what there is now.
+        await _send_file(scope, send, file, caching=FOR_EVER if version == get_version() else ASK_AGAIN)
 
 
-async def _send_file(scope: Scope, send: Send, file: WebFile) -> None:
+async def _send_file(scope: Scope, send: Send, file: WebFile, *, caching: str) -> None:
     """Send a file, compressed if the browser takes that; or only say that it has not changed."""
     headers = read_headers(scope)
     packed = "gzip" in headers.get("accept-encoding", "")
@@ -59,8 +68,7 @@ async def _send_file(scope: Scope, send: Send, file: WebFile) -> None:
     about = COMMON_HEADERS | {
         "content-type": file.media,
         "content-security-policy": PAGE_POLICY,
-        # Asked for again each time, and answered without content while it is the same: a new version is seen at once.
-        "cache-control": "no-cache",
+        "cache-control": caching,
         "etag": tag,
     }
     if tag in [each.strip().removeprefix("W/") for each in headers.get("if-none-match", "").split(",")]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from weft.api.tokens import EndedLogins
 from weft.model.wire import encode
 from weft.server.request import BodyTooLargeError, read_body
 from weft.server.response import ErrorResponse, Receive, Scope, Send, read_headers, send_error
@@ -66,14 +67,17 @@ class LoginInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class PageLogins:
     """Makes and checks the cookies of browsers. Without a password nobody has to log in.
 
-    `now` returns the time in milliseconds. A login that was ended is remembered until the server ends; the browser has
-    forgotten its cookie by then.
+    `now` returns the time in milliseconds. A login that was ended stays so: `ended` remembers it, also for other nodes and after
+    a restart. Without it, this server remembers it until it ends itself.
     """
 
-    def __init__(self, password: str | None, now: Callable[[], int]) -> None:
+    def __init__(
+        self, password: str | None, now: Callable[[], int], ended: EndedLogins | None = None
+    ) -> None:
         self.password = password
         self._key = hmac.digest((password or secrets.token_hex()).encode(), b"weft page login", "sha256")
         self._now = now
+        self._ended = ended
         self._revoked: dict[str, None] = {}
 
     def make(self) -> str:
@@ -81,24 +85,28 @@ class PageLogins:
         login = f"{secrets.token_hex(16)}.{self._now() // 1000 + LOGIN_SECONDS}"
         return f"{login}.{self._sign('cookie', login)}"
 
-    def find(self, headers: Mapping[str, str]) -> str | None:
+    async def find(self, headers: Mapping[str, str]) -> str | None:
         """Return the login in the cookie of a request, None if there is no valid one."""
         cookie = read_cookie(headers.get(COOKIE_HEADER, ""), to_cookie_name(headers))
         login, _, signature = cookie.rpartition(".")
         if not login or not is_equal(signature, self._sign("cookie", login)):
             return None
-        expires = int(login.rpartition(".")[2])
-        return None if login in self._revoked or expires < self._now() // 1000 else login
+        if login in self._revoked or to_expiry(login) < self._now() // 1000:
+            return None
+        if self._ended is not None and await self._ended.is_ended(login):
+            self._remember(login)
+            return None
+        return login
 
     def to_token(self, login: str) -> str:
         """Return the token that a login needs for requests that change something."""
         return self._sign("token", login)
 
-    def check(
+    async def check(
         self, method: str, headers: Mapping[str, str], otherwise: ErrorResponse
     ) -> ErrorResponse | None:
         """Return None for a request of a browser that is logged in, the error for any other request."""
-        login = self.find(headers)
+        login = await self.find(headers)
         if login is None:
             return otherwise
         if headers.get("sec-fetch-site", "none") not in OWN_SITES:
@@ -106,8 +114,13 @@ class PageLogins:
         is_ours = is_equal(headers.get(PAGE_HEADER, ""), self.to_token(login))
         return None if method in SAFE_METHODS or is_ours else FORGED
 
-    def revoke(self, login: str) -> None:
+    async def revoke(self, login: str) -> None:
         """End a login."""
+        self._remember(login)
+        if self._ended is not None:
+            await self._ended.end(login, to_expiry(login))
+
+    def _remember(self, login: str) -> None:
         self._revoked[login] = None
         while len(self._revoked) > MAX_REVOKED:
             del self._revoked[next(iter(self._revoked))]
@@ -117,6 +130,11 @@ class PageLogins:
 
     def _sign(self, purpose: str, login: str) -> str:
         return hmac.new(self._key, f"{purpose}:{login}".encode(), sha256).hexdigest()
+
+
+def to_expiry(login: str) -> int:
+    """Return when a login ends by itself, in seconds."""
+    return int(login.rpartition(".")[2])
 
 
 def is_equal(text: str, secret: str) -> bool:
@@ -151,7 +169,7 @@ class LoginEndpoint:
         headers = read_headers(scope)
         match scope["method"]:
             case "GET" | "HEAD":
-                await self._answer(send, self._logins.find(headers))
+                await self._answer(send, await self._logins.find(headers))
             case "POST":
                 await self._log_in(send, headers, receive)
             case "DELETE":
@@ -189,12 +207,12 @@ class LoginEndpoint:
         await self._answer(send, cookie.rpartition(".")[0], {"set-cookie": cookie_header})
 
     async def _log_out(self, send: Send, headers: Mapping[str, str]) -> None:
-        login = self._logins.find(headers)
+        login = await self._logins.find(headers)
         if login is not None and not is_equal(headers.get(PAGE_HEADER, ""), self._logins.to_token(login)):
             await send_error(send, FORGED)
             return
         if login is not None:
-            self._logins.revoke(login)
+            await self._logins.revoke(login)
         cleared = f"{to_cookie_name(headers)}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
         await self._answer(send, None, {"set-cookie": cleared})
 

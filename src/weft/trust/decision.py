@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Literal
+from hashlib import sha256
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,9 +12,10 @@ from weft.config.load import LoadedConfig, load_config
 from weft.config.skills import list_scripted_skills
 from weft.config.sources import ConfigScope
 from weft.config.store_address import find_own_setting
-from weft.config.trust import HeldItem
-from weft.errors import ConfigError, DirectoryError
+from weft.errors import ConfigError, ConflictError, DirectoryError
 from weft.host.paths import Paths, paths_from
+from weft.model.trust import HeldItem, TrustChange, TrustReason, TrustReport
+from weft.model.wire import encode
 from weft.project.checkout import find_checkout
 from weft.trust.fingerprint import find_root, take_fingerprint
 from weft.trust.records import TrustRecord, TrustRecords
@@ -24,15 +25,6 @@ MAX_SHOWN = 6
 
 # The hash of each file that can have an effect, by its path from the root.
 Fingerprint = dict[str, str]
-
-TrustReason = Literal["environment", "configured", "given", "refused", "changed", "unknown"]
-
-
-class TrustChange(Struct, frozen=True, kw_only=True):
-    """A file that has changed since the person trusted the project."""
-
-    what: Literal["new", "changed"]
-    name: str
 
 
 class TrustStatus(Struct, frozen=True, kw_only=True):
@@ -119,6 +111,37 @@ def get_trust(directory: str, env: Mapping[str, str]) -> ProjectTrust:
             directory=checkout.directory, worktree=worktree, paths=paths_from(env), env=env, trusted=False
         )
     )
+
+
+def make_report(project: ProjectTrust) -> TrustReport:
+    """Return whether a project is trusted and what it brings along, with the fingerprint that whoever reads it can trust."""
+    # The fingerprint is taken before the content is read: what changes meanwhile is not trusted.
+    fingerprint = to_digest(project.take_fingerprint())
+    status = project.get_status()
+    return TrustReport(
+        path=project.root,
+        trusted=status.trusted,
+        why=status.why,
+        changes=status.changes,
+        held=tuple(project.list_held_back()),
+        fingerprint=fingerprint,
+    )
+
+
+def trust_as_reported(project: ProjectTrust, fingerprint: str, now: int) -> TrustReport:
+    """Trust a project in the state that a report was about. Raise `ConflictError` if it has changed since."""
+    current = project.take_fingerprint()
+    if to_digest(current) != fingerprint:
+        raise ConflictError(
+            "project", project.root, "has changed since it was shown", hint="look at it again"
+        )
+    project.trust(now, current)
+    return make_report(project)
+
+
+def to_digest(fingerprint: Fingerprint) -> str:
+    """Return a short name of a fingerprint."""
+    return sha256(encode(sorted(fingerprint.items()))).hexdigest()
 
 
 def is_trusted(paths: Paths, env: Mapping[str, str], worktree: str, directory: str | None = None) -> bool:

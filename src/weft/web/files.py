@@ -19,6 +19,8 @@ MEDIA: Final = {
     "webmanifest": "application/manifest+json",
 }
 INDEX: Final = "index.html"
+ASSETS: Final = "/web/assets/"
+VERSION_BYTES: Final = 8
 # Scripts and styles of our own files only, none in the page itself; and no text becomes HTML except through `trust.js`.
 PAGE_POLICY: Final = "; ".join(
     (
@@ -75,6 +77,18 @@ def find_file(name: str) -> WebFile | None:
     return None if name == INDEX else load_files().get(name)
 
 
+@cache
+def get_version() -> str:
+    """Return a name for the content of all files together."""
+    whole = "".join(f"{name} {file.digest}\n" for name, file in sorted(load_files().items()))
+    return hashlib.blake2b(whole.encode(), digest_size=VERSION_BYTES).hexdigest()
+
+
+@cache
 def get_index() -> WebFile:
-    """Return the page itself."""
-    return load_files()[INDEX]
+    """Return the page itself. It names its files below their version, so that browsers need not ask for them again."""
+    index = load_files()[INDEX]
+    return WebFile(
+        media=index.media,
+        content=index.content.replace(ASSETS.encode(), f"{ASSETS}{get_version()}/".encode()),
+    )

@@ -6,16 +6,29 @@ from pathlib import Path
 import pytest
 
 import vendor
-from weft.web.files import INDEX, PAGE_POLICY, find_file, get_index, load_files
+from weft.web.files import ASSETS, INDEX, PAGE_POLICY, find_file, get_index, get_version, load_files
 
 SCRIPTS = {name: each.content.decode() for name, each in load_files().items() if name.endswith(".js")}
 OWN = {name: text for name, text in SCRIPTS.items() if not name.startswith("vendor/")}
 
 
+def list_named() -> list[str]:
+    return re.findall(rf'(?:href|src)="{ASSETS}{get_version()}/([^"]+)"', get_index().content.decode())
+
+
 def test_everything_that_the_page_loads_exists() -> None:
-    named = re.findall(r'(?:href|src)="/web/assets/([^"]+)"', get_index().content.decode())
+    named = list_named()
     assert len(named) > 5
     assert [name for name in named if find_file(name) is None] == []
+
+
+def test_every_script_that_is_always_needed_is_requested_at_once() -> None:
+    needed, pending = set[str](), ["app.js"]
+    while pending:
+        needed.add(name := pending.pop())
+        imported = re.findall(r'^import .* from "\./([^"]+)"', OWN.get(name, ""), re.MULTILINE)
+        pending += [each for each in imported if each not in needed]
+    assert {name for name in list_named() if name.endswith(".js")} == needed
 
 
 @pytest.mark.parametrize("name", OWN)

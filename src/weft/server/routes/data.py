@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from weft.model.blame import FileBlame, FileLog
+from weft.model.context import ContextReport
 from weft.model.dataset import MAX_SECONDS, QueryInput, QueryResult
 from weft.model.proof import SessionProof
 from weft.server.route import DirectoryCall, route
@@ -45,6 +46,11 @@ async def get_trajectory(call: DirectoryCall) -> dict[str, object]:
     return await call.api.data.get_trajectory(read_session_id(call))
 
 
+async def get_context(call: DirectoryCall) -> ContextReport:
+    """Return what the next request of a session would send, by part and with about how many tokens each has."""
+    return await call.api.data.get_context(read_session_id(call))
+
+
 async def get_blame(call: DirectoryCall) -> FileBlame:
     """Return the lines of a file, each with the session, step and prompt that wrote it."""
     query: BlameQuery = call.query
@@ -62,6 +68,7 @@ ROUTES = (
     route("POST", "/weft/sql", "weft.sql", run_sql, takes=QueryInput),
     route("GET", "/weft/session/{sessionID}/proof", "weft.session.proof", get_proof, gives=SessionProof),
     route("GET", "/weft/session/{sessionID}/atif", "weft.session.atif", get_trajectory, gives=dict[str, Any]),
+    route("GET", "/weft/session/{sessionID}/context", "weft.session.context", get_context, home="wants"),
 )
 # They show what is in files.
 FILE_ROUTES = (

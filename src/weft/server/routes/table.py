@@ -58,6 +58,7 @@ SHELL_ROUTES: Final = (
     *messages.SHELL_ROUTES,
     *configuration.SHELL_ROUTES,
     *mcp.SHELL_ROUTES,
+    *workspace.SHELL_ROUTES,
     *pty.ROUTES,
     *worktrees.CREATE_ROUTES,
     *trials.SHELL_ROUTES,

@@ -1,13 +1,15 @@
-"""HTTP routes for the project, its agents, skills, commands, tools and helper programs, and for damage in its store."""
+"""HTTP routes for the project, its agents, skills, commands, tools, helper programs and trust, and for the health of its store."""
 
 from msgspec import Struct
 
 from weft.errors import NotFoundError
 from weft.model.agent import AgentInfo, Command, Skill
 from weft.model.damage import Damage
+from weft.model.health import DoctorFinding, StorageReport
 from weft.model.ids import ProjectID
 from weft.model.part import ModelRef
 from weft.model.project import Project
+from weft.model.trust import TrustReport
 from weft.model.wire import Wire
 from weft.model.workspace import (
     FileChange,
@@ -160,8 +162,50 @@ async def list_damage(call: DirectoryCall) -> list[Damage]:
     return await call.api.workspace.list_damage()
 
 
+async def list_findings(call: DirectoryCall) -> list[DoctorFinding]:
+    """Examine machine, configuration and store, and list what is wrong with its cure. This reads every document."""
+    return await call.api.workspace.list_findings()
+
+
+async def measure_storage(call: DirectoryCall) -> StorageReport:
+    """Return the space that the store takes: by kind, by project, and the largest sessions."""
+    return await call.api.workspace.measure_storage()
+
+
+class TrustInput(Wire, frozen=True, kw_only=True):
+    """The fingerprint of the report that was read."""
+
+    fingerprint: str
+
+
+async def get_trust(call: DirectoryCall) -> TrustReport:
+    """Return whether the project is trusted, and what it brings along."""
+    return await call.api.workspace.get_trust()
+
+
+async def give_trust(call: DirectoryCall) -> TrustReport:
+    """Trust the project as it was reported; 409 if it has changed since. The directory is opened again."""
+    input: TrustInput = call.body
+    report = await call.api.workspace.trust(input.fingerprint)
+    await call.server.dispose(call.directory)
+    return report
+
+
+async def revoke_trust(call: DirectoryCall) -> TrustReport:
+    """Stop trusting the project. The directory is opened again."""
+    report = await call.api.workspace.revoke_trust()
+    await call.server.dispose(call.directory)
+    return report
+
+
 OWN_ROUTES = (
     route("GET", "/weft/damage", "weft.damage", list_damage, gives=list[Damage]),
+    route("GET", "/weft/doctor", "weft.doctor", list_findings, gives=list[DoctorFinding]),
+    route("GET", "/weft/storage", "weft.storage", measure_storage),
+    route("GET", "/weft/trust", "weft.trust.get", get_trust),
+    route("DELETE", "/weft/trust", "weft.trust.revoke", revoke_trust),
     route("GET", "/weft/command/{name}", "weft.command.get", get_command),
     route("GET", "/weft/tool", "weft.tool.list", list_all_tools),
 )
+# A trusted project may run programs of its own, so without a shell nobody can trust one from afar.
+SHELL_ROUTES = (route("POST", "/weft/trust", "weft.trust.give", give_trust, takes=TrustInput),)

@@ -17,6 +17,7 @@ const SCREENS = {
   session: { load: async () => SessionScreen },
 };
 
+const ICON = new URL("icon.svg", import.meta.url).pathname;
 const THEMES = ["system", "light", "dark"];
 
 function applyTheme(theme) {
@@ -106,7 +107,7 @@ function TopBar({ route, onKeys }) {
     document.title = `${waiting ? `(${waiting}) ` : ""}${state.title ?? "weft"}`;
   });
   return html`<header class="top">
-    <a class="brand" href="/" aria-label="weft: all sessions"><img src="/web/assets/icon.svg" alt="" width="22" height="22" />weft</a>
+    <a class="brand" href="/" aria-label="weft: all sessions"><img src=${ICON} alt="" width="22" height="22" />weft</a>
     <nav aria-label="Screens">
       <ul>
         ${Object.entries(SCREENS).filter(([, each]) => each.name).map(([key, each]) => html`<li key=${key}>

@@ -1,7 +1,7 @@
 // A conversation: messages, their texts as they are written, and calls as one line each until they are opened.
 import { Component, html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact-htm.js";
 import { get } from "./api.js";
-import { formatCost, formatCount, formatDuration, formatTime, formatTokens, totalTokens } from "./format.js";
+import { formatClock, formatCost, formatCount, formatDuration, formatTime, formatTokens, totalTokens } from "./format.js";
 import { toSession } from "./router.js";
 import { Menu, ServerHtml } from "./parts.js";
 import { listen, openConversation, closeConversation, state, useTopic } from "./store.js";
@@ -60,7 +60,7 @@ class Message extends Component {
           ${queued && html`<span class="badge waiting">queued</span>`}
           <span class="grow"></span>
           <time class="about" datetime=${new Date(info.time.created).toISOString()} title=${formatTime(info.time.created)}>
-            ${new Date(info.time.created).toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit" })}</time>
+            ${formatClock(info.time.created)}</time>
           ${actions && html`<${Menu} label=${isPrompt ? "What to do with this prompt" : "What to do with this answer"} items=${actions(message)} />`}
         </header>
         <div class="parts">${group(shown).map((item) => (Array.isArray(item)

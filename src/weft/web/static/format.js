@@ -1,14 +1,25 @@
 // Numbers, times and names for people.
+// Formatters of the browser take longer to make than the page takes to show a session.
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const MINUTE = 60_000, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 
+/** A whole number with commas. */
+export const formatNumber = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, ",");
+
 export function formatCount(number, singular, plural = `${singular}s`) {
-  return `${number.toLocaleString("en")} ${number === 1 ? singular : plural}`;
+  return `${formatNumber(number)} ${number === 1 ? singular : plural}`;
 }
 
 export function formatTokens(number) {
   if (number < 1000) return String(number);
   if (number < 999_500) return `${(number / 1000).toFixed(number < 10_000 ? 1 : 0)}k`;
   return `${(number / 1_000_000).toFixed(1)}M`;
+}
+
+export function formatSize(bytes) {
+  const units = ["bytes", "KB", "MB", "GB", "TB"];
+  const at = Math.min(bytes ? Math.floor(Math.log2(bytes) / 10) : 0, units.length - 1);
+  return `${(bytes / 1024 ** at).toFixed(at && bytes / 1024 ** at < 10 ? 1 : 0)} ${units[at]}`;
 }
 
 /** What is unknown is never shown as 0. */
@@ -33,11 +44,21 @@ export function formatAgo(time, now = Date.now()) {
   if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min ago`;
   if (ms < DAY) return `${Math.floor(ms / HOUR)} h ago`;
   if (ms < 7 * DAY) return `${Math.floor(ms / DAY)} d ago`;
-  return new Date(time).toLocaleDateString("en", { year: "numeric", month: "short", day: "numeric" });
+  return formatDay(time);
+}
+
+function formatDay(time) {
+  const date = new Date(time);
+  return `${MONTHS[date.getMonth()]} ${date.getDate()}, ${date.getFullYear()}`;
+}
+
+export function formatClock(time) {
+  const date = new Date(time);
+  return [date.getHours(), date.getMinutes()].map((each) => String(each).padStart(2, "0")).join(":");
 }
 
 export function formatTime(time) {
-  return new Date(time).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
+  return `${formatDay(time)}, ${formatClock(time)}`;
 }
 
 /** The last two names of a path, which tell projects apart. */

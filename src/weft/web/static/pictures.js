@@ -1,7 +1,7 @@
 // Pictures: where money, tokens and time went. All of them are drawn from figures of the server.
 import { html, useEffect, useState } from "./vendor/preact-htm.js";
 import { get } from "./api.js";
-import { formatCost, formatCount, formatDuration, formatTime, formatTokens, shortenPath, toTitle, totalTokens } from "./format.js";
+import { formatCost, formatCount, formatDuration, formatNumber, formatTime, formatTokens, shortenPath, toTitle, totalTokens } from "./format.js";
 import { Loaded, useLoaded } from "./parts.js";
 import { setQuery, toSession } from "./router.js";
 import { state } from "./store.js";
@@ -39,7 +39,7 @@ function AllPictures({ days }) {
         <${Tile} name="Cost" value=${formatCost(spent)} about=${`in ${formatCount(found.sessions, "session")}`} />
         <${Tile} name="Tokens" value=${formatTokens(sent + Number(spent.output) + Number(spent.reasoning))} about=${`${formatTokens(sent)} in, ${formatTokens(Number(spent.output) + Number(spent.reasoning))} out`} />
         <${Tile} name="Read from the cache" value=${sent ? `${Math.round((100 * read) / sent)} %` : "–"} about="of all tokens sent" />
-        <${Tile} name="Messages" value=${found.messages.toLocaleString("en")} about=${`${formatTokens(found.medianTokens)} tokens in a usual session`} />
+        <${Tile} name="Messages" value=${formatNumber(found.messages)} about=${`${formatTokens(found.medianTokens)} tokens in a usual session`} />
       </dl>
       <div class="cards">
         <${Card} title="Cost by day" class="span"><${Columns} rows=${byDay.map((each) => [each.name, Number(each.spent.cost), `${each.name}: ${formatCost(each.spent)}, ${formatCount(each.messages, "message")}`])} format=${(value) => `$${value.toFixed(2)}`} /><//>

@@ -3,9 +3,10 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/pre
 import { get, patch, post, remove } from "./api.js";
 import { Changes } from "./changes.js";
 import { Messages } from "./conversation.js";
-import { formatCost, formatCount, formatTokens, shortenPath, toTitle, totalTokens } from "./format.js";
+import { formatClock, formatCost, formatCount, formatTokens, shortenPath, toTitle, totalTokens } from "./format.js";
 import { bindKeys } from "./keys.js";
-import { Dialog, Menu, Notice, saveFile } from "./parts.js";
+import { Menu, Notice, saveFile } from "./parts.js";
+import { ContextDialog } from "./context_dialog.js";
 import { Prompt } from "./prompt.js";
 import { Requests } from "./requests.js";
 import { navigate, setQuery, toSession } from "./router.js";
@@ -102,33 +103,23 @@ function Facts({ id, conversation, settings, setDialog }) {
   useTopic(`status:${id}`, conversation.topic);
   const last = conversation.messages.findLast((each) => each.info.role === "assistant" && totalTokens(each.info.tokens));
   useEffect(() => {
-    get(`/weft/session/${id}/spending`).then(setSpending, () => {});
-  }, [id, last?.info.id, last?.info.time.completed, state.status.has(id)]);
+    if (conversation.loaded) get(`/weft/session/${id}/spending`).then(setSpending, () => {});
+  }, [id, conversation.loaded, last?.info.id, last?.info.time.completed, state.status.has(id)]);
   const model = last && settings.models.get(`${last.info.providerID}/${last.info.modelID}`);
   const limit = model?.limit.context ?? 0;
   const used = last ? totalTokens(last.info.tokens) : 0;
   const budget = settings.config?.experimental?.weft?.budget;
   return html`<dl class="facts">
-    ${used ? html`<div><dt>Context</dt><dd><button type="button" class="plain" onClick=${() => setDialog(html`<${ContextDialog} id=${id} used=${used} limit=${limit} message=${last} onClose=${() => setDialog(null)} />`)}>
+    ${used ? html`<div><dt>Context</dt><dd><button type="button" class="plain" onClick=${() => setDialog(html`<${ContextDialog} id=${id} used=${used} limit=${limit} tokens=${last.info.tokens} onClose=${() => setDialog(null)} />`)}>
       ${limit ? html`<meter min="0" max=${limit} high=${limit * 0.8} value=${used} aria-label="Context in use"></meter> ${Math.round((100 * used) / limit)} %` : formatTokens(used)}</button></dd></div>` : null}
     ${spending && html`<div><dt>Cost</dt><dd title=${`${formatCount(spending.tree.steps ?? 0, "step")}; with child sessions`}>${formatCost(spending.tree)}${budget?.tree?.cost || budget?.session?.cost ? html` <span class="about">of $${budget.tree?.cost ?? budget.session.cost}</span>` : ""}</dd></div>`}
   </dl>`;
 }
 
-function ContextDialog({ id, used, limit, message, onClose }) {
-  const tokens = message.info.tokens;
-  const rows = [["Read from the cache", tokens.cache.read], ["Written to the cache", tokens.cache.write], ["Not cached", tokens.input], ["Answer", tokens.output], ["Reasoning", tokens.reasoning]];
-  return html`<${Dialog} title="What fills the context" onClose=${onClose}>
-    <p>${used.toLocaleString("en")} tokens${limit ? ` of ${limit.toLocaleString("en")}` : ""} with the last answer.</p>
-    <table class="plain"><tbody>${rows.filter(([, count]) => count).map(([name, count]) => html`<tr key=${name}><th scope="row">${name}</th><td class="right">${count.toLocaleString("en")}</td><td><meter min="0" max=${used} value=${count} aria-label=${name}></meter></td></tr>`)}</tbody></table>
-    <p class="about">In a terminal, <code>weft session context ${id}</code> lists every piece of the next request.</p>
-  <//>`;
-}
-
 function Activity({ status, id }) {
   useTopic("requests");
   if (!status) return null;
-  if (status.type === "retry") return html`<${Notice} kind="warning">${status.message} The next attempt is number ${status.attempt + 1}, at ${new Date(status.next).toLocaleTimeString("en")}.<//>`;
+  if (status.type === "retry") return html`<${Notice} kind="warning">${status.message} The next attempt is number ${status.attempt + 1}, at ${formatClock(status.next)}.<//>`;
   const waits = [...state.permissions.values(), ...state.questions.values()].some((each) => each.sessionID === id);
   return html`<p class="activity" role="status">${waits ? "Waiting for you" : html`<span class="dots" aria-hidden="true"><i></i><i></i><i></i></span> Working`}</p>`;
 }
@@ -168,7 +159,12 @@ function useStickyEnd(conversation) {
   useEffect(() => {
     const box = document.scrollingElement;
     const onScroll = () => (sticks.current = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END);
-    const onGrow = () => sticks.current && (box.scrollTop = box.scrollHeight);
+    // Many blocks may grow at once, and each scroll makes the browser lay out the page.
+    let waiting = false;
+    const onGrow = () => {
+      if (!waiting && sticks.current) queueMicrotask(() => ((waiting = false), (box.scrollTop = box.scrollHeight)));
+      waiting = sticks.current;
+    };
     addEventListener("scroll", onScroll, { passive: true });
     document.addEventListener("weft-grew", onGrow);
     return () => (removeEventListener("scroll", onScroll), document.removeEventListener("weft-grew", onGrow));

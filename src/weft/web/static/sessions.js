@@ -6,6 +6,7 @@ import { bindKeys } from "./keys.js";
 import { Dialog, Loaded, Menu, Notice, saveFile, useLoaded } from "./parts.js";
 import { navigate, setQuery, toSession } from "./router.js";
 import { RenameDialog, TagDialog } from "./session_dialogs.js";
+import { findSessions, listNames, looksIntoMessages } from "./session_filter.js";
 import { putSession, state, useTopic } from "./store.js";
 
 const PAGE = 60;
@@ -33,6 +34,8 @@ export function SessionsScreen({ query }) {
 
 function Filters({ query, projects }) {
   const timer = useRef(0);
+  const [names, setNames] = useState({ agents: [], models: [] });
+  const loadNames = () => names.agents.length || listNames().then(setNames, () => {}); // without them, names can still be typed
   function search(event) {
     const { value } = event.target;
     clearTimeout(timer.current);
@@ -44,7 +47,11 @@ function Filters({ query, projects }) {
     <select aria-label="Project" value=${query.project ?? ""} onChange=${(event) => setQuery({ project: event.target.value })}>
       <option value="">all projects</option>${projects.map((each) => html`<option key=${each.id} value=${each.id}>${each.name || shortenPath(each.worktree)}</option>`)}</select>
     <select aria-label="Status" value=${query.status ?? ""} onChange=${(event) => setQuery({ status: event.target.value })}>${STATES.map(([value, name]) => html`<option key=${value} value=${value}>${name}</option>`)}</select>
-    <input type="text" aria-label="Tag" placeholder="tag" size="8" value=${query.tag ?? ""} onChange=${(event) => setQuery({ tag: event.target.value.trim() })} />
+    ${["agent", "model", "tag"].map((name) => html`<input key=${name} type="text" aria-label=${name[0].toUpperCase() + name.slice(1)} placeholder=${name} size="8" list=${`known-${name}s`} value=${query[name] ?? ""}
+      onFocus=${name === "tag" ? undefined : loadNames} onChange=${(event) => setQuery({ [name]: event.target.value.trim() })} />`)}
+    <datalist id="known-agents">${names.agents.map((each) => html`<option key=${each} value=${each} />`)}</datalist>
+    <datalist id="known-models">${names.models.map((each) => html`<option key=${each} value=${each} />`)}</datalist>
+    <datalist id="known-tags">${[...new Set([...state.sessions.values()].flatMap((each) => each.weft?.tags ?? []))].map((each) => html`<option key=${each} value=${each} />`)}</datalist>
     <label class="check"><input type="checkbox" checked=${Boolean(query.archived)} onChange=${(event) => setQuery({ archived: event.target.checked ? "1" : "" })} /> archived</label>
     <label class="check"><input type="checkbox" checked=${Boolean(query.trash)} onChange=${(event) => setQuery({ trash: event.target.checked ? "1" : "" })} /> trash</label>
   </search>`;
@@ -54,20 +61,25 @@ function List({ query, projects, setDialog, setFailure }) {
   useTopic("sessions", "status", "requests");
   const [limit, setLimit] = useState(PAGE);
   const archived = query.archived ? "true" : "false";
-  const list = useLoaded(() => get("/weft/session", { everywhere: "true", order: "updated", roots: "true", archived, projectID: query.project, tag: query.tag, limit }), [archived, query.project, query.tag, limit]);
+  const isDeep = looksIntoMessages(query);
+  const list = useLoaded(
+    () => (isDeep ? findSessions(query) : get("/weft/session", { everywhere: "true", order: "updated", roots: "true", archived, projectID: query.project, tag: query.tag, limit })),
+    [archived, query.project, query.tag, query.agent, query.model, limit],
+  );
   useTopic("resync");
   if (list.value === undefined) return html`<${Loaded} of=${list}>${() => null}<//>`;
   // What events have said since is newer than the list.
   const known = new Map(list.value.map((each) => [each.id, state.sessions.get(each.id) ?? each]));
-  for (const each of state.sessions.values()) if (!known.has(each.id) && belongs(each, query)) known.set(each.id, each);
+  for (const each of isDeep ? [] : state.sessions.values()) if (!known.has(each.id) && belongs(each, query)) known.set(each.id, each);
   const shown = [...known.values()].filter((each) => belongs(each, query) && hasStatus(each, query.status)).sort(compare);
   if (!shown.length) return html`<${Nothing} query=${query} />`;
   return html`<ul class="list">${shown.map((session) => html`<${Row} key=${session.id} session=${session} projects=${projects} setDialog=${setDialog} setFailure=${setFailure} onGone=${list.reload} />`)}</ul>
-    ${list.value.length >= limit && html`<button type="button" class="earlier" onClick=${() => setLimit(limit + PAGE)}>Show more</button>`}`;
+    ${!isDeep && list.value.length >= limit && html`<button type="button" class="earlier" onClick=${() => setLimit(limit + PAGE)}>Show more</button>`}`;
 }
 
 function belongs(session, query) {
-  if (session.parentID || Boolean(session.time.archived) !== Boolean(query.archived)) return false;
+  // A child session is in the list below its parent, but what it did can be looked for.
+  if ((session.parentID && !looksIntoMessages(query)) || Boolean(session.time.archived) !== Boolean(query.archived)) return false;
   if (query.project && session.projectID !== query.project) return false;
   return !query.tag || (session.weft?.tags ?? []).includes(query.tag);
 }
@@ -83,7 +95,7 @@ function hasStatus(session, wanted) {
 const compare = (a, b) => Boolean(b.weft?.pinned) - Boolean(a.weft?.pinned) || b.time.updated - a.time.updated || (a.id < b.id ? -1 : 1);
 
 function Nothing({ query }) {
-  const filtered = query.project || query.tag || query.status || query.archived;
+  const filtered = query.project || query.tag || query.status || query.archived || looksIntoMessages(query);
   return html`<div class="empty">${filtered ? html`<h2>No session is like that</h2><p><a href="/">Show all sessions</a></p>` : html`<h2>There are no sessions yet</h2><p>Start one here, or with <code>weft run</code> in a terminal.</p>`}</div>`;
 }
 
@@ -144,9 +156,14 @@ function StatusBadge({ id }) {
 }
 
 function Hits({ query, projects }) {
-  const hits = useLoaded(() => get("/weft/search", { words: query.q, everywhere: "true", limit: 50 }), [query.q]);
-  return html`<${Loaded} of=${hits}>${(found) => {
-    const shown = found.filter((each) => !query.project || each.projectID === query.project);
+  const isDeep = looksIntoMessages(query);
+  const hits = useLoaded(
+    () => Promise.all([get("/weft/search", { words: query.q, everywhere: "true", limit: 50 }), isDeep ? findSessions(query) : []]),
+    [query.q, query.agent, query.model],
+  );
+  return html`<${Loaded} of=${hits}>${([found, sessions]) => {
+    const allowed = new Set(sessions.map((each) => each.id));
+    const shown = found.filter((each) => (!query.project || each.projectID === query.project) && (!query.archived || each.archived) && (!isDeep || allowed.has(each.sessionID)));
     if (!shown.length) return html`<div class="empty"><h2>Nothing was found</h2><p>Every word must occur in the session, itself or as the beginning of a word.</p></div>`;
     return html`<p class="about" role="status">${formatCount(shown.length, "session")}</p>
       <ul class="list hits">${shown.map((hit) => html`<li key=${hit.sessionID} class="row"><a class="row-title" href=${toSession(hit.sessionID) + (hit.messageID ? `?message=${hit.messageID}` : "")}>${toTitle(hit)}</a>

@@ -2,11 +2,13 @@
 import { html, useEffect, useState } from "./vendor/preact-htm.js";
 import { get, post, remove } from "./api.js";
 import { formatCount, formatTime, formatTokens, shortenPath } from "./format.js";
+import { Health, Storage, Trust } from "./health.js";
+import { McpServers } from "./mcp_servers.js";
 import { Loaded, Notice, useLoaded } from "./parts.js";
 import { setQuery } from "./router.js";
 import { state } from "./store.js";
 
-const TABS = { health: ["Health", Health], providers: ["Providers and models", Providers], agents: ["Agents and commands", Agents], mcp: ["MCP servers", McpServers], permissions: ["Permissions", PermissionRules] };
+const TABS = { health: ["Health", Health], storage: ["Storage", Storage], trust: ["Trust", Trust], providers: ["Providers and models", Providers], agents: ["Agents and commands", Agents], mcp: ["MCP servers", McpServers], permissions: ["Permissions", PermissionRules] };
 const SOURCES = { env: "the environment", config: "the configuration", api: "weft auth login", custom: "a login" };
 
 export function SettingsScreen({ query }) {
@@ -21,17 +23,6 @@ export function SettingsScreen({ query }) {
         ${[...new Set([paths.directory, ...projects.map((each) => each.worktree).filter((each) => each !== "/")])].map((each) => html`<option key=${each} value=${each}>${shortenPath(each)}</option>`)}</select></label>`}<//></header>
     <nav aria-label="Settings"><ul class="tabs">${Object.entries(TABS).map(([key, [name]]) => html`<li key=${key}><a href=${`/web/settings?tab=${key}${query.directory ? `&directory=${encodeURIComponent(query.directory)}` : ""}`} aria-current=${key === tab ? "page" : undefined}>${name}</a></li>`)}</ul></nav>
     <${Tab} key=${tab + query.directory} directory=${query.directory} /></div>`;
-}
-
-function Health({ directory }) {
-  const health = useLoaded(async () => {
-    const [ready, version, paths, damage, vcs] = await Promise.all([get("/weft/ready").catch((error) => ({ ready: false, reasons: [error.message] })), get("/global/health"), get("/path", { directory }), get("/weft/damage", { directory }), get("/vcs", { directory }).catch(() => ({}))]);
-    return { ready, version, paths, damage, vcs };
-  }, [directory]);
-  return html`<${Loaded} of=${health}>${({ ready, version, paths, damage, vcs }) => html`
-    ${ready.ready ? html`<${Notice}>The server takes work, and its store can be written.<//>` : html`<${Notice} kind="error">${(ready.reasons ?? []).join(" ")}<//>`}
-    <section class="card"><h2>This server</h2><dl class="pairs"><dt>Version</dt><dd>${version.version}</dd><dt>Directory</dt><dd><code>${paths.directory}</code></dd>${vcs.branch && html`<dt>Branch</dt><dd>${vcs.branch}</dd>`}<dt>Configuration</dt><dd><code>${paths.config}</code></dd><dt>State</dt><dd><code>${paths.state}</code></dd>${paths.data && html`<dt>Data</dt><dd><code>${paths.data}</code></dd>`}</dl></section>
-    <section class="card"><h2>Stored documents</h2>${damage.length ? html`<p>${formatCount(damage.length, "document")} cannot be read. <code>weft doctor --fix</code> sets them aside.</p><ul>${damage.map((each, at) => html`<li key=${at}><code>${each.path ?? each.where}</code> ${each.reason ?? each.problem}</li>`)}</ul>` : html`<p>Every stored document can be read.</p>`}</section>`}<//>`;
 }
 
 function Providers({ directory }) {
@@ -53,22 +44,6 @@ function Agents({ directory }) {
     <section class="card"><h2>Agents</h2><ul class="entries">${agents.filter((each) => !each.hidden).map((each) => html`<li key=${each.name}><strong>${each.name}</strong> <span class="tag">${each.mode}</span> ${each.model && html`<span class="about">${each.model.providerID}/${each.model.modelID}</span>`}<p class="about">${each.description ?? ""}</p></li>`)}</ul></section>
     <section class="card"><h2>Commands</h2><ul class="entries">${commands.map((each) => html`<li key=${each.name}><strong>/${each.name}</strong> <span class="about">${each.description ?? ""}</span></li>`)}</ul></section>
     <section class="card"><h2>Skills</h2>${skills.length ? html`<ul class="entries">${skills.map((each) => html`<li key=${each.name}><strong>${each.name}</strong> <span class="about">${each.description}</span></li>`)}</ul>` : html`<p class="about">There are none.</p>`}</section>`}<//>`;
-}
-
-function McpServers({ directory }) {
-  const [problem, setProblem] = useState("");
-  const found = useLoaded(() => get("/mcp", { directory }), [directory]);
-  const act = (promise) => promise.then(found.reload, (error) => setProblem(error.message));
-  async function logIn(name) {
-    const started = await post(`/mcp/${encodeURIComponent(name)}/auth`, undefined, { directory });
-    if (started.authorizationUrl) open(started.authorizationUrl, "_blank", "noopener");
-  }
-  return html`${problem && html`<${Notice} kind="error" onClose=${() => setProblem("")}>${problem}<//>`}
-    <${Loaded} of=${found}>${(servers) => (Object.keys(servers).length ? html`<section class="card"><h2>MCP servers</h2><ul class="entries">${Object.entries(servers).map(([name, status]) => html`<li key=${name}><strong>${name}</strong>
-      <span class=${`badge ${status.status === "connected" ? "running" : "waiting"}`}>${status.status.replaceAll("_", " ")}</span> <span class="failed">${status.error ?? ""}</span>
-      <span class="buttons">${status.status === "connected" ? html`<button type="button" onClick=${() => act(post(`/mcp/${encodeURIComponent(name)}/disconnect`, undefined, { directory }))}>Disconnect</button>` : html`<button type="button" onClick=${() => act(post(`/mcp/${encodeURIComponent(name)}/connect`, undefined, { directory }))}>Connect</button>`}
-      ${status.status === "needs_auth" && html`<button type="button" class="primary" onClick=${() => act(logIn(name))}>Log in</button>`}</span></li>`)}</ul></section>`
-    : html`<div class="empty"><h2>No MCP server is configured</h2><p><code>weft mcp add</code> adds one.</p></div>`)}<//>`;
 }
 
 function PermissionRules({ directory }) {

@@ -5,6 +5,8 @@ import { get } from "./api.js";
 
 const RETRY_MS = [250, 500, 1000, 2000, 5000];
 const HIDDEN_MS = 60_000;
+// What a reader sees first is the end; earlier messages follow when they come near.
+const FIRST_PAGE = 20;
 
 const listeners = new Map();
 
@@ -43,6 +45,21 @@ export const state = {
 };
 const conversations = new Map();
 
+// --- what arrives while something is read ---
+
+const recordings = new Set();
+
+/** Collect the events that arrive while an answer is under way. The answer may be older than they are, so they are applied again. */
+async function readWithEvents(path, query) {
+  const events = [];
+  recordings.add(events);
+  try {
+    return { value: await get(path, query), events };
+  } finally {
+    recordings.delete(events);
+  }
+}
+
 // --- conversations ---
 
 /** The messages of one session, as far as they were loaded. */
@@ -61,7 +78,8 @@ export class Conversation {
 
   async load() {
     try {
-      const page = await get(`/weft/session/${this.id}/view`, { limit: 40 });
+      const { value: page, events } = await readWithEvents(`/weft/session/${this.id}/view`, { limit: FIRST_PAGE });
+      this.last = JSON.stringify(page.messages.at(-1));
       this.before = page.before ?? null;
       // Messages that were loaded earlier stay, unless the server no longer has them.
       const first = page.messages[0]?.info.time.created ?? 0;
@@ -70,12 +88,29 @@ export class Conversation {
       this.messages = [...earlier, ...page.messages];
       this.messages.forEach(touch);
       this.error = "";
+      this.applyAgain(events);
     } catch (error) {
       this.error = error.message;
     }
     this.loaded = true;
     emit(this.topic);
     for (const message of this.messages) for (const part of message.parts) emit(`part:${part.id}`);
+  }
+
+  applyAgain(events) {
+    const own = events.filter(({ properties }) => (properties.sessionID ?? properties.info?.sessionID) === this.id);
+    for (const event of own) {
+      // Text that was added is in the answer or not; reading the message again is the only way to know.
+      if (event.type === "weft.part.grew") this.refresh(event.properties.messageID);
+      else if (/^(message\.|weft\.part\.)/.test(event.type)) apply(event);
+    }
+  }
+
+  /** Read the end again if it is not what was loaded: something happened before the stream was open. */
+  async check() {
+    if (!this.loaded || state.status.has(this.id)) return this.load();
+    const page = await get(`/weft/session/${this.id}/view`, { limit: 1 }).catch(() => null);
+    return JSON.stringify(page?.messages.at(-1)) === this.last ? undefined : this.load();
   }
 
   async loadEarlier(limit = 40) {
@@ -199,6 +234,11 @@ export function closeConversation(id) {
 
 // --- events ---
 
+function receive(event) {
+  for (const events of recordings) events.push(event);
+  apply(event);
+}
+
 function apply({ type, properties }) {
   switch (type) {
     case "session.created":
@@ -259,20 +299,22 @@ function setStatus(id, status) {
   emit(`status:${id}`);
 }
 
-/** Read everything that is shown again. */
-export async function resync() {
+/** Read everything that is shown again; `isFirst` if it was read just now, before the stream was open. */
+export async function resync(isFirst = false) {
   try {
-    const now = await get("/weft/view/status");
+    const { value: now, events } = await readWithEvents("/weft/view/status");
     state.status = new Map(Object.entries(now.status));
     state.permissions = new Map(now.permissions.map((each) => [each.id, each]));
     state.questions = new Map(now.questions.map((each) => [each.id, each]));
+    events.filter((event) => /^(session\.status|permission\.|question\.)/.test(event.type)).forEach(apply);
   } catch {
     return; // the stream reports what is wrong with the connection
   }
   for (const topic of ["status", "requests", "resync"]) emit(topic);
   for (const conversation of conversations.values()) {
     emit(`status:${conversation.id}`);
-    conversation.load();
+    if (isFirst) conversation.check();
+    else conversation.load();
   }
 }
 
@@ -324,7 +366,7 @@ class Stream {
       if (event.lastEventId) this.last = event.lastEventId;
       const { payload } = JSON.parse(event.data);
       if (payload.type === "server.connected") this.connected();
-      else if (payload.type !== "server.heartbeat") apply(payload);
+      else if (payload.type !== "server.heartbeat") receive(payload);
     };
     // The browser would reconnect by itself, but not after every kind of failure, and without saying so.
     source.onerror = () => {
@@ -341,7 +383,7 @@ class Stream {
     const isFirst = state.connection === "connecting";
     this.failures = 0;
     setConnection("live");
-    if (isFirst) resync();
+    if (isFirst) resync(true);
   }
 }
 

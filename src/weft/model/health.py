@@ -1,0 +1,68 @@
+"""The health of a store and of the machine: findings with their repairs, and the space that things take."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from weft.model.ids import SessionID
+from weft.model.wire import Wire
+
+Severity = Literal["problem", "warning", "note"]
+
+# Repairs that need no decision by the user; `maintenance.repair` has a method for each.
+RepairKind = Literal[
+    "",
+    "lock-up",
+    "recover",
+    "lay-aside",
+    "salvage",
+    "rebuild",
+    "uproot",
+    "unite",
+    "adopt",
+    "unindex",
+    "drop-lease",
+]
+
+
+class FindingItem(Struct, frozen=True, kw_only=True):
+    """One thing that a finding is about: its location, what is wrong with it, and its session if it has one."""
+
+    where: str
+    reason: str = ""
+    session: SessionID | None = None
+
+
+class DoctorFinding(Struct, frozen=True, kw_only=True):
+    """What is wrong, what it means, and the command that repairs it.
+
+    A problem has consequences now, a warning may have some, a note is for information.
+    """
+
+    severity: Severity
+    area: str
+    what: str
+    means: str = ""
+    repair: str = ""
+    cure: RepairKind = ""
+    items: tuple[FindingItem, ...] = ()
+
+
+class StorageEntry(Wire, frozen=True, kw_only=True):
+    """What one thing takes: a kind of document, a project or a session. A database counts its rows as files."""
+
+    name: str
+    title: str
+    bytes: int
+    files: int
+
+
+class StorageReport(Wire, frozen=True, kw_only=True):
+    """The space that a store and what belongs to it take, each list with the largest first. `sessions` are the largest alone."""
+
+    store: str
+    bytes: int
+    files: int
+    kinds: tuple[StorageEntry, ...]
+    projects: tuple[StorageEntry, ...]
+    sessions: tuple[StorageEntry, ...]
