@@ -76,7 +76,7 @@ class ScreenActions:
             "session_interrupt": self.interrupt_or_browse,
             "screen_switch": app.chat.change_screen,
             "terminal_suspend": app.action_suspend_process,
-            "app_exit": self.interrupt_or_leave,
+            "app_exit": app.chat.leave,
             "help": self._start(self.show_help),
             **{name: partial(app.edit, name) for name in EDITING},
         }
@@ -237,15 +237,11 @@ class ScreenActions:
         lines = format_count(text.count("\n") + 1, "line")
         self._app.tell(f"copied {lines}: {ways}")
 
-    # --- leaving and interrupting ---
+    # --- interrupting ---
 
     def interrupt_or_browse(self) -> None:
         if not self._app.chat.interrupt():
             self.toggle_focus()
-
-    def interrupt_or_leave(self) -> None:
-        if not self._app.chat.interrupt():
-            self._app.chat.leave()
 
     # --- choosing ---
 
