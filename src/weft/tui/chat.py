@@ -6,6 +6,7 @@ How it looks and how keys are read is up to a `ChatScreen`.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
@@ -35,6 +36,9 @@ OLDER_MESSAGES: Final = 20
 # How long to wait between two drawings: every word of a fast model would cost more than it shows.
 DRAW_SECONDS: Final = 0.05
 TICK_SECONDS: Final = 0.2
+# How many items are shown, and for how long events are taken in, before keys have their turn.
+SLICE_ITEMS: Final = 20
+SLICE_SECONDS: Final = 0.02
 MAX_FILES: Final = 20
 
 
@@ -124,6 +128,7 @@ class Chat:
         self._answers: dict[str, list[tuple[str, ...]]] = {}  # to the first questions of a request
         self._dirty = asyncio.Event()
         self._sending = asyncio.Lock()
+        self._showing = asyncio.Lock()
         self._tasks: asyncio.TaskGroup | None = None
         self._pending: set[asyncio.Task[None]] = set()
 
@@ -476,7 +481,11 @@ class Chat:
         self._dirty.set()
 
     async def _follow(self, events: AsyncIterator[PublishedEvent]) -> None:
+        began = monotonic()
         async for published in events:
+            if monotonic() - began > SLICE_SECONDS:  # many at once are handed over without a pause
+                await asyncio.sleep(0)
+                began = monotonic()
             event = published.event
             if isinstance(event, UnknownEvent) and event.named == RESYNC:
                 self.note("some events were missed; what has changed since is shown now")
@@ -507,12 +516,17 @@ class Chat:
             await asyncio.sleep(DRAW_SECONDS)
 
     async def _show_settled(self) -> None:
-        items, self._items = self._items, []
-        if self.view is not None:
-            items += self.view.take_settled()
-        if items:
-            self.items += items
-            await self._screen.show(items, self)
+        """Show what has settled, in slices: somebody may be typing."""
+        async with self._showing:  # two at once would mix up the order
+            items, self._items = self._items, []
+            if self.view is not None:
+                items += self.view.take_settled()
+            log = self.items
+            for start in range(0, len(items), SLICE_ITEMS):
+                piece = items[start : start + SLICE_ITEMS]
+                log += piece
+                await self._screen.show(piece, self)
+                await asyncio.sleep(0)
 
     def list_last_answer(self) -> list[Item]:
         """Return the last answer: what the model wrote after the last prompt."""
