@@ -360,3 +360,21 @@ async def test_a_running_session_is_left_by_one_key_and_interrupted_by_another(t
 
     async with open_api(tmp_path) as api:
         await drive_screen(api, drive)
+
+
+async def test_a_small_screen_shows_everything_too(tmp_path: Path) -> None:
+    async def drive(terminal: PilotTerminal) -> None:
+        await terminal.wait_for("sends the prompt; @ mentions")
+        await terminal.wait_for("! is for the shell")  # it is wrapped, not cut
+        await terminal.press("f1")
+        assert "send; during a run, join it" in await terminal.wait_for("everywhere")
+        await terminal.press("escape")
+        await terminal.enter("edit")
+        await terminal.settle("It is changed.")
+        await terminal.press("ctrl+x", "b")
+        assert "hello.txt" in await terminal.wait_for("FILES CHANGED")
+        await terminal.press("escape", "ctrl+x", "l")
+        assert "^D remove" in await terminal.wait_for("^S search")
+
+    async with open_api(tmp_path) as api:
+        await drive_screen(api, drive, size=(40, 24))

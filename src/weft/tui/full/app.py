@@ -1,10 +1,10 @@
 """The application of the full screen: transcript, panels, dialogs and prompt, drawn by Textual."""
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from msgspec import Struct
@@ -38,7 +38,7 @@ from weft.tui.full.widgets import (
 from weft.tui.keys import ACTIONS, EDITING, KeyMap
 from weft.tui.overview import OverviewContext, render_overview
 from weft.tui.render import LiveContext, render_live, squash
-from weft.tui.text import Line, cut, measure, to_plain_text
+from weft.tui.text import Line, cut, measure, to_plain_text, wrap
 from weft.tui.theme import ALIASES, WEFT, Palette
 from weft.tui.view import SessionView
 
@@ -115,7 +115,7 @@ class FullApp(App[None], inherit_bindings=False):
         self.sidebar_wanted: bool | None = None  # None: if there is room for it
         self._actions = make_actions(self)
         self._suggester = Suggester(chat, COMMANDS)
-        self._history: list[str] = []
+        self.history: list[str] = []
         self._recalled: int | None = None
         self._unsent = ""  # what was typed before an earlier prompt took its place
         self._draft: str | None = None  # what was typed when a request came
@@ -143,7 +143,7 @@ class FullApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         if self.settings.history is not None:
-            self._history = read_history(self.settings.history)
+            self.history = read_history(self.settings.history)
         self.query_one("#search", Input).display = False
         details = self.query_one("#details", LineView)
         details.can_focus = details.display = False
@@ -239,7 +239,10 @@ class FullApp(App[None], inherit_bindings=False):
             (keys("help"), "shows all keys"),
         )
         lines: list[Line] = [[], [("bold ansiaccent", "weft")], []]
-        return [*lines, *([("ansigreen", f"{key:<12}"), ("dim", about)] for key, about in rows)]
+        width, rest = self.transcript.lines.width, [("", " " * 12)]
+        for key, about in rows:
+            lines += wrap([("dim", about)], width, first=[("ansigreen", f"{key:<12}")], rest=rest)
+        return lines
 
     def _render_tail(self, view: SessionView | None, width: int) -> list[Line]:
         context = LiveContext(
@@ -288,19 +291,29 @@ class FullApp(App[None], inherit_bindings=False):
             self.set_draft(draft)
 
     def _sync_sidebar(self) -> None:
-        sidebar, view, session = self.query_one("#sidebar", LineView), self.chat.view, self.chat.session
+        sidebar = self.query_one("#sidebar", LineView)
         room = self.size.width >= MIN_SIDEBAR_WIDTH and self.chat.watched is None
-        sidebar.display = (room if self.sidebar_wanted is None else self.sidebar_wanted) and view is not None
-        if sidebar.display and view is not None and session is not None:
-            context = OverviewContext(
-                width=SIDEBAR_WIDTH - 3,
-                session=session,
-                tree=self.family,
-                sizes=self.chat.sizes,
-                budget=self.chat.budget,
-                shown_child=str(self.chat.watched.view.session) if self.chat.watched else "",
-            )
-            sidebar.set_lines([[], *render_overview(view, context)], self.palette)
+        sidebar.display = (room if self.sidebar_wanted is None else self.sidebar_wanted) and bool(
+            self.chat.view
+        )
+        if sidebar.display:
+            sidebar.set_lines([[], *self.render_overview(SIDEBAR_WIDTH - 3)], self.palette)
+
+    def render_overview(self, width: int) -> list[Line]:
+        """Return context, cost, files, todos and child sessions; nothing if there is no session."""
+        chat = self.chat
+        if chat.view is None or chat.session is None:
+            return []
+        shown = str(chat.watched.view.session) if chat.watched else ""
+        context = OverviewContext(
+            width=width,
+            session=chat.session,
+            tree=self.family,
+            sizes=chat.sizes,
+            budget=chat.budget,
+            shown_child=shown,
+        )
+        return render_overview(chat.view, context)
 
     def _sync_status(self) -> None:
         width = max(self.size.width - 2, 1)
@@ -478,17 +491,13 @@ class FullApp(App[None], inherit_bindings=False):
 
     def recall(self, step: int) -> None:
         """Show an earlier or a later prompt of the history."""
-        if not self._history or (self._recalled is None and step > 0):
+        if not self.history or (self._recalled is None and step > 0):
             return
         if self._recalled is None:
             self._unsent = self.prompt.text
-        at = max((len(self._history) if self._recalled is None else self._recalled) + step, 0)
-        self._recalled = at if at < len(self._history) else None
-        self.prompt.set_text(self._history[at] if at < len(self._history) else self._unsent)
-
-    @property
-    def history(self) -> list[str]:
-        return self._history
+        at = max((len(self.history) if self._recalled is None else self._recalled) + step, 0)
+        self._recalled = at if at < len(self.history) else None
+        self.prompt.set_text(self.history[at] if at < len(self.history) else self._unsent)
 
     # --- the prompt ---
 
@@ -502,9 +511,9 @@ class FullApp(App[None], inherit_bindings=False):
         text, self._recalled = pastes.unfold(typed), None
         self.suggestions.clear()
         if text.strip() and self.chat.request is None:
-            self._history.append(pastes.to_history(typed))
+            self.history.append(pastes.to_history(typed))
             if self.settings.history is not None:
-                append_history(self.settings.history, self._history[-1], self.chat.setup.now())
+                append_history(self.settings.history, self.history[-1], self.chat.setup.now())
         self.transcript.follows = True
         action = None if self.chat.request is not None else PAGE_COMMANDS.get(text.strip())
         if action is not None:
@@ -522,11 +531,12 @@ class FullApp(App[None], inherit_bindings=False):
     async def edit_in_editor(self) -> None:
         """Let the person's editor change the prompt. Runs go on meanwhile, and nothing is drawn."""
         with tempfile.TemporaryDirectory() as directory:
-            path = os.path.join(directory, "prompt.md")
-            await asyncio.to_thread(_write_text, path, self.prompt.text)
+            path = Path(directory, "prompt.md")
+            await asyncio.to_thread(path.write_text, self.prompt.text, encoding="utf-8")
             with self.suspend(), self.batch_update():
-                await self.settings.run_editor(path)
-            self.prompt.set_text((await asyncio.to_thread(_read_text, path)).rstrip("\n"))
+                await self.settings.run_editor(str(path))
+            edited = await asyncio.to_thread(path.read_text, encoding="utf-8", errors="replace")
+            self.prompt.set_text(edited.rstrip("\n"))
         if not self.settings.mouse:
             self.write(ALTERNATE_SCROLL)
 
@@ -588,13 +598,3 @@ class FullApp(App[None], inherit_bindings=False):
         answer = await answered
         self.sync()
         return answer
-
-
-def _write_text(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-
-
-def _read_text(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read()
