@@ -1,5 +1,6 @@
 """`weft` in a real terminal: every key and command, dialogs, interrupts, sizes, and leaving."""
 
+import base64
 import json
 import os
 import subprocess
@@ -18,6 +19,7 @@ from weft.provider.scripted import Say, Think, UseTool, Wait
 pytestmark = pytest.mark.slow
 
 MARKDOWN = "# Weaving\n\nA **bold** word.\n\n- one\n- two\n\n```python\nx = 1\n```\n"
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 EDIT = UseTool(tool="edit", input={"filePath": "hello.txt", "oldString": "hello", "newString": "goodbye"})
 SCRIPTS: Scripts = {
     "show": [[Think(text="I think."), Say(text=MARKDOWN)]],
@@ -139,6 +141,8 @@ def test_a_permission_is_asked_for_with_its_parts_and_answered_by_number(tmp_pat
         assert "• rm x" in screen
         assert "1 once" in screen
         assert "waiting for you" in screen
+        terminal.press("Enter")  # no answer at all
+        terminal.wait_for("type a number or a word")
         terminal.enter("5 leave it")
         assert "  leave it\n" in settle(terminal, "refused: bash")
         terminal.enter("list")
@@ -223,6 +227,42 @@ def test_the_prompt_is_edited_with_the_keys_of_a_shell(tmp_path: Path) -> None:
         settle(terminal, "You said: from the editor")
 
 
+def test_what_was_pasted_moves_to_the_full_screen_and_into_later_sessions(tmp_path: Path) -> None:
+    image = tmp_path / "a shot.png"
+    image.write_bytes(base64.b64decode(PIXEL))
+    with open_chat(tmp_path, "chat", size=(112, 30)) as (terminal, model):
+        terminal.wait_for("ready")
+        terminal.paste("\n".join(f"line {number}" for number in range(30)))
+        terminal.wait_for("> [paste 1: 30 lines]")
+        terminal.press("C-x", "f")
+        terminal.wait_for("> [paste 1: 30 lines]", gone="Ctrl-D leaves")
+        terminal.press("Enter")
+        settle(terminal, "You said: line 0")
+        assert model.prompts[-1].endswith("line 29")
+        terminal.type("see ")
+        terminal.paste(str(image).replace(" ", "\\ "))
+        terminal.wait_for("> see [image 1: a shot.png]")
+        terminal.press("Enter")
+        settle(terminal, "attached a shot.png")
+        terminal.press("C-d")
+        terminal.wait_for("ended 0")
+    second = tmp_path / "again"
+    second.mkdir()
+    (second / "project").symlink_to(tmp_path / "project")
+    with open_chat(second, "chat") as (terminal, model):
+        terminal.wait_for("ready")
+        terminal.press("Up")
+        terminal.wait_for("> see @")
+        terminal.press("C-c")
+        terminal.press("C-r")
+        terminal.type("line 12")
+        terminal.wait_for("line 12")
+        terminal.press("Enter")
+        terminal.press("Enter")
+        settle(terminal, "You said: line 0")
+        assert model.prompts[-1].endswith("line 29")
+
+
 def test_commands_mentions_and_arguments_are_completed(tmp_path: Path) -> None:
     with open_chat(tmp_path, "chat") as (terminal, _):
         terminal.wait_for("ready")
@@ -239,6 +279,10 @@ def test_commands_mentions_and_arguments_are_completed(tmp_path: Path) -> None:
         terminal.press("Enter")
         settle(terminal, "You said: look at @hello.txt")
         assert "attached hello.txt" in terminal.get_screen()
+        terminal.type("see .git/HEA")
+        terminal.press("Tab")
+        terminal.wait_for("> see .git/HEAD")
+        terminal.press("C-c")
         terminal.type("/model shu")
         terminal.wait_for("mill/shuttle")
         terminal.press("Tab", "Enter", "Enter")
@@ -269,6 +313,7 @@ COMMANDS: Sequence[tuple[str, str]] = (
     ("/reasoning", "in full from now on"),
     ("/search changed", "/resume NUMBER continues one"),
     ("/share", "error:"),
+    ("/unshare", "there is no share"),
     ("/export session.json", "exported to session.json"),
     ("/undo", "undone; the next prompt"),
     ("/redo", "everything is back"),

@@ -25,9 +25,10 @@ KEYS = {" ": "space", "/": "slash", "\n": "enter", ".": "full_stop", "-": "minus
 CHANGING = (
     (re.compile(r"ses_\w{26}"), "ses_XXXXXXXXXXXXXXXXXXXXXXXXXX"),
     (re.compile(r"thought for \d+ms"), "thought for 8ms"),
-    (re.compile(r" · \d+(\.\d)?s\b"), " · 1.0s"),
     (re.compile(r"/\S*/project/"), "/project/"),
 )
+# How long a call took, which is shown only if it was long.
+SECONDS = re.compile(r" · \d+(\.\d)?s\b")
 
 
 class PilotTerminal:
@@ -56,7 +57,8 @@ class PilotTerminal:
         screen = self.get_screen()
         for pattern, words in CHANGING:
             screen = pattern.sub(words, screen)
-        return screen
+        screen = SECONDS.sub(lambda found: " " * len(found[0]), screen)
+        return "\n".join(line.rstrip() for line in screen.split("\n"))
 
     async def wait_for(self, words: str, *, gone: str = "") -> str:
         """Wait until the screen shows `words`, and does not show `gone`."""

@@ -304,3 +304,76 @@ async def test_older_messages_are_loaded_when_somebody_scrolls_up() -> None:
         for number in range(40):
             await engine.api.prompt(session.id, text_prompt(f"prompt {number}"))
         await drive_screen(engine.api, drive, session=session, size=(60, 14))
+
+
+async def test_the_prompt_has_the_keys_of_vi_if_the_settings_say_so(tmp_path: Path) -> None:
+    async def drive(terminal: PilotTerminal) -> None:
+        await terminal.wait_for("sends the prompt")
+        await terminal.type("one two")
+        await terminal.press("escape")
+        await terminal.wait_for("vi: normal mode")
+        await terminal.type("0dwA!")
+        await terminal.wait_for("> two!", gone="vi: normal mode")
+        await terminal.press("escape")
+        await terminal.type("uu")
+        await terminal.wait_for("one two")
+        await terminal.type("ccthree")
+        await terminal.press("escape", "enter")
+        await terminal.settle("You said: three")
+        await terminal.type("typed")  # a new prompt begins in insert mode
+        await terminal.press("escape")
+        await terminal.type("k")
+        await terminal.wait_for("> three", gone="> typed")
+        await terminal.type("j")
+        await terminal.wait_for("> typed")
+
+    async with open_api(tmp_path) as api:
+        await drive_screen(api, drive, vi=True)
+
+
+async def test_what_was_typed_comes_back_after_earlier_prompts(tmp_path: Path) -> None:
+    async def drive(terminal: PilotTerminal) -> None:
+        await terminal.wait_for("sends the prompt")
+        await terminal.enter("first")
+        await terminal.settle("You said: first")
+        await terminal.type("half")
+        await terminal.press("up", "left")  # another key ends the wait for more arrows
+        await terminal.wait_for("> first", gone="> half")
+        await terminal.press("down", "left")
+        await terminal.wait_for("> half")
+
+    async with open_api(tmp_path) as api:
+        await drive_screen(api, drive)
+
+
+async def test_a_running_session_is_left_by_one_key_and_interrupted_by_another(tmp_path: Path) -> None:
+    async def drive(terminal: PilotTerminal) -> None:
+        await terminal.wait_for("sends the prompt")
+        await terminal.enter("wait")
+        await terminal.wait_for("Still")
+        await terminal.press("ctrl+c")
+        await terminal.settle("interrupted")
+        await terminal.enter("wait")
+        await terminal.wait_for("Esc interrupts")
+        await terminal.pilot.press("ctrl+d")
+        assert terminal.app._exit
+
+    async with open_api(tmp_path) as api:
+        await drive_screen(api, drive)
+
+
+async def test_a_small_screen_shows_everything_too(tmp_path: Path) -> None:
+    async def drive(terminal: PilotTerminal) -> None:
+        assert "  shell\n" in await terminal.wait_for("sends the prompt; @\n")  # it is wrapped, not cut
+        await terminal.press("f1")
+        assert "send; during a run, join it" in await terminal.wait_for("everywhere")
+        await terminal.press("escape")
+        await terminal.enter("edit")
+        await terminal.settle("It is changed.")
+        await terminal.press("ctrl+x", "b")
+        assert "hello.txt" in await terminal.wait_for("FILES CHANGED")
+        await terminal.press("escape", "ctrl+x", "l")
+        assert "^D remove" in await terminal.wait_for("^S search")
+
+    async with open_api(tmp_path) as api:
+        await drive_screen(api, drive, size=(40, 24))

@@ -1,21 +1,25 @@
 """`weft attach` in a real terminal, on a server of the real OpenCode."""
 
+import json
 import re
 import subprocess
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from given.tmux import open_terminal, weft
+from opencode.fake_model import Answer, FakeModel, called, said
 from opencode.sandbox import Sandbox
 
 pytestmark = pytest.mark.opencode
 
 
-@pytest.fixture(scope="module")
-def url(sandbox: Sandbox) -> Iterator[str]:
-    with sandbox.running_opencode("serve", "--port", "0", "--hostname", "127.0.0.1") as serving:
+@contextmanager
+def serve(sandbox: Sandbox, port: str = "0") -> Iterator[str]:
+    with sandbox.running_opencode("serve", "--port", port, "--hostname", "127.0.0.1") as serving:
         assert serving.stdout is not None
         for line in serving.stdout:
             found = re.search(r"http://[0-9.:]+", line)
@@ -23,6 +27,12 @@ def url(sandbox: Sandbox) -> Iterator[str]:
                 yield found[0]
                 return
         raise AssertionError("OpenCode did not start to serve")
+
+
+@pytest.fixture(scope="module")
+def url(sandbox: Sandbox) -> Iterator[str]:
+    with serve(sandbox) as url:
+        yield url
 
 
 @pytest.fixture
@@ -86,3 +96,54 @@ def test_a_conversation_with_opencode_is_held_on_the_full_screen(
         terminal.wait_for(" ready ")
         terminal.press("C-d")
         assert f"continue: weft attach {url}" in terminal.wait_for("ended 0")
+
+
+@pytest.mark.parametrize("options", [(), ("--full",)], ids=["inline", "full"])
+def test_opencode_asks_is_interrupted_and_restarts(
+    sandbox: Sandbox, model: FakeModel, project: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    (project / "opencode.json").write_text(json.dumps({"permission": {"bash": "ask"}}))
+    released = threading.Event()
+
+    def think() -> Iterator[str]:
+        yield "Thinking hard.\n\nStill "
+        released.wait(120)
+
+    model.plays(
+        called("bash", command="ls", description="List"),
+        said("Listed."),
+        Answer(words=think()),
+        said("Heard again."),
+        Answer(words=think()),
+    )
+    with ExitStack() as first, ExitStack() as second:
+        second.callback(released.set)
+        url = first.enter_context(serve(sandbox))
+        command = weft("attach", url, "--dir", str(project), *options)
+        with open_terminal(tmp_path, command, cwd=project, size=(112, 30)) as terminal:
+            terminal.wait_for("ready")
+            terminal.enter("list")
+            assert "1 once" in terminal.wait_for("Allow bash?")
+            terminal.enter("1")
+            terminal.wait_for("Listed.")
+            terminal.wait_for(" ready ")
+            terminal.enter("think")
+            terminal.wait_for("Still")
+            terminal.press("Escape")
+            terminal.wait_for("interrupted")
+            terminal.wait_for(" ready ")
+            first.close()
+            terminal.wait_for("does not answer; trying again")
+            terminal.type("still typing")
+            terminal.wait_for("> still typing")
+            second.enter_context(serve(sandbox, url.rpartition(":")[2]))
+            terminal.wait_for("is back")
+            terminal.press("Enter")
+            terminal.wait_for("Heard again.")
+            terminal.wait_for(" ready ")
+            terminal.enter("think again")
+            terminal.wait_until(lambda screen: screen.count("Still") >= 2, "Still")
+            terminal.press("C-d")
+            left = terminal.wait_for("ended 0")
+    assert "the run goes on at the server" in left
+    assert f"continue: weft attach {url}" in left

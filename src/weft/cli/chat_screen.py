@@ -81,6 +81,7 @@ async def make_chat_screen(
             },
             history=history,
             mouse=terminal.get("mouse") is True,
+            vi=terminal.get("keys") == "vi",
             env=os.environ,
             run_editor=run_editor,
             run_program=run_with_input,

@@ -6,6 +6,7 @@ How it looks and how keys are read is up to a `ChatScreen`.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ from weft.model.permission import PermissionRequest, QuestionRequest
 from weft.model.session import Busy, Idle, SessionInfo
 from weft.model.spending import Spent
 from weft.tui.dialog import list_choices, render_permission, render_question, to_answers, to_reply
+from weft.tui.paste import Pastes, read_image
 from weft.tui.render import LiveContext, RenderOptions, render_live, render_status
 from weft.tui.text import Line
 from weft.tui.view import AnswerItem, Item, LinesItem, NoticeItem, PromptItem, SessionView, TableItem
@@ -34,6 +36,9 @@ OLDER_MESSAGES: Final = 20
 # How long to wait between two drawings: every word of a fast model would cost more than it shows.
 DRAW_SECONDS: Final = 0.05
 TICK_SECONDS: Final = 0.2
+# How many items are shown, and for how long events are taken in, before keys have their turn.
+SLICE_ITEMS: Final = 20
+SLICE_SECONDS: Final = 0.02
 MAX_FILES: Final = 20
 
 
@@ -112,6 +117,7 @@ class Chat:
         self._knows_sizes = False
         self.budget = ""
         self.draft = ""  # what was typed when the screen was changed
+        self.pastes = Pastes()
         self.items: list[Item] = []  # everything that was shown of this session
         self.watched: WatchedChild | None = None
         # The first message that is shown; None if there are no older ones.
@@ -119,9 +125,10 @@ class Chat:
         self._screen = screen
         self._next_screen: ChatScreen | None = None
         self._items: list[Item] = []
-        self._answers: list[tuple[str, ...]] = []
+        self._answers: dict[str, list[tuple[str, ...]]] = {}  # to the first questions of a request
         self._dirty = asyncio.Event()
         self._sending = asyncio.Lock()
+        self._showing = asyncio.Lock()
         self._tasks: asyncio.TaskGroup | None = None
         self._pending: set[asyncio.Task[None]] = set()
 
@@ -203,7 +210,7 @@ class Chat:
                 # The choices are at the end, and must be seen.
                 return lines[:1] + lines[1:][-(height - 1) :] if len(lines) > height else lines
             case QuestionRequest() as question:
-                return render_question(question, len(self._answers), width)[-height:]
+                return render_question(question, len(self._answers.get(question.id, ())), width)[-height:]
             case None:
                 return render_live(self.view, self.get_context(width, height))
 
@@ -232,8 +239,13 @@ class Chat:
     # --- input ---
 
     def submit(self, text: str) -> None:
-        """Send what was typed: an answer to the open request, a command, a shell command or a prompt."""
-        if self.request is not None:
+        """Send what was typed: an answer to the open request, a command, a shell command or a prompt.
+
+        An empty line answers no request for permission: it may come from somebody who was about to send a prompt.
+        """
+        if isinstance(self.request, PermissionRequest) and not text.strip():
+            self.note("type a number or a word, and press Enter")
+        elif self.request is not None:
             self.start(self._answer(text.strip()))
         elif text.strip():
             self.start(self._send(text))
@@ -295,7 +307,8 @@ class Chat:
                 shell = ShellInput(command=text[1:].strip(), agent=self.agent, model=model)
                 self.start(self.api.shell(session, shell))
                 return
-            parts = await self.setup.to_parts(text, self.agent)
+            images = [await asyncio.to_thread(read_image, path) for path in self.pastes.list_images(text)]
+            parts = (*await self.setup.to_parts(text, self.agent), *images)
             await self.api.submit(
                 session,
                 PromptInput(
@@ -337,14 +350,15 @@ class Chat:
     async def _answer_question(self, request: QuestionRequest, typed: str) -> None:
         """Collect the answer to one question of a request, and reply when it was the last."""
         assert self.view is not None, "there is no request without a session"
-        self._answers.append(to_answers(request.questions[len(self._answers)], typed))
+        answers = self._answers.setdefault(request.id, [])
+        answers.append(to_answers(request.questions[len(answers)], typed))
         self._dirty.set()
-        if len(self._answers) < len(request.questions):
+        if len(answers) < len(request.questions):
             return
-        answers, self._answers = tuple(self._answers), []
+        del self._answers[request.id]
         self.view.drop_request(request.id)
         if any(answers):
-            await self.api.reply_question(request.id, answers)
+            await self.api.reply_question(request.id, tuple(answers))
         else:
             await self.api.reject_question(request.id)
 
@@ -428,7 +442,7 @@ class Chat:
         self.session, self.view = session, SessionView(session.id, base=base)
         self.view.set_session(session)
         self.items, self.watched, self._oldest = [], None, None
-        self._answers = []
+        self._answers = {}
         self._dirty.set()
         return self.view
 
@@ -467,7 +481,11 @@ class Chat:
         self._dirty.set()
 
     async def _follow(self, events: AsyncIterator[PublishedEvent]) -> None:
+        began = monotonic()
         async for published in events:
+            if monotonic() - began > SLICE_SECONDS:  # many at once are handed over without a pause
+                await asyncio.sleep(0)
+                began = monotonic()
             event = published.event
             if isinstance(event, UnknownEvent) and event.named == RESYNC:
                 self.note("some events were missed; what has changed since is shown now")
@@ -498,12 +516,17 @@ class Chat:
             await asyncio.sleep(DRAW_SECONDS)
 
     async def _show_settled(self) -> None:
-        items, self._items = self._items, []
-        if self.view is not None:
-            items += self.view.take_settled()
-        if items:
-            self.items += items
-            await self._screen.show(items, self)
+        """Show what has settled, in slices: somebody may be typing."""
+        async with self._showing:  # two at once would mix up the order
+            items, self._items = self._items, []
+            if self.view is not None:
+                items += self.view.take_settled()
+            log = self.items
+            for start in range(0, len(items), SLICE_ITEMS):
+                piece = items[start : start + SLICE_ITEMS]
+                log += piece
+                await self._screen.show(piece, self)
+                await asyncio.sleep(0)
 
     def list_last_answer(self) -> list[Item]:
         """Return the last answer: what the model wrote after the last prompt."""

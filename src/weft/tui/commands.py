@@ -134,6 +134,11 @@ async def share(chat: Chat, _: str) -> None:
     chat.note(f"shared: {shared.share.url}" if shared.share else "the session is not shared")
 
 
+async def unshare(chat: Chat, _: str) -> None:
+    await chat.api.sharing.unshare(get_session(chat).id)
+    chat.note("the session is no longer shared")
+
+
 async def export(chat: Chat, words: str) -> None:
     session = get_session(chat)
     exported = encode_pretty(await chat.api.export_session(session.id))
@@ -391,6 +396,7 @@ COMMANDS: Final[dict[str, ChatCommand]] = {
     "tree": ChatCommand("", "show the session with its child sessions", show_tree),
     "search": ChatCommand("WORDS", "find words in all sessions", search),
     "share": ChatCommand("", "share the session", share),
+    "unshare": ChatCommand("", "stop sharing the session", unshare),
     "export": ChatCommand("[FILE]", "write the session into a file", export),
     "reasoning": ChatCommand("", "show reasoning in full, or in one line", toggle_reasoning),
     "queue": ChatCommand("PROMPT", "send a prompt when the run has ended", queue),

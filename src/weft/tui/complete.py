@@ -15,7 +15,7 @@ MAX_FILES: Final = 12
 MAX_PATHS: Final = 50
 MAX_ABOUT: Final = 60
 _MENTION: Final = re.compile(r"(?:^|\s)@([^\s@]*)$")
-_PATH: Final = re.compile(r"(?:^|\s)((?:~|\.{1,2})?/[^\s]*)$")
+_PATH: Final = re.compile(r"(?:^|\s)([^\s@/]*/[^\s]*)$")
 
 
 class Suggestion(NamedTuple):
@@ -54,7 +54,8 @@ class Suggester:
             return await self._find_mentions(mention[1])
         path = _PATH.search(text)
         if path is not None and requested and not self._chat.setup.is_remote:
-            return await asyncio.to_thread(_list_paths, path[1])
+            directory = (await self._chat.api.workspace.get_paths()).directory
+            return await asyncio.to_thread(_list_paths, path[1], directory)
         return []
 
     async def _list_commands(self) -> dict[str, str]:
@@ -101,11 +102,11 @@ def _match(names: Mapping[str, str], word: str) -> list[Suggestion]:
     return [Suggestion(name, len(word), names[name][:MAX_ABOUT]) for name in (*starting, *containing)]
 
 
-def _list_paths(word: str) -> list[Suggestion]:
-    """Return the files and directories whose path begins with a word."""
-    directory, _, start = word.rpartition("/")
+def _list_paths(word: str, below: str) -> list[Suggestion]:
+    """Return the files and directories whose path, from a directory, begins with a word."""
+    parent, _, start = word.rpartition("/")
     try:
-        with os.scandir(os.path.expanduser(f"{directory}/")) as entries:
+        with os.scandir(os.path.join(below, os.path.expanduser(f"{parent}/"))) as entries:
             names = sorted(
                 f"{each.name}{'/' if each.is_dir() else ''}"
                 for each in entries

@@ -136,4 +136,8 @@ def render_question(request: QuestionRequest, number: int, width: int) -> list[L
     numbers = "type numbers, with commas" if question.multiple else "type a number"
     words = " or your own words" if question.custom and question.options else ""
     hint = f"{numbers}{words}" if question.options else "type your answer"
-    return [*lines, [("dim", f"  {hint}; nothing rejects the question")]]
+    indent: Line = [("", "  ")]
+    return [
+        *lines,
+        *wrap([("dim", f"{hint}; nothing rejects the question")], width, first=indent, rest=indent),
+    ]

@@ -167,7 +167,10 @@ class KeyMap:
         """Return the first of the actions that a key is bound to: "" after the leader key, None if there is none."""
         if self.is_pending:
             self.is_pending = False
-            return self._find(True, key, actions) or ""
+            # Many still hold Ctrl after the leader key, as Ctrl-X Ctrl-E of shells has it.
+            return (
+                self._find(True, key, actions) or self._find(True, key.removeprefix("ctrl+"), actions) or ""
+            )
         if key == self._leader:
             self.is_pending = True
             return ""

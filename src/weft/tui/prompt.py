@@ -41,8 +41,6 @@ from weft.tui.text import Line, to_ansi
 from weft.tui.view import Item
 
 MENU_HEIGHT: Final = 6
-MAX_PASTE_LINES: Final = 8
-MAX_PASTE_LENGTH: Final = 1000
 # How long to wait for the rest of a key that begins with Esc, in seconds.
 ESCAPE_SECONDS: Final = 0.05
 KEY_SECONDS: Final = 0.3
@@ -132,7 +130,6 @@ class InlineScreen:
         self._output = InlineOutput()
         self._vi = vi
         self._history: History = FileHistory(history) if history is not None else InMemoryHistory()
-        self._pastes: dict[str, str] = {}
         self._draft: str | None = None  # what was typed when a request came
         self._app: Application[None] | None = None
         self._chat: Chat | None = None
@@ -322,6 +319,7 @@ class InlineScreen:
             self.leave()
 
         @keys.add("c-x", "c-e", filter=typing)
+        @keys.add("c-x", "e", filter=typing)
         def _edit(_: KeyPressEvent) -> None:
             buffer.open_in_editor()
 
@@ -335,33 +333,19 @@ class InlineScreen:
 
         @keys.add(Keys.BracketedPaste, filter=typing)
         def _paste(event: KeyPressEvent) -> None:
-            buffer.insert_text(self._fold_paste(event.data))
+            buffer.insert_text(chat.pastes.fold(event.data))
 
     def _take(self, chat: Chat, buffer: Buffer, *, queued: bool) -> None:
         """Hand over what was typed, with pasted text in full."""
-        text = self._unfold(buffer.text)
-        if text.strip() and chat.request is None:
-            buffer.append_to_history()
+        text = chat.pastes.unfold(buffer.text)
+        stored = chat.pastes.to_history(buffer.text)
+        if text.strip() and chat.request is None and [stored] != buffer.history.get_strings()[-1:]:
+            buffer.history.append_string(stored)
         buffer.reset()
         if queued:
             chat.enqueue(text)
         else:
             chat.submit(text)
-
-    def _fold_paste(self, data: str) -> str:
-        """Return pasted text, or a short name for it if it is long."""
-        text = data.replace("\r\n", "\n").replace("\r", "\n")
-        lines = text.count("\n") + 1
-        if lines <= MAX_PASTE_LINES and len(text) <= MAX_PASTE_LENGTH:
-            return text
-        name = f"[paste {len(self._pastes) + 1}: {lines} lines]"
-        self._pastes[name] = text
-        return name
-
-    def _unfold(self, text: str) -> str:
-        for name, pasted in self._pastes.items():
-            text = text.replace(name, pasted)
-        return text
 
 
 def _join(lines: list[Line]) -> StyleAndTextTuples:

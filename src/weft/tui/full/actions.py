@@ -35,6 +35,9 @@ BROWSE_KEYS: Final = (
     ("i, Esc", "back to the prompt"),
 )
 SESSION_LIMIT: Final = 500
+# Below these widths, keys are above what they do, and the panel is a page.
+MIN_COLUMNS_WIDTH: Final = 60
+MIN_SPLIT_WIDTH: Final = 70
 
 
 class ScreenActions:
@@ -76,7 +79,7 @@ class ScreenActions:
             "session_interrupt": self.interrupt_or_browse,
             "screen_switch": app.chat.change_screen,
             "terminal_suspend": app.action_suspend_process,
-            "app_exit": self.interrupt_or_leave,
+            "app_exit": app.chat.leave,
             "help": self._start(self.show_help),
             **{name: partial(app.edit, name) for name in EDITING},
         }
@@ -204,8 +207,17 @@ class ScreenActions:
             self._app.give_focus(self._app.transcript)
 
     def toggle_sidebar(self) -> None:
+        if self._app.size.width < MIN_SPLIT_WIDTH:
+            self._app.chat.start(self.show_overview())
+            return
         self._app.sidebar_wanted = not self._app.query_one("#sidebar").display
         self._app.chat.start(self.read_tree())
+
+    async def show_overview(self) -> None:
+        """Show what the panel shows on a page of its own: beside the transcript there is no room for it."""
+        get_session(self._app.chat)
+        await self.read_tree()
+        await self._app.ask(PageScreen("Session", self._app.render_overview, self._app.palette))
 
     async def read_tree(self) -> None:
         """Read the child sessions for the panel. A server of OpenCode has them too."""
@@ -237,15 +249,11 @@ class ScreenActions:
         lines = format_count(text.count("\n") + 1, "line")
         self._app.tell(f"copied {lines}: {ways}")
 
-    # --- leaving and interrupting ---
+    # --- interrupting ---
 
     def interrupt_or_browse(self) -> None:
         if not self._app.chat.interrupt():
             self.toggle_focus()
-
-    def interrupt_or_leave(self) -> None:
-        if not self._app.chat.interrupt():
-            self._app.chat.leave()
 
     # --- choosing ---
 
@@ -515,8 +523,16 @@ def render_keys(keys: KeyMap, width: int) -> list[Line]:
     rows = [(keys.describe(action), about) for action, about in ACTIONS.items() if keys.describe(action)]
     lines: list[Line] = [[("bold", "everywhere")]]
     for name, about in rows:
-        lines += wrap([("", about)], width, first=[("ansiaccent", f"  {name:<30} ")], rest=[("", " " * 33)])
+        lines += _render_key(name, about, width)
     lines += [[], [("bold", "in the transcript")]]
     for name, about in BROWSE_KEYS:
-        lines += wrap([("", about)], width, first=[("ansiaccent", f"  {name:<30} ")], rest=[("", " " * 33)])
+        lines += _render_key(name, about, width)
     return lines
+
+
+def _render_key(name: str, about: str, width: int) -> list[Line]:
+    """Return a key and what it does, side by side if there is room."""
+    if width < MIN_COLUMNS_WIDTH:
+        indent: Line = [("", "    ")]
+        return [[("ansiaccent", f"  {name}")], *wrap([("", about)], width, first=indent, rest=indent)]
+    return wrap([("", about)], width, first=[("ansiaccent", f"  {name:<30} ")], rest=[("", " " * 33)])

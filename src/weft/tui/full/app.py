@@ -1,10 +1,10 @@
 """The application of the full screen: transcript, panels, dialogs and prompt, drawn by Textual."""
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from msgspec import Struct
@@ -22,7 +22,7 @@ from weft.model.session import SessionTree
 from weft.tui.chat import Chat
 from weft.tui.clipboard import RunProgram
 from weft.tui.commands import COMMANDS
-from weft.tui.complete import Suggester, Suggestion
+from weft.tui.complete import Suggester
 from weft.tui.dialog import render_choices, render_details
 from weft.tui.full.widgets import (
     ChildPane,
@@ -30,6 +30,7 @@ from weft.tui.full.widgets import (
     LineView,
     PromptArea,
     SearchField,
+    SuggestionPanel,
     TranscriptView,
     append_history,
     read_history,
@@ -37,7 +38,7 @@ from weft.tui.full.widgets import (
 from weft.tui.keys import ACTIONS, EDITING, KeyMap
 from weft.tui.overview import OverviewContext, render_overview
 from weft.tui.render import LiveContext, render_live, squash
-from weft.tui.text import Line, cut, measure, to_plain_text
+from weft.tui.text import Line, cut, measure, to_plain_text, wrap
 from weft.tui.theme import ALIASES, WEFT, Palette
 from weft.tui.view import SessionView
 
@@ -46,7 +47,6 @@ Answer = TypeVar("Answer")
 WHEEL_SECONDS: Final = 0.012
 MIN_SIDEBAR_WIDTH: Final = 110
 SIDEBAR_WIDTH: Final = 34
-MAX_SUGGESTIONS: Final = 8
 TALL_TAIL: Final = 200
 ALTERNATE_SCROLL: Final = "\x1b[?1007h"
 NO_ALTERNATE_SCROLL: Final = "\x1b[?1007l"
@@ -68,6 +68,8 @@ MAIN_ACTIONS: Final = tuple(action for action in ACTIONS if not action.startswit
 class FullSettings(Struct, frozen=True, kw_only=True):
     """The theme and the keys that the configuration names, the themes of files, the history file, and who has the mouse.
 
+    With `vi`, the prompt has the keys of vi.
+
     `run_editor` lets the person's editor change a file, `run_program` runs a program that copies.
     """
 
@@ -76,6 +78,7 @@ class FullSettings(Struct, frozen=True, kw_only=True):
     keybinds: Mapping[str, str] = {}
     history: str | None = None
     mouse: bool = False
+    vi: bool = False
     env: Mapping[str, str] = {}
     run_editor: Callable[[str], Awaitable[None]]
     run_program: RunProgram
@@ -104,15 +107,17 @@ class FullApp(App[None], inherit_bindings=False):
         self.keys = KeyMap(settings.keybinds)
         self.palettes = settings.themes
         self.palette = self.palettes.get(ALIASES.get(settings.theme, settings.theme), WEFT)
+        # Before anything is drawn: Textual reads all styles anew when the theme changes.
+        self.set_reactive(App.theme, self._register_palette(self.palette))
+        self.stylesheet.set_variables(self.get_css_variables())
         self.family: SessionTree | None = None
         self.note = ""
         self.sidebar_wanted: bool | None = None  # None: if there is room for it
         self._actions = make_actions(self)
         self._suggester = Suggester(chat, COMMANDS)
-        self._suggestions: list[Suggestion] = []
-        self._suggested = -1
-        self._history: list[str] = []
+        self.history: list[str] = []
         self._recalled: int | None = None
+        self._unsent = ""  # what was typed before an earlier prompt took its place
         self._draft: str | None = None  # what was typed when a request came
         self._arrow, self._arrows = "", 0
         self._arrow_timer: Timer | None = None
@@ -127,23 +132,23 @@ class FullApp(App[None], inherit_bindings=False):
                 yield TranscriptView(id="transcript")
                 yield LineView(id="details", background="panel")
                 yield LinePanel(id="live")
-                yield LinePanel(id="suggestions", background="element")
+                yield SuggestionPanel(id="suggestions", background="element")
                 yield SearchField(id="search", placeholder="search", compact=True)
                 with Horizontal(id="prompt-row"):
                     yield LinePanel(id="prompt-mark", background="panel")
-                    yield PromptArea(id="prompt")
+                    yield PromptArea(self.chat.pastes, id="prompt", vi=self.settings.vi)
             yield ChildPane(id="child")
             yield LineView(id="sidebar", background="panel")
         yield LinePanel(id="status", background="element")
 
     def on_mount(self) -> None:
-        self.set_palette(self.palette)
         if self.settings.history is not None:
-            self._history = read_history(self.settings.history)
+            self.history = read_history(self.settings.history)
         self.query_one("#search", Input).display = False
-        self.query_one("#details", LineView).display = False
-        self.query_one("#details", LineView).can_focus = False
-        self.query_one("#sidebar", LineView).can_focus = False
+        details = self.query_one("#details", LineView)
+        details.can_focus = details.display = False
+        sidebar = self.query_one("#sidebar", LineView)
+        sidebar.can_focus = sidebar.display = False  # until there is something to show in it
         self.query_one("#child", ChildPane).display = False
         self.prompt.set_text(self.chat.draft)
         self.give_focus(self.prompt)
@@ -175,12 +180,20 @@ class FullApp(App[None], inherit_bindings=False):
         return self.query_one("#transcript", TranscriptView)
 
     @property
+    def suggestions(self) -> SuggestionPanel:
+        return self.query_one("#suggestions", SuggestionPanel)
+
+    @property
     def prompt(self) -> PromptArea:
         return self.query_one("#prompt", PromptArea)
 
     def set_palette(self, palette: Palette) -> None:
         """Draw everything in the colours of a theme."""
-        self.palette = palette
+        self.palette, self.theme = palette, self._register_palette(palette)
+        self.sync()
+
+    def _register_palette(self, palette: Palette) -> str:
+        """Make a theme known to Textual. Return its name there."""
         name = f"weft-{id(palette)}"
         self.register_theme(
             Theme(
@@ -193,8 +206,7 @@ class FullApp(App[None], inherit_bindings=False):
                 },
             )
         )  # fmt: skip
-        self.theme = name
-        self.sync()
+        return name
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         names = ("background", "panel", "text", "element", "border", "muted")
@@ -227,7 +239,10 @@ class FullApp(App[None], inherit_bindings=False):
             (keys("help"), "shows all keys"),
         )
         lines: list[Line] = [[], [("bold ansiaccent", "weft")], []]
-        return [*lines, *([("ansigreen", f"{key:<12}"), ("dim", about)] for key, about in rows)]
+        width, rest = self.transcript.lines.width, [("", " " * 12)]
+        for key, about in rows:
+            lines += wrap([("dim", about)], width, first=[("ansigreen", f"{key:<12}")], rest=rest)
+        return lines
 
     def _render_tail(self, view: SessionView | None, width: int) -> list[Line]:
         context = LiveContext(
@@ -276,19 +291,29 @@ class FullApp(App[None], inherit_bindings=False):
             self.set_draft(draft)
 
     def _sync_sidebar(self) -> None:
-        sidebar, view, session = self.query_one("#sidebar", LineView), self.chat.view, self.chat.session
+        sidebar = self.query_one("#sidebar", LineView)
         room = self.size.width >= MIN_SIDEBAR_WIDTH and self.chat.watched is None
-        sidebar.display = (room if self.sidebar_wanted is None else self.sidebar_wanted) and view is not None
-        if sidebar.display and view is not None and session is not None:
-            context = OverviewContext(
-                width=SIDEBAR_WIDTH - 3,
-                session=session,
-                tree=self.family,
-                sizes=self.chat.sizes,
-                budget=self.chat.budget,
-                shown_child=str(self.chat.watched.view.session) if self.chat.watched else "",
-            )
-            sidebar.set_lines([[], *render_overview(view, context)], self.palette)
+        sidebar.display = (room if self.sidebar_wanted is None else self.sidebar_wanted) and bool(
+            self.chat.view
+        )
+        if sidebar.display:
+            sidebar.set_lines([[], *self.render_overview(SIDEBAR_WIDTH - 3)], self.palette)
+
+    def render_overview(self, width: int) -> list[Line]:
+        """Return context, cost, files, todos and child sessions; nothing if there is no session."""
+        chat = self.chat
+        if chat.view is None or chat.session is None:
+            return []
+        shown = str(chat.watched.view.session) if chat.watched else ""
+        context = OverviewContext(
+            width=width,
+            session=chat.session,
+            tree=self.family,
+            sizes=chat.sizes,
+            budget=chat.budget,
+            shown_child=shown,
+        )
+        return render_overview(chat.view, context)
 
     def _sync_status(self) -> None:
         width = max(self.size.width - 2, 1)
@@ -312,6 +337,8 @@ class FullApp(App[None], inherit_bindings=False):
             return [f"{self.keys.leader} …"]
         if self.is_browsing:
             return ["Esc back", "/ search", "⏎ fold", "y copy", "{ } prompts"]
+        if self.prompt.is_normal:
+            return ["vi: normal mode"]
         if not self.transcript.follows:
             return [f"{keys('messages_last').rpartition(', ')[2]} goes to the end"]
         if self.prompt.text or self.chat.is_busy:
@@ -334,8 +361,7 @@ class FullApp(App[None], inherit_bindings=False):
         height = max(1, min(rows, self.size.height // 3))
         prompt.styles.height = height
         self.query_one("#prompt-row").styles.height = height
-        self._suggested = -1
-        if prompt.text or self._suggestions:
+        if prompt.text or self.suggestions.is_open:
             self.chat.start(self._suggest(requested=False))
 
     def on_transcript_view_reached_top(self) -> None:
@@ -357,25 +383,30 @@ class FullApp(App[None], inherit_bindings=False):
 
     # --- keys ---
 
-    def press(self, key: str) -> bool:
+    def press(self, key: str, character: str | None = None) -> bool:
         """Handle a key of the main screen. Return False if it is text for what has the focus."""
         if self.note:
             self.note = ""
         if (
             key in ("up", "down")
             and not self.settings.mouse
-            and not self._suggestions
+            and not self.suggestions.is_open
             and not self.keys.is_pending
         ):
             self._collect_arrow(key)
             return True
         self._flush_arrows()
-        return self._press(key)
+        return self._press(key, character)
 
-    def _press(self, key: str) -> bool:
+    def _press(self, key: str, character: str | None) -> bool:
         if self._searching:
             return self._press_search(key)
-        if self._suggestions and self._press_suggestion(key):
+        if self.suggestions.is_open and self._press_suggestion(key):
+            return True
+        if not self.is_browsing and not self.keys.is_pending and self._press_vi(key, character):
+            return True
+        if key == "ctrl+c" and not self.prompt.text and self.chat.interrupt():
+            # OpenCode leaves by Ctrl-C and by Ctrl-D. Here the first interrupts a run, and only the second leaves it alone.
             return True
         action = self.keys.feed(key, self._list_active())
         if action is not None:
@@ -388,6 +419,15 @@ class FullApp(App[None], inherit_bindings=False):
             self.sync()
             return handled
         return self._edit(key)
+
+    def _press_vi(self, key: str, character: str | None) -> bool:
+        """Let the prompt handle a key as vi does. Return False if vi means nothing by it."""
+        effect = self.prompt.press_vi(key, character)
+        if effect in ("previous", "next"):
+            self.recall(-1 if effect == "previous" else 1)
+        if effect is not None:
+            self.sync()
+        return effect is not None
 
     def _list_active(self) -> Sequence[str]:
         """Return the actions that a key may mean now, the nearest first."""
@@ -451,16 +491,13 @@ class FullApp(App[None], inherit_bindings=False):
 
     def recall(self, step: int) -> None:
         """Show an earlier or a later prompt of the history."""
-        if not self._history or (self._recalled is None and step > 0):
+        if not self.history or (self._recalled is None and step > 0):
             return
-        at = (len(self._history) if self._recalled is None else self._recalled) + step
-        self._recalled = at if at < len(self._history) else None
-        self.prompt.set_text(self._history[max(at, 0)] if at < len(self._history) else "")
-        self._recalled = max(at, 0) if at < len(self._history) else None
-
-    @property
-    def history(self) -> list[str]:
-        return self._history
+        if self._recalled is None:
+            self._unsent = self.prompt.text
+        at = max((len(self.history) if self._recalled is None else self._recalled) + step, 0)
+        self._recalled = at if at < len(self.history) else None
+        self.prompt.set_text(self.history[at] if at < len(self.history) else self._unsent)
 
     # --- the prompt ---
 
@@ -470,13 +507,13 @@ class FullApp(App[None], inherit_bindings=False):
             self.prompt.action_delete_left()
             self.prompt.put("\n")
             return
-        text = self.prompt.take()
-        self._recalled = None
-        self._clear_suggestions()
+        typed, pastes = self.prompt.take(), self.chat.pastes
+        text, self._recalled = pastes.unfold(typed), None
+        self.suggestions.clear()
         if text.strip() and self.chat.request is None:
-            self._history.append(text)
+            self.history.append(pastes.to_history(typed))
             if self.settings.history is not None:
-                append_history(self.settings.history, text, self.chat.setup.now())
+                append_history(self.settings.history, self.history[-1], self.chat.setup.now())
         self.transcript.follows = True
         action = None if self.chat.request is not None else PAGE_COMMANDS.get(text.strip())
         if action is not None:
@@ -494,11 +531,12 @@ class FullApp(App[None], inherit_bindings=False):
     async def edit_in_editor(self) -> None:
         """Let the person's editor change the prompt. Runs go on meanwhile, and nothing is drawn."""
         with tempfile.TemporaryDirectory() as directory:
-            path = os.path.join(directory, "prompt.md")
-            await asyncio.to_thread(_write_text, path, self.prompt.text)
+            path = Path(directory, "prompt.md")
+            await asyncio.to_thread(path.write_text, self.prompt.text, encoding="utf-8")
             with self.suspend(), self.batch_update():
-                await self.settings.run_editor(path)
-            self.prompt.set_text((await asyncio.to_thread(_read_text, path)).rstrip("\n"))
+                await self.settings.run_editor(str(path))
+            edited = await asyncio.to_thread(path.read_text, encoding="utf-8", errors="replace")
+            self.prompt.set_text(edited.rstrip("\n"))
         if not self.settings.mouse:
             self.write(ALTERNATE_SCROLL)
 
@@ -510,47 +548,21 @@ class FullApp(App[None], inherit_bindings=False):
         found = await self._suggester.find(text, requested=requested) if text else []
         if text == self.prompt.text_before_cursor and not self._searching:
             exact = len(found) == 1 and text.endswith(found[0].text)
-            self._suggestions = [] if exact else found[:MAX_SUGGESTIONS]
-            self._draw_suggestions()
+            self.suggestions.suggest([] if exact else found, self.palette)
 
     def suggest_now(self) -> None:
         """Suggest paths too: the person asked for it."""
         self.chat.start(self._suggest(requested=True))
 
-    def _draw_suggestions(self) -> None:
-        width = max(self.transcript.size.width - 2, 10)
-        lines: list[Line] = []
-        for at, each in enumerate(self._suggestions):
-            chosen = at == self._suggested
-            name: Line = [
-                ("bold ansiaccent" if chosen else "", f"{'▌' if chosen else ' '} {squash(each.text)}")
-            ]
-            lines.append(cut([*name, ("dim", f"  {squash(each.about)}")], width))
-        self.query_one("#suggestions", LinePanel).set_lines(lines, self.palette)
-
-    def _clear_suggestions(self) -> None:
-        self._suggestions, self._suggested = [], -1
-        self._draw_suggestions()
-
     def _press_suggestion(self, key: str) -> bool:
-        match key:
-            case "tab" | "down" | "ctrl+n":
-                self._suggested = (self._suggested + 1) % len(self._suggestions)
-            case "up" | "shift+tab" | "ctrl+p":
-                self._suggested = (self._suggested - 1) % len(self._suggestions)
-            case "escape":
-                self._clear_suggestions()
-                return True
-            case "enter" if self._suggested >= 0:
-                chosen = self._suggestions[self._suggested]
-                self._clear_suggestions()
-                with self.prompt.prevent(PromptArea.Changed):
-                    self.prompt.put(chosen.text, instead_of=chosen.length)
-                return True
-            case _:
-                return False
-        self._draw_suggestions()
-        return True
+        panel = self.suggestions
+        if key == "enter" and panel.chosen is not None:
+            chosen = panel.chosen
+            panel.clear()
+            with self.prompt.prevent(PromptArea.Changed):
+                self.prompt.put(chosen.text, instead_of=chosen.length)
+            return True
+        return panel.press(key)
 
     # --- search in the transcript ---
 
@@ -586,13 +598,3 @@ class FullApp(App[None], inherit_bindings=False):
         answer = await answered
         self.sync()
         return answer
-
-
-def _write_text(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-
-
-def _read_text(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read()

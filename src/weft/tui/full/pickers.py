@@ -13,7 +13,7 @@ from weft.model.display import sanitize
 from weft.model.session import SessionInfo, get_weft_data, is_archived
 from weft.tui.full.widgets import LinePanel, LineView
 from weft.tui.render import squash
-from weft.tui.text import Line, cut, measure
+from weft.tui.text import Line, cut, measure, wrap
 from weft.tui.theme import Palette
 
 Chosen = TypeVar("Chosen")
@@ -108,7 +108,7 @@ class Picker(ModalScreen[Chosen | None], Generic[Chosen]):
         if not rows.top <= self._at < rows.top + height:
             rows.go_to(self._at - height // 2)
         self.query_one("#picker-hint", LinePanel).set_lines(
-            [[("dim", self._hint or "Enter chooses · Esc closes")]], palette
+            wrap([("dim", self._hint or "Enter chooses · Esc closes")], width), palette
         )
 
     def _draw_row(self, row: PickerRow[Chosen], chosen: bool, width: int) -> Line:
@@ -314,7 +314,8 @@ class PageScreen(ModalScreen[bool]):
         title: Line = [("bold ansiaccent", self._title)]
         self.query_one("#page-title", LinePanel).set_lines([title], self._palette)
         hint = f"{f'Enter {self._confirm} · ' if self._confirm else ''}↑ ↓ PgUp PgDn scroll · Esc closes"
-        self.query_one("#page-hint", LinePanel).set_lines([[("dim", hint)]], self._palette)
+        lines = wrap([("dim", hint)], max(view.size.width - 3, 20))
+        self.query_one("#page-hint", LinePanel).set_lines(lines, self._palette)
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key) and self.press(event.key):

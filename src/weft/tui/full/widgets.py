@@ -16,9 +16,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
-from weft.tui.text import Line, to_plain_text
+from weft.tui.complete import Suggestion
+from weft.tui.paste import Pastes
+from weft.tui.render import squash
+from weft.tui.text import Line, cut, to_plain_text
 from weft.tui.theme import TRANSPARENT, Palette
 from weft.tui.transcript import TranscriptLines
+from weft.tui.vi import Effect, ViKeys
 from weft.tui.view import Item, PromptItem
 
 GUTTER: Final = 2
@@ -28,8 +32,7 @@ MAX_BYTES: Final = 4 << 20
 WHEEL_LINES: Final = 3
 # How many lines a widget keeps drawn.
 MAX_DRAWN: Final = 300
-MAX_PASTE_LINES: Final = 8
-MAX_PASTE_LENGTH: Final = 1000
+MAX_SUGGESTIONS: Final = 8
 
 
 @lru_cache(maxsize=512)
@@ -134,6 +137,57 @@ class LinePanel(LineWidget):
             return Strip.blank(self.size.width)
         line = self._lines[y] if y < len(self._lines) else []
         return self.draw(line, self.palette)
+
+
+class SuggestionPanel(LinePanel):
+    """What can follow the text before the cursor. A key chooses one of it."""
+
+    def __init__(self, *, id: str, background: str) -> None:
+        super().__init__(id=id, background=background)
+        self._suggestions: list[Suggestion] = []
+        self._at = -1
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._suggestions)
+
+    @property
+    def chosen(self) -> Suggestion | None:
+        return self._suggestions[self._at] if self._at >= 0 else None
+
+    def suggest(self, suggestions: list[Suggestion], palette: Palette) -> None:
+        """Show suggestions, of which none is chosen yet; none at all closes the panel."""
+        self._suggestions, self._at, self.palette = suggestions[:MAX_SUGGESTIONS], -1, palette
+        self._show()
+
+    def clear(self) -> None:
+        self._suggestions, self._at = [], -1
+        self._show()
+
+    def press(self, key: str) -> bool:
+        """Choose another suggestion, or close the panel. Return False if the key is for something else."""
+        if key == "escape":
+            self.clear()
+            return True
+        step = {"tab": 1, "down": 1, "ctrl+n": 1, "shift+tab": -1, "up": -1, "ctrl+p": -1}.get(key)
+        if step is None:
+            return False
+        at = self._at if self._at >= 0 or step > 0 else 0
+        self._at = (at + step) % len(self._suggestions)
+        self._show()
+        return True
+
+    def _show(self) -> None:
+        if self.palette is None:
+            return
+        assert isinstance(self.parent, Widget), "it is a part of the screen"
+        width = max(self.parent.size.width - 2, 10)
+        lines: list[Line] = []
+        for at, each in enumerate(self._suggestions):
+            chosen = at == self._at
+            mark = ("bold ansiaccent" if chosen else "", f"{'▌' if chosen else ' '} {squash(each.text)}")
+            lines.append(cut([mark, ("dim", f"  {squash(each.about)}")], width))
+        self.set_lines(lines, self.palette)
 
 
 class LineView(LineWidget, can_focus=True):
@@ -364,7 +418,7 @@ class TranscriptView(LineWidget, can_focus=True):
 class KeyApp(Protocol):
     """The application, which is asked about each key first. `press` returns False if the key is text."""
 
-    def press(self, key: str) -> bool: ...
+    def press(self, key: str, character: str | None) -> bool: ...
 
 
 def ask_first(widget: Widget, event: events.Key) -> None:
@@ -376,7 +430,7 @@ def ask_first(widget: Widget, event: events.Key) -> None:
         event.prevent_default()
         return
     app: object = widget.app
-    if cast(KeyApp, app).press(event.key):
+    if cast(KeyApp, app).press(event.key, event.character):
         event.stop()
         event.prevent_default()
 
@@ -390,16 +444,42 @@ class SearchField(Input):
 
 
 class PromptArea(TextArea):
-    """Where the person types. A long paste is shown by a short name, and `take` returns it in full."""
+    """Where the person types. What is pasted is shown as `pastes` say."""
 
     async def _on_key(self, event: events.Key) -> None:
         # Textual calls this first, and then that of the base class unless it is prevented.
         ask_first(self, event)
 
-    def __init__(self, *, id: str) -> None:
+    def __init__(self, pastes: Pastes, *, id: str, vi: bool = False) -> None:
         super().__init__(id=id, soft_wrap=True, show_line_numbers=False, compact=True, tab_behavior="focus")
-        self._pastes: dict[str, str] = {}
+        self._pastes = pastes
+        self._vi = ViKeys() if vi else None
         self.highlight_cursor_line = False
+
+    @property
+    def is_normal(self) -> bool:
+        """True if vi takes letters for commands."""
+        return self._vi is not None and not self._vi.is_inserting
+
+    def press_vi(self, key: str, character: str | None) -> Effect | None:
+        """Handle a key as vi does. Return what else is to be done, or None if vi means nothing by the key."""
+        vi, text, cursor = self._vi, self.text, len(self.text_before_cursor)
+        if vi is None or (vi.is_inserting and key != "escape"):
+            return None
+        if key == "ctrl+r":
+            self.action_redo()
+            return ""
+        if key != "escape" and (character is None or not character.isprintable()):
+            return None
+        typed = vi.leave_insert(text, cursor) if key == "escape" else vi.feed(character or "", text, cursor)
+        if typed.effect == "undo":
+            self.action_undo()
+        elif not typed.effect:
+            if typed.text != text:
+                self.replace(typed.text, (0, 0), self.document.end)
+            before = typed.text[: typed.cursor]
+            self.move_cursor((before.count("\n"), len(before.rpartition("\n")[2])))
+        return typed.effect
 
     @property
     def text_before_cursor(self) -> str:
@@ -411,11 +491,10 @@ class PromptArea(TextArea):
         self.move_cursor(self.document.end)
 
     def take(self) -> str:
-        """Return what was typed, with pasted text in full, and clear the prompt."""
-        text = self.text
-        for name, pasted in self._pastes.items():
-            text = text.replace(name, pasted)
-        self.text = ""
+        """Return what was typed, and clear the prompt."""
+        text, self.text = self.text, ""
+        if self._vi is not None:
+            self._vi.reset()
         return text
 
     def put(self, text: str, *, instead_of: int = 0) -> None:
@@ -426,16 +505,7 @@ class PromptArea(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.prevent_default()
         event.stop()
-        self.put(self._fold(event.text))
-
-    def _fold(self, pasted: str) -> str:
-        text = pasted.replace("\r\n", "\n").replace("\r", "\n")
-        lines = text.count("\n") + 1
-        if lines <= MAX_PASTE_LINES and len(text) <= MAX_PASTE_LENGTH:
-            return text
-        name = f"[paste {len(self._pastes) + 1}: {lines} lines]"
-        self._pastes[name] = text
-        return name
+        self.put(self._pastes.fold(event.text))
 
 
 class ChildPane(Vertical):

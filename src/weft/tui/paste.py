@@ -1,0 +1,87 @@
+"""What is pasted into the prompt: a long text and an image are shown by a short name, and sent in full."""
+
+import base64
+import mimetypes
+import os
+import shlex
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from weft.errors import InvalidInputError
+from weft.model.input import FileInput
+
+MAX_PASTE_LINES: Final = 8
+MAX_PASTE_LENGTH: Final = 1000
+MAX_IMAGE_BYTES: Final = 20 << 20
+IMAGE_TYPES: Final = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+
+
+class Pastes:
+    """Everything that was pasted in a conversation, by the names that its prompts have for it."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._images: dict[str, str] = {}
+
+    def fold(self, pasted: str) -> str:
+        """Return what to insert: a name for a long text or the path of an image, or the text itself."""
+        text = pasted.replace("\r\n", "\n").replace("\r", "\n")
+        image = find_image(text)
+        if image:
+            name = f"[image {len(self._images) + 1}: {os.path.basename(image)}]"
+            self._images[name] = image
+            return name
+        lines = text.count("\n") + 1
+        if lines <= MAX_PASTE_LINES and len(text) <= MAX_PASTE_LENGTH:
+            return text
+        name = f"[paste {len(self._texts) + 1}: {lines} lines]"
+        self._texts[name] = text
+        return name
+
+    def unfold(self, text: str) -> str:
+        """Return a prompt with pasted texts in full."""
+        for name, pasted in self._texts.items():
+            text = text.replace(name, pasted)
+        return text
+
+    def to_history(self, text: str) -> str:
+        """Return a prompt as another conversation can use it: with pasted texts in full, and images by their paths."""
+        for name, path in self._images.items():
+            text = text.replace(name, f"@{path}")
+        return self.unfold(text)
+
+    def list_images(self, text: str) -> list[str]:
+        """Return the paths of the images that a prompt names."""
+        return [path for name, path in self._images.items() if name in text]
+
+
+def find_image(text: str) -> str:
+    """Return the path of the image file that a pasted text names; empty if it names none.
+
+    Terminals paste a file that is dropped on them as a path, with quotes or backslashes if it has spaces, or as a URL.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return ""
+    word = words[0] if len(words) == 1 else text.strip()
+    if word.startswith("file://"):
+        word = unquote(urlsplit(word).path)
+    path = os.path.expanduser(word)
+    if "\n" in path or "\0" in path or not os.path.isabs(path):
+        return ""
+    return path if mimetypes.guess_type(path)[0] in IMAGE_TYPES and os.path.isfile(path) else ""
+
+
+def read_image(path: str) -> FileInput:
+    """Return an image file as a part of a prompt. Raise `InvalidInputError` if it cannot be read or is too large."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(MAX_IMAGE_BYTES + 1)
+    except OSError as error:
+        raise InvalidInputError("image", f"{path!r} cannot be read: {error.strerror}") from error
+    if len(content) > MAX_IMAGE_BYTES:
+        raise InvalidInputError("image", f"{path!r} has more than {MAX_IMAGE_BYTES >> 20} MB")
+    mime = mimetypes.guess_type(path)[0] or "application/octet-stream"
+    url = f"data:{mime};base64,{base64.b64encode(content).decode()}"
+    return FileInput(mime=mime, filename=os.path.basename(path), url=url)

@@ -1,0 +1,59 @@
+"""What is pasted: long texts and images by a short name, and what is sent and remembered for it."""
+
+from pathlib import Path
+from shlex import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.errors import InvalidInputError
+from weft.model.input import FileInput
+from weft.tui.paste import MAX_IMAGE_BYTES, Pastes, find_image, read_image
+
+
+def test_a_long_text_is_shown_by_a_name_and_sent_in_full() -> None:
+    pastes, long = Pastes(), "\n".join(map(str, range(30)))
+    assert pastes.fold("short\r\ntext") == "short\ntext"
+    assert [pastes.fold(long), pastes.fold("x" * 2000)] == ["[paste 1: 30 lines]", "[paste 2: 1 lines]"]
+    assert pastes.unfold("see [paste 1: 30 lines]!") == f"see {long}!"
+    assert pastes.to_history("see [paste 1: 30 lines]!") == f"see {long}!"
+
+
+def test_an_image_is_found_however_a_terminal_writes_its_path(tmp_path: Path) -> None:
+    image = tmp_path / "a shot.png"
+    image.write_bytes(b"\x89PNG")
+    path = str(image)
+    written = (path, f" {path}\n", quote(path), path.replace(" ", "\\ "), image.as_uri())
+    assert [find_image(each) for each in written] == [path] * len(written)
+    others = (str(tmp_path), f"{path}x", "a shot.png", f"look at {path}", f"{path}\n{path}", "don't")
+    assert [find_image(each) for each in others] == [""] * len(others)
+
+
+def test_an_image_is_sent_with_the_prompt_that_names_it(tmp_path: Path) -> None:
+    image = tmp_path / "shot.png"
+    image.write_bytes(b"\x89PNG")
+    pastes = Pastes()
+    name = pastes.fold(str(image))
+    assert name == "[image 1: shot.png]"
+    assert pastes.list_images(f"look at {name}") == [str(image)]
+    assert pastes.list_images("look at nothing") == []
+    assert pastes.to_history(f"look at {name}") == f"look at @{image}"
+    assert read_image(str(image)) == FileInput(
+        mime="image/png", filename="shot.png", url="data:image/png;base64,iVBORw=="
+    )
+
+
+def test_an_image_that_cannot_be_sent_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"gone\.png.*cannot be read"):
+        read_image(str(tmp_path / "gone.png"))
+    with open(tmp_path / "large.png", "wb") as file:
+        file.truncate(MAX_IMAGE_BYTES + 1)
+    with pytest.raises(InvalidInputError, match="more than 20 MB"):
+        read_image(str(tmp_path / "large.png"))
+
+
+@given(st.text())
+def test_nothing_that_is_pasted_is_lost(text: str) -> None:
+    pastes = Pastes()
+    assert pastes.unfold(pastes.fold(text)) == text.replace("\r\n", "\n").replace("\r", "\n")
