@@ -11,6 +11,7 @@ from weft.server.routes import (
     instance,
     mcp,
     messages,
+    moves,
     opencode_1_18,
     permissions,
     pty,
@@ -62,7 +63,7 @@ SHELL_ROUTES: Final = (
     *worktrees.CREATE_ROUTES,
     *trials.SHELL_ROUTES,
 )
-FILE_ROUTES: Final = (*files.ROUTES, *opencode_1_18.FILE_ROUTES, *data.FILE_ROUTES)
+FILE_ROUTES: Final = (*files.ROUTES, *opencode_1_18.FILE_ROUTES, *data.FILE_ROUTES, *moves.ROUTES)
 
 
 def list_routes(*, shell: bool = True, files: bool = True, share: bool = True) -> tuple[Route, ...]:
