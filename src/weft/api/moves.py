@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from weft.model.ids import SessionID
 from weft.model.move import MoveOffer, MovePiece, MoveProgress, MoveResult
 
 
@@ -13,7 +14,8 @@ class Moves(Protocol):
       sessions are here already.
     * `add_piece` appends to the bundle. A piece that was received before is ignored.
     * `accept` checks again, then stores the sessions and changes the files, all or nothing. From then on they are here.
-    * `cancel` removes what was received. It raises `ConflictError` if the session has arrived.
+    * `cancel` removes what was received, and returns whether there was anything. It raises `ConflictError` if the session has
+      arrived, even if that was long ago.
 
     All four may be called again: the same move has the same id.
     """
@@ -24,4 +26,4 @@ class Moves(Protocol):
 
     async def accept(self, move: str) -> MoveResult: ...
 
-    async def cancel(self, move: str) -> bool: ...
+    async def cancel(self, move: str, session: SessionID) -> bool: ...

@@ -91,7 +91,7 @@ async def _hand_over(
     progress = await api.moves.offer(offer)
     if args.dry_run:
         if progress.state == "receiving" and departure.departed is None:
-            await api.moves.cancel(move)
+            await api.moves.cancel(move, offer.session)
         count = format_count(len(offer.sessions), "session")
         _print(
             args,
@@ -133,7 +133,7 @@ async def _accept(departure: Departure, api: RemoteApi, offer: MoveOffer) -> Mov
         raise
     except WeftError:
         # The server refused. When it has forgotten the bundle as well, nothing can make it change its mind.
-        await api.moves.cancel(offer.move)
+        await api.moves.cancel(offer.move, offer.session)
         await departure.mark(None)
         raise
 
@@ -154,7 +154,7 @@ async def _cancel(departure: Departure) -> None:
     if departed is not None:
         options = ConnectionOptions(directory=departed.directory, patience=PATIENCE_SECONDS)
         async with open_remote(departed.url, options) as api:
-            await api.moves.cancel(departed.move)
+            await api.moves.cancel(departed.move, departure.session.id)
     await departure.mark(None)
 
 

@@ -457,8 +457,8 @@ class RemoteMoves:
     async def accept(self, move: str) -> MoveResult:
         return await self._connection.send(post(self._path(move, "accept"), long=True), MoveResult)
 
-    async def cancel(self, move: str) -> bool:
-        return await self._connection.send(delete(self._path(move)), bool)
+    async def cancel(self, move: str, session: SessionID) -> bool:
+        return await self._connection.send(delete(self._path(move), session=session), bool)
 
     def _path(self, move: str, *rest: str) -> str:
         return "/".join((weft_path("/move"), quote_name(move), *rest))

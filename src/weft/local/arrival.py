@@ -80,7 +80,7 @@ class LocalMoves:
 
     async def offer(self, offer: MoveOffer) -> MoveProgress:
         _check_offer(offer)
-        if await self._has_arrived(offer):
+        if await self._has_arrived(offer.move, offer.session):
             return MoveProgress(state="arrived", received=offer.size, directory=self._root)
         async with self._lock(offer.move):
             async with self._open_undo():
@@ -180,7 +180,7 @@ class LocalMoves:
     async def _accept(self, move: str) -> MoveResult:
         async with self._lock(move):
             offer = self._read_offer(move)
-            if await self._has_arrived(offer):
+            if await self._has_arrived(offer.move, offer.session):
                 return await self._finish(offer, 0)
             path = self._bundle(move)
             with _as_store_errors(self._root), ExitStack() as stack:
@@ -264,13 +264,13 @@ class LocalMoves:
 
     # --- checking ---
 
-    async def _has_arrived(self, offer: MoveOffer) -> bool:
+    async def _has_arrived(self, move: str, id: SessionID) -> bool:
         try:
-            session = await self._runtime.store.get_session(offer.session)
+            session = await self._runtime.store.get_session(id)
         except NotFoundError:
             return False
         arrived = get_weft_data(session).arrived
-        return arrived is not None and arrived.move == offer.move
+        return arrived is not None and arrived.move == move
 
     async def _find_present(self, session: SessionID) -> SessionExport | None:
         """Return the state of a session that was moved away from here, None if there is none. Raise `ConflictError` if it is here."""
@@ -357,15 +357,14 @@ class LocalMoves:
 
     # --- cancelling ---
 
-    async def cancel(self, move: str) -> bool:
+    async def cancel(self, move: str, session: SessionID) -> bool:
         async with self._lock(move):
-            offer = self._find_offer(move)
-            if offer is not None and await self._has_arrived(offer):
-                raise ConflictError(
-                    "session", offer.session, "has arrived", hint="finish the move: run it again"
-                )
+            # What was received is gone once it is accepted, so the session itself has to tell.
+            if await self._has_arrived(move, session):
+                raise ConflictError("session", session, "has arrived", hint="finish the move: run it again")
+            was_offered = self._find_offer(move) is not None
             await asyncio.to_thread(shutil.rmtree, self._directory(move), ignore_errors=True)
-            return offer is not None
+            return was_offered
 
 
 def _check_offer(offer: MoveOffer) -> None:
