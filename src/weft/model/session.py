@@ -288,10 +288,12 @@ class Idle(Status, frozen=True, kw_only=True, tag="idle"):
 class Busy(Status, frozen=True, kw_only=True, tag="busy"):
     """The session is running. `waiting_for` are the ids of open permission requests and questions.
 
-    OpenCode does not have this field. Its clients ignore an additional field of `busy`, but not an additional type.
+    A session that `waits` has something to do and nobody who can do it; the field says for what it waits. OpenCode does not have
+    these fields. Its clients ignore an additional field of `busy`, but not an additional type.
     """
 
     waiting_for: tuple[str, ...] = ()
+    waits: str = ""
 
 
 class Retry(Status, frozen=True, kw_only=True, tag="retry"):
