@@ -96,6 +96,13 @@ class LocalMoves:
         return MoveProgress(state="receiving", received=received, directory=self._root)
 
     def _directory(self, move: str) -> str:
+        """Return where a bundle is received. Raise `DirectoryError` if nothing can be kept here."""
+        if not self._sources.snapshots:
+            raise DirectoryError(
+                self._root,
+                "its sessions are not kept",
+                hint="start the server with a store that is not memory:",
+            )
         return os.path.join(self._sources.paths.data, "weft", "move", check_file_name("move", move))
 
     def _bundle(self, move: str) -> str:
@@ -335,12 +342,11 @@ class LocalMoves:
     @asynccontextmanager
     async def _open_undo(self) -> AsyncIterator[UndoContext]:
         """Open snapshots that also take large files. Settle what an interrupted attempt left."""
-        if not self._sources.snapshots or self._runtime.place.worktree == "/":
-            reason = (
-                "it is not in a git repository" if self._sources.snapshots else "its sessions are not kept"
-            )
+        if self._runtime.place.worktree == "/":
             raise DirectoryError(
-                self._root, reason, hint="--into names the checkout on the machine of the server"
+                self._root,
+                "it is not in a git repository",
+                hint="--into names the checkout on the machine of the server",
             )
         settings = UndoSettings(
             base=self._sources.snapshots,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from weft.errors import ConflictError, DirectoryError
+from weft.errors import ConflictError, DirectoryError, WeftError
 from weft.local.offline import OfflineSessions
 from weft.local.undo import open_undo_context
 from weft.model.diff import Patch
@@ -155,6 +155,11 @@ def _list_work(git: WorktreeGit, patches: Iterable[Patch]) -> tuple[str, list[by
     return commit, sorted(os.fsencode(path) for path in paths)
 
 
+def _refuse_unsettled(error: WeftError) -> None:
+    """Raise what could not be settled: a session must not leave without all of its changes."""
+    raise error
+
+
 @asynccontextmanager
 async def open_departure(offline: OfflineSessions, session: SessionInfo) -> AsyncIterator[Departure]:
     """Hold a session and its descendants. Settle what a run that died left open.
@@ -172,7 +177,9 @@ async def open_departure(offline: OfflineSessions, session: SessionInfo) -> Asyn
         )
     async with AsyncExitStack() as stack:
         family = await hold_leases(offline.remover(), session, stack)
-        undo_context = await stack.enter_async_context(open_undo_context(offline, session))
+        undo_context = await stack.enter_async_context(
+            open_undo_context(offline, session, warn=_refuse_unsettled)
+        )
         for each in family:
             if events := to_settling_events(await offline.store.list_messages(each.id)):
                 await offline.journal.commit(*events)
