@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,33 @@ def test_prompt_on_one_node_stream_on_another_abort_from_a_third(tmp_path: Path)
         assert texts[-2:] == ["hello", "You said: hello"]
         assert texts.count("hello") == 1
         assert_same_everywhere(session, [at_a, at_b, everywhere], [a, b, c])
+
+
+def test_a_prompt_waits_for_a_node_that_has_the_directory_and_the_status_says_so(tmp_path: Path) -> None:
+    with open_cluster(tmp_path, SCRIPTS) as cluster:
+        home, elsewhere, away = cluster.project, tmp_path / "elsewhere", tmp_path / "away"
+        subprocess.run(["git", "clone", "-q", str(home), str(elsewhere)], check=True)
+        a = cluster.start("a")
+        session = a.make_session()
+        a.post(f"/session/{session}/message", prompt("touch"))
+        a.kill()
+        # The node that is left has another checkout of the same repository, and cannot see that of the session.
+        home.rename(away)
+        cluster.project = elsewhere
+        b = cluster.start("b")
+        with ThreadPoolExecutor() as threads:
+            submitted = threads.submit(b.submit, session, "touch")
+            waiting = {"type": "busy", "waits": f"a node that serves {home}"}
+            wait_until(lambda: b.get(f"/weft/session/{session}/status") == waiting, "waiting")
+            assert b.get("/session/status") == {}
+            away.rename(home)
+            cluster.project = home
+            c = cluster.start("c")
+            assert submitted.result(60)["info"]["role"] == "user"
+        wait_until(lambda: c.read_texts(session).count("Touched.") == 2, "the second answer")
+        wait_until(lambda: b.get(f"/weft/session/{session}/status") == {"type": "idle"}, "the end")
+        assert (home / "touched").read_text() == "x\nx\n"
+        assert not (elsewhere / "touched").exists()
 
 
 def test_a_principal_on_a_node_hears_its_own_events_and_nobody_elses(tmp_path: Path) -> None:

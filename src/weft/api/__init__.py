@@ -5,6 +5,7 @@ from typing import Protocol
 
 from weft.api.configuration import Configuration, Mcp
 from weft.api.data import Data
+from weft.api.moves import Moves
 from weft.api.permissions import Permissions, Questions
 from weft.api.runs import ClientTools, Commands, Runs, Undo
 from weft.api.sessions import Messages, Sessions, SessionSearch, Transfers
@@ -70,5 +71,8 @@ class Api(
 
     @property
     def data(self) -> Data: ...
+
+    @property
+    def moves(self) -> Moves: ...
 
     async def current_project(self) -> Project: ...

@@ -166,6 +166,7 @@ COMMANDS = (
     CommandEntry(("session", "pin"), "list a session first and never prune it", "session_change:add_pin_arguments", "session_change:pin_session"),
     CommandEntry(("session", "archive"), "hide a session from lists", "session_change:add_archive_arguments", "session_change:archive_session"),
     CommandEntry(("session", "fork"), "start a new session from the history of another", "session_change:add_fork_arguments", "session_change:fork_session"),
+    CommandEntry(("session", "move"), "hand a session over to a server on another machine, with its files", "session_move:add_move_arguments", "session_move:move_session"),
     CommandEntry(("session", "diff"), "show what a session changed in files", "session_diff:add_diff_arguments", "session_diff:show_diff"),
     CommandEntry(("session", "todo"), "show the todo list of a session", "session:add_todo_arguments", "session:show_todos"),
     CommandEntry(("session", "jobs"), "list the background commands of a session", "session:add_jobs_arguments", "session:show_jobs"),

@@ -101,6 +101,7 @@ def to_row(session: SessionInfo) -> dict[str, Any]:
         **({"pinned": True} if data.pinned else {}),
         **({"tags": data.tags} if data.tags else {}),
         **({"archived": session.time.archived} if is_archived(session) else {}),
+        **({"movedTo": data.departed.url} if data.departed and data.departed.done else {}),
     }
 
 
@@ -111,6 +112,8 @@ def print_sessions(sessions: Iterable[SessionInfo], *, now: int) -> None:
         data = get_weft_data(session)
         title = ("* " if data.pinned else "") + sanitize(session.title).replace("\n", " ")
         tags = f" · {', '.join(data.tags)}" if data.tags else ""
+        if data.departed is not None and data.departed.done:
+            tags += f" · moved to {data.departed.url}"
         shown_title = title if len(title) <= TITLE_WIDTH else title[: TITLE_WIDTH - 1] + "…"
         updated = paint.dim(format_time(session.time.updated, now=now) + sanitize(tags))
         lines.append(f"{session.id:<{ID_WIDTH}}  {shown_title:<{TITLE_WIDTH}}  {updated}")

@@ -25,6 +25,7 @@ from weft.model.ids import MessageID, SessionID
 from weft.model.message import MessageWithParts, find_newest_human_prompt_id
 from weft.model.session import RevertResult, SessionInfo
 from weft.model.wire import to_plain
+from weft.session.lifecycle import refuse_departed
 from weft.session.revert_point import (
     RevertScope,
     choose_message,
@@ -211,6 +212,7 @@ async def _run_under_lease(
         if events:
             await offline.journal.commit(*events)
         session = await offline.store.get_session(id)
+        refuse_departed(session)
         history = await offline.store.list_messages(id)
         return await run_to_completion(action(undo_context, session, history, scope))
 

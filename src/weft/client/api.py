@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from weft.api import Api
 from weft.api.configuration import Configuration, Mcp
 from weft.api.data import Data
+from weft.api.moves import Moves
 from weft.api.sharing import Sharing
 from weft.api.workspace import Files, Terminals, Workspace, Worktrees
 from weft.client.address import resolve_address
@@ -32,6 +33,7 @@ from weft.client.workspace import (
     RemoteData,
     RemoteFiles,
     RemoteMcp,
+    RemoteMoves,
     RemoteSharing,
     RemoteTrials,
     RemoteWorkspace,
@@ -65,6 +67,7 @@ class RemoteApi(RemotePermissions):
     worktrees: Worktrees
     mcp: Mcp
     data: Data
+    moves: Moves
 
     def __init__(self, connection: ServerConnection) -> None:
         super().__init__(connection)
@@ -77,6 +80,7 @@ class RemoteApi(RemotePermissions):
         self.trials = RemoteTrials(connection)
         self.mcp = RemoteMcp(connection)
         self.data = RemoteData(connection)
+        self.moves = RemoteMoves(connection)
         self._cursors = CursorMap()
         self._tasks: set[asyncio.Task[None]] = set()
 

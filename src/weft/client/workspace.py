@@ -1,4 +1,4 @@
-"""The workspace over HTTP: project, configuration, files, MCP servers, worktrees, trials, sharing and data."""
+"""The workspace over HTTP: project, configuration, files, MCP servers, worktrees, trials, sharing, data and moves."""
 
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
@@ -37,6 +37,7 @@ from weft.model.damage import Damage
 from weft.model.dataset import QueryInput, QueryResult
 from weft.model.health import DoctorFinding, StorageReport
 from weft.model.ids import ProjectID, SessionID, check_id
+from weft.model.move import MoveOffer, MovePiece, MoveProgress, MoveResult
 from weft.model.part import ModelRef
 from weft.model.project import Project
 from weft.model.proof import SessionProof
@@ -468,6 +469,36 @@ class RemoteData:
         require_weft(self._connection, "showing what fills a context")
         id = check_id("session", session)
         return await self._connection.send(get(weft_path(f"/session/{id}/context")), ContextReport)
+
+
+class RemoteMoves:
+    """The `Moves` of a server."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+
+    async def offer(self, offer: MoveOffer) -> MoveProgress:
+        require_weft(self._connection, "taking over a session")
+        request = post(weft_path("/move"), offer, repeatable=True, long=True)
+        try:
+            return await self._connection.send(request, MoveProgress)
+        except NotFoundError as error:
+            raise UnsupportedError(
+                f"taking over a session on a server with weft {self._connection.health.version}",
+                hint="upgrade the server, or start it without --no-files",
+            ) from error
+
+    async def add_piece(self, move: str, piece: MovePiece) -> MoveProgress:
+        return await self._connection.send(put(self._path(move, "piece"), piece), MoveProgress)
+
+    async def accept(self, move: str) -> MoveResult:
+        return await self._connection.send(post(self._path(move, "accept"), long=True), MoveResult)
+
+    async def cancel(self, move: str, session: SessionID) -> bool:
+        return await self._connection.send(delete(self._path(move), session=session), bool)
+
+    def _path(self, move: str, *rest: str) -> str:
+        return "/".join((weft_path("/move"), quote_name(move), *rest))
 
 
 T = TypeVar("T")

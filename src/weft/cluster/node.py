@@ -79,6 +79,7 @@ class ClusterNode:
             sharing=local.sharing,
             inbox=self.inbox,
             directory=directory,
+            serves=self.serves,
         )
         self._apis[directory] = api
         try:
@@ -86,9 +87,13 @@ class ClusterNode:
         finally:
             del self._apis[directory]
 
+    def serves(self, directory: str) -> bool:
+        """Return True if sessions of a directory may run here."""
+        return is_served(directory, self.record.roots)
+
     async def _serve(self, directory: str) -> None:
         """Say that we serve a directory, if we did not say so when we joined: callers may also name known projects."""
-        if not is_served(directory, self.record.roots):
+        if not self.serves(directory):
             self.record = self.record._replace(roots=(*self.record.roots, directory))
             await self._store.join(self.record)
 
@@ -137,11 +142,13 @@ class ClusterNode:
 
     async def list_status(self, directory: str) -> dict[SessionID, AnyStatus]:
         running = await self._store.list_running(directory)
-        return {
+        statuses: dict[SessionID, AnyStatus] = {
             session: self._statuses.get(session, Busy())
             for session, owner in running.items()
             if owner != self.record.owner
         }
+        waits = Busy(waits=f"a node that serves {directory}")
+        return statuses | dict.fromkeys(await self._store.list_waiting(directory), waits)
 
     async def claim_key(self, session: SessionID, key: str, message: MessageID) -> MessageID:
         return await self._store.claim_key(session, key, message)
@@ -192,7 +199,7 @@ class ClusterNode:
             if not self.draining.is_set():
                 with suppress(StoreError):
                     for session, directory in (await self._store.list_abandoned()).items():
-                        if is_served(directory, self.record.roots):
+                        if self.serves(directory):
                             await self._settle(session, directory)
             await self._clock.sleep(RECOVER_SECONDS)
 

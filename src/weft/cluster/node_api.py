@@ -35,11 +35,14 @@ class NodeApi(LocalApi, frozen=True, kw_only=True):
 
     inbox: Inbox
     directory: str
+    serves: Callable[[str], bool]
 
     async def _call(self, session: SessionID, kind: str, arguments: Any, key: str | None = None) -> Any:
         id = SessionID(check_id("session", session))
-        await self.get_session(id)  # raises before anything is stored
-        return await self.inbox.call(id, kind, arguments, directory=self.directory, key=key)
+        session_directory = (await self.get_session(id)).directory  # raises before anything is stored
+        # A session runs where its directory is. One that should be here and is gone continues in ours.
+        directory = self.directory if self.serves(session_directory) else session_directory
+        return await self.inbox.call(id, kind, arguments, directory=directory, key=key)
 
     # --- what callers here want ---
 

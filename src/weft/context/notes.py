@@ -14,10 +14,12 @@ from weft.context.system import Briefing, Environment, describe_environment, for
 from weft.errors import DocumentError
 from weft.model.agent import Instruction
 from weft.model.message import MessageWithParts, UserMessage
+from weft.model.move import SessionArrival
 from weft.model.part import TextPart
 from weft.model.wire import from_plain, to_plain
 
 WEFT_KEY = "weft"
+MOVE_KEY = "move"
 REMINDER_END = "\n</system-reminder>"
 
 
@@ -56,6 +58,25 @@ def _make_environment_note(environment: Environment, *, before: Environment) -> 
         else f"Today's date is now {environment.today}."
     )
     return ContextNote(text=wrap_reminder(text), about={"environment": to_plain(environment)})
+
+
+def list_move_notes(
+    arrived: SessionArrival | None, directory: str, history: Iterable[MessageWithParts]
+) -> list[ContextNote]:
+    """Return the note about a move to this machine, unless the history has it. `directory` is the top of the checkout here."""
+    if arrived is None or any(
+        (part.metadata or {}).get(WEFT_KEY) == {MOVE_KEY: arrived.move}
+        for message in history
+        for part in list_note_parts(message)
+    ):
+        return []
+    text = (
+        f"This session was moved to another machine. It worked in {arrived.directory} on {arrived.host}, and now works in {directory}. "
+        "The conversation, the files of the checkout and all uncommitted changes came along. Paths in earlier output that begin with "
+        f"{arrived.directory} are below {directory} now. Files that git ignores, such as installed packages and build results, running "
+        "processes and environment variables did not come along."
+    )
+    return [ContextNote(text=wrap_reminder(text), about={MOVE_KEY: arrived.move})]
 
 
 def _make_instruction_note(instruction: Instruction, *, new: bool) -> ContextNote:

@@ -85,6 +85,7 @@ from weft.session.totals import get_spending, to_statistics_query
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api.configuration import Configuration, Mcp
     from weft.api.data import Data
+    from weft.api.moves import Moves
     from weft.api.trials import Trials
     from weft.api.workspace import Files, Terminals, Workspace, Worktrees
     from weft.session.remove import Remover
@@ -177,6 +178,12 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     @property
     def data(self) -> Data:
         return self.parts.data
+
+    @property
+    def moves(self) -> Moves:
+        from weft.local.arrival import LocalMoves  # noqa: PLC0415  few sessions are moved
+
+        return LocalMoves(self.runtime, self.parts.sources, self.statuses.list_all)
 
     async def current_project(self) -> Project:
         own = self.runtime.place.project

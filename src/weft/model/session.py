@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from weft.model.diff import FileDiff, FileFate, Patch
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID
+from weft.model.move import SessionArrival, SessionDeparture
 from weft.model.permission import Ruleset, Rulesets
 from weft.model.spending import Ledger, SharedBudget
 from weft.model.wire import Wire, always
@@ -104,7 +105,8 @@ class WeftSessionData(Wire, frozen=True, kw_only=True):
     `limits` are the rules of parent sessions, which also apply. `undo` are the patches that lead back from a revert, oldest
     first. `restored` names the last restore of files that is to be kept. `shared_budget` also limits its children, `trial` is its
     place among the trials of one prompt. `owner` is the principal that the session belongs to; without one it is the
-    administrator's.
+    administrator's. `departed` says to which server it was moved: from then on it continues only there. `arrived` says where it
+    came from.
     """
 
     titled: bool = False
@@ -119,6 +121,8 @@ class WeftSessionData(Wire, frozen=True, kw_only=True):
     shared_budget: SharedBudget | None = None
     trial: TrialData | None = None
     owner: str = ""
+    departed: SessionDeparture | None = None
+    arrived: SessionArrival | None = None
 
 
 NO_WEFT_DATA = WeftSessionData()
@@ -284,10 +288,12 @@ class Idle(Status, frozen=True, kw_only=True, tag="idle"):
 class Busy(Status, frozen=True, kw_only=True, tag="busy"):
     """The session is running. `waiting_for` are the ids of open permission requests and questions.
 
-    OpenCode does not have this field. Its clients ignore an additional field of `busy`, but not an additional type.
+    A session that `waits` has something to do and nobody who can do it; the field says for what it waits. OpenCode does not have
+    these fields. Its clients ignore an additional field of `busy`, but not an additional type.
     """
 
     waiting_for: tuple[str, ...] = ()
+    waits: str = ""
 
 
 class Retry(Status, frozen=True, kw_only=True, tag="retry"):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
 
-from weft.context.notes import WEFT_KEY, ContextNote, apply_history_notes, list_notes
+from weft.context.notes import WEFT_KEY, ContextNote, apply_history_notes, list_move_notes, list_notes
 from weft.context.reminders import PLAN_AGENT, has_plan_note, make_plan_note
 from weft.context.system import Briefing, Environment
 from weft.errors import DocumentError
@@ -20,7 +20,7 @@ from weft.model.event import Event, PartUpdated
 from weft.model.ids import Mint
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage, find_end
 from weft.model.part import SubtaskPart, TextPart, ToolPart
-from weft.model.project import Place
+from weft.model.project import Place, get_root
 from weft.model.session import SessionInfo, get_weft_data
 from weft.model.transcript import Transcript
 from weft.model.wire import from_plain, to_plain
@@ -44,6 +44,8 @@ async def prepare_briefing(
         # A briefing that this run made is up to date: no need to read all instructions again.
         if session.id not in runtime.new_briefings or current is not briefing or pinned:
             notes = list_notes(current, await _make_briefing(runtime, current.instructions, pinned))
+        arrived = get_weft_data(session).arrived
+        notes = [*list_move_notes(arrived, get_root(runtime.place), history), *notes]
         runtime.new_briefings.discard(session.id)
         notes += await _list_plan_notes(runtime, session, history, message)
         await _store_notes(runtime, transcript, prompt, notes)

@@ -54,6 +54,7 @@ from weft.run.loop import RunLoop
 from weft.run.questions import with_questions
 from weft.run.runtime import Runtime
 from weft.run.title import open_titles
+from weft.session.lifecycle import refuse_departed
 from weft.session.revert_point import WHOLE_REVERT, RevertScope, RevertTarget, cut_at_revert
 from weft.session.settle import to_settling_events
 from weft.session.totals import update_ledger
@@ -220,6 +221,7 @@ class Runner:
     async def uncompact(self, session: SessionID) -> bool:
         """Undo the last compaction, so that the model sees the full history again. Return False if there was none."""
         async with self._open_idle(session) as idle:
+            refuse_departed(idle.session)
             mark = find_last_cut(idle.transcript.messages())
             if mark is None:
                 return False
@@ -273,6 +275,7 @@ class Runner:
         from weft.undo.revert import revert  # noqa: PLC0415  few sessions are undone
 
         async with self._open_idle(session) as idle:
+            refuse_departed(idle.session)
             history = idle.transcript.messages()
             return await run_to_completion(
                 revert(self._runtime.undo_context, idle.session, history, to, scope)
@@ -283,6 +286,7 @@ class Runner:
         from weft.undo.revert import unrevert  # noqa: PLC0415  few sessions are undone
 
         async with self._open_idle(session) as idle:
+            refuse_departed(idle.session)
             history = idle.transcript.messages()
             return await run_to_completion(unrevert(self._runtime.undo_context, idle.session, history, scope))
 
@@ -402,6 +406,7 @@ class Runner:
     ) -> LeasedSession:
         """Open a session to continue it. If it was undone, remove what was undone, after checking that the prompt is valid."""
         run = await self._open(session, stack)
+        refuse_departed(run.session)
         if run.session.revert is not None:
             from weft.undo.cleanup import clean_up  # noqa: PLC0415  few sessions are undone
 

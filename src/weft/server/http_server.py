@@ -270,8 +270,8 @@ class HttpServer:
     ) -> OpenDirectory:
         """Return the directory in which to call a route about a session, for a caller who named no directory.
 
-        A route that needs the session's own directory gets it. Raise `DirectoryNotServedError` if it may not be served,
-        `DirectoryError` if it no longer exists. If it no longer exists and the session belongs to the project of the
+        A route that needs the session's own directory gets it, unless only other nodes have it. Raise `DirectoryNotServedError` if
+        it may not be served, `DirectoryError` if it no longer exists. If it no longer exists and the session belongs to the project of the
         `default` directory, the session continues there. OpenCode runs every session in that directory.
         """
         try:
@@ -287,7 +287,8 @@ class HttpServer:
         try:
             return await self.get_directory(directory)
         except (DirectoryNotServedError, DirectoryError):
-            if route.home == "needs":
+            # With other nodes, what is wanted is stored for the one that has the directory.
+            if route.home == "needs" and self.cluster is None:
                 raise
             return default
 

@@ -7,7 +7,7 @@ from weft.server.response import ErrorResponse
 from weft.server.route import Route
 
 # They reach beyond the directories and sessions of a principal: settings and keys of the whole server, programs that no sandbox
-# holds, checkouts elsewhere on the disk, logins to the page, and the tokens themselves.
+# holds, checkouts elsewhere on the disk, sessions of other servers with their ids, logins to the page, and the tokens themselves.
 ADMIN_ROUTES: Final = frozenset(
     {
         "auth.remove",
@@ -37,6 +37,10 @@ ADMIN_ROUTES: Final = frozenset(
         "weft.doctor",
         "weft.login.link",
         "weft.metrics",
+        "weft.move.accept",
+        "weft.move.cancel",
+        "weft.move.offer",
+        "weft.move.piece",
         "weft.principal.update",
         "weft.session.bisect",
         "weft.session.discard",

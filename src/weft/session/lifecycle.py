@@ -120,6 +120,23 @@ async def edit(
     return await journal.edit(id, check_and_edit)
 
 
+def refuse_departed(session: SessionInfo) -> None:
+    """Raise `ConflictError` if a session was moved to another server, or may have been."""
+    departed = get_weft_data(session).departed
+    if departed is None:
+        return
+    if departed.done:
+        hint = f"continue it there: weft attach {departed.url} -s {session.id}"
+        raise ConflictError("session", session.id, f"was moved to {departed.url}", hint=hint)
+    command = f"weft session move {session.id}"
+    raise ConflictError(
+        "session",
+        session.id,
+        f"is being moved to {departed.url}",
+        hint=f"finish it: {command} --to {departed.url}; or take it back: {command} --cancel",
+    )
+
+
 def apply_change(session: SessionInfo, change: SessionChange, now: int) -> SessionInfo:
     """Return the session with the change applied. The time of last use stays."""
     title = session.title if change.title is None else check_title(change.title)

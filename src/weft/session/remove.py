@@ -40,7 +40,7 @@ async def remove(remover: Remover, id: SessionID, *, trash: bool = True) -> list
     """
     root = await remover.store.get_session(id)
     async with AsyncExitStack() as leases:
-        family = await _hold_leases(remover, root, leases)
+        family = await hold_leases(remover, root, leases)
         for session in reversed(family):
             await remover.revoke(session)
         if trash:
@@ -50,7 +50,7 @@ async def remove(remover: Remover, id: SessionID, *, trash: bool = True) -> list
     return family[::-1]
 
 
-async def _hold_leases(remover: Remover, root: SessionInfo, leases: AsyncExitStack) -> list[SessionInfo]:
+async def hold_leases(remover: Remover, root: SessionInfo, leases: AsyncExitStack) -> list[SessionInfo]:
     """Return the session and all below it, parents first. Their runs have ended, and we hold their leases."""
     held: dict[SessionID, None] = {}
     while True:

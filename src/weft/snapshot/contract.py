@@ -1,8 +1,8 @@
 """The contract of snapshots: record the files that an agent changes, show the changes, and undo them safely."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -61,6 +61,24 @@ class RecoveryReport(Struct, frozen=True, kw_only=True):
     finished: tuple[Restoration, ...] = ()
     rolled_back: tuple[Restoration, ...] = ()
     patches: tuple[RecoveredPatch, ...] = ()
+
+
+ObjectKind = Literal["blob", "tree"]
+
+
+class PackedObject(NamedTuple):
+    """An object of a tree: a file's content, or a tree in git's format."""
+
+    kind: ObjectKind
+    oid: str
+    content: bytes
+
+
+class FileTrees(NamedTuple):
+    """Files as they are to be, and files that are not to exist, as two trees."""
+
+    present: Tree
+    absent: Tree
 
 
 class Coverage(Struct, frozen=True, kw_only=True):
@@ -199,6 +217,24 @@ class Snapshots(Protocol):
 
     async def is_unsettled(self, session: SessionID) -> bool:
         """Return True if a restore of the session still has to be finished or rolled back. Keep its trees until then."""
+        ...
+
+    # --- moving to another machine ---
+
+    async def pack_files(self, paths: Collection[bytes]) -> FileTrees:
+        """Store files below the directory as they are now, whether or not they are tracked. Nothing pins them."""
+        ...
+
+    async def read_objects(self, trees: Sequence[Tree], receive: Callable[[PackedObject], None]) -> None:
+        """Call `receive`, in a thread, with every object of these trees that can be read."""
+        ...
+
+    async def add_objects(self, objects: Iterable[PackedObject], where: str) -> None:
+        """Store objects from elsewhere. Raise `BundleError` if one is damaged, or would lead out of the directory."""
+        ...
+
+    async def plan_overlay(self, trees: FileTrees) -> Patch:
+        """Return the patch whose restore changes the current files into these."""
         ...
 
     # --- pins ---

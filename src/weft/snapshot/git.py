@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +18,8 @@ from weft.model.diff import FileDiff, Patch, Tree
 from weft.model.ids import SessionID
 from weft.snapshot.contract import (
     Coverage,
+    FileTrees,
+    PackedObject,
     RecoveredPatch,
     RecoveryReport,
     Restoration,
@@ -321,6 +323,32 @@ class GitSnapshots:
             names = sorted(os.listdir(self._place.live))
             return [f"{self._place.live}/{name}" for name in names if name != self._name]
         return []
+
+    # --- moving to another machine ---
+
+    async def pack_files(self, paths: Collection[bytes]) -> FileTrees:
+        from weft.snapshot.pack import pack_files  # noqa: PLC0415  few sessions are moved
+
+        return await asyncio.to_thread(pack_files, self._tracker, paths)
+
+    async def read_objects(self, trees: Sequence[Tree], receive: Callable[[PackedObject], None]) -> None:
+        from weft.snapshot.pack import read_objects  # noqa: PLC0415  few sessions are moved
+
+        def read_all() -> None:
+            for each in read_objects(self._tracker, trees):
+                receive(each)
+
+        await asyncio.to_thread(read_all)
+
+    async def add_objects(self, objects: Iterable[PackedObject], where: str) -> None:
+        from weft.snapshot.pack import add_objects  # noqa: PLC0415  few sessions are moved
+
+        await run_to_completion(asyncio.to_thread(add_objects, self._tracker, objects, where))
+
+    async def plan_overlay(self, trees: FileTrees) -> Patch:
+        from weft.snapshot.pack import plan_overlay  # noqa: PLC0415  few sessions are moved
+
+        return await asyncio.to_thread(plan_overlay, self._tracker, trees)
 
     # --- pins ---
 

@@ -1,6 +1,6 @@
 """The snapshot contract when snapshots are switched off: nothing is tracked and nothing can be restored."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -8,7 +8,14 @@ from weft.errors import SnapshotMissingError
 from weft.model.diff import EMPTY_TREE, FileDiff, Patch, Tree
 from weft.model.ids import GLOBAL_PROJECT, SessionID
 from weft.snapshot.archive import SnapshotArchive
-from weft.snapshot.contract import Coverage, RecoveryReport, Restoration, RestorePlan
+from weft.snapshot.contract import (
+    Coverage,
+    FileTrees,
+    PackedObject,
+    RecoveryReport,
+    Restoration,
+    RestorePlan,
+)
 from weft.snapshot.entry import FileEntry
 
 REASON: Final = "snapshots are switched off"
@@ -96,6 +103,21 @@ class NoSnapshots:
     async def is_unsettled(self, session: SessionID) -> bool:
         del session
         return False
+
+    async def pack_files(self, paths: Collection[bytes]) -> FileTrees:
+        del paths
+        raise SnapshotMissingError(self._reason)
+
+    async def read_objects(self, trees: Sequence[Tree], receive: Callable[[PackedObject], None]) -> None:
+        del trees, receive
+
+    async def add_objects(self, objects: Iterable[PackedObject], where: str) -> None:
+        del objects, where
+        raise SnapshotMissingError(self._reason)
+
+    async def plan_overlay(self, trees: FileTrees) -> Patch:
+        del trees
+        raise SnapshotMissingError(self._reason)
 
     async def pin(self, session: SessionID, trees: Sequence[Tree]) -> None:
         del session, trees

@@ -66,7 +66,8 @@ class ClusterStore(Protocol):
       node is no longer the taker. `give_back` opens deliveries for others.
     * `withdraw` removes a delivery that nobody has taken, and returns whether it did.
     * `is_run_elsewhere` returns True if a process that is no node holds the lease of a session.
-    * `list_running` returns the sessions of a directory that run, with their owners. `list_abandoned` returns the sessions whose
+    * `list_running` returns the sessions of a directory that run, with their owners. `list_waiting` returns those for which
+      something is stored that no live node can do. `list_abandoned` returns the sessions whose
       nodes died and about which nothing is to be delivered, with their directories.
     * `can_hand_over` returns True if another live node would take over the sessions of a directory.
     """
@@ -94,6 +95,8 @@ class ClusterStore(Protocol):
     async def is_run_elsewhere(self, session: SessionID) -> bool: ...
 
     async def list_running(self, directory: str) -> dict[SessionID, str]: ...
+
+    async def list_waiting(self, directory: str) -> list[SessionID]: ...
 
     async def list_abandoned(self) -> dict[SessionID, str]: ...
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from weft.api import Api
-from weft.errors import ConflictError, InvalidIdError, InvalidInputError, NotFoundError
+from weft.errors import ConflictError, InvalidIdError, InvalidInputError, NotFoundError, UnsupportedError
 from weft.model.event import (
     MessageRemoved,
     MessageUpdated,
@@ -20,6 +20,7 @@ from weft.model.event import (
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.input import PromptInput, SessionInput, TextInput, prompt
 from weft.model.message import MessageWithParts, UserMessage
+from weft.model.move import MoveOffer
 from weft.model.part import Moment, TextPart
 from weft.model.permission import Rule
 from weft.model.session import ForkedFrom, SessionChange, SessionRevert, SessionTree, get_weft_data
@@ -384,6 +385,19 @@ async def an_id_with_a_path_is_refused(api: Api) -> None:
     await expect_error(InvalidIdError, api.import_session(replace(export, info=info)))
 
 
+async def a_move_that_cannot_be_accepted_is_refused_before_anything_is_sent(api: Api) -> None:
+    offer = MoveOffer(
+        move="mov_1", format=1, session=OWN_ID, sessions=(OWN_ID,), host="loom", directory="/loom", commit="c" * 40,
+        size=1, sha256="",
+    )  # fmt: skip
+    await expect_error(UnsupportedError, api.moves.offer(replace(offer, format=99)))
+    await expect_error(InvalidInputError, api.moves.offer(replace(offer, sessions=())))
+    await expect_error(InvalidInputError, api.moves.offer(replace(offer, size=0)))
+    bad = SessionID("ses_../x")
+    await expect_error(InvalidIdError, api.moves.offer(replace(offer, session=bad, sessions=(bad,))))
+    await expect_error(NotFoundError, api.get_session(OWN_ID))
+
+
 TRANSFER_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
     a_session_is_exported_whole,
     a_missing_session_cannot_be_exported,
@@ -392,6 +406,7 @@ TRANSFER_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
     importing_an_older_session_changes_nothing,
     a_diverged_session_is_imported_as_a_fork_once,
     an_id_with_a_path_is_refused,
+    a_move_that_cannot_be_accepted_is_refused_before_anything_is_sent,
 )
 
 

@@ -1,4 +1,7 @@
-"""Bundles: several sessions and their attachments in one zip file. Everything in a bundle is checked before it is used."""
+"""Bundles: several sessions and their attachments in one zip file, and the files they worked on if they are being moved.
+
+Everything in a bundle is checked before it is used.
+"""
 
 import base64
 import binascii
@@ -19,11 +22,14 @@ from weft.model.ids import SessionID
 from weft.model.part import AnyPart, CompletedState, FilePart, ToolPart
 from weft.model.transfer import ExportCounts, SessionExport, count_export
 from weft.model.wire import Wire, always, encode, encode_pretty, from_plain, parse
+from weft.snapshot.contract import PackedObject
 from weft.transfer.document import check_export
 from weft.version import VERSION
 
 BUNDLE_KIND = "weft-bundle"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+# Without a workspace a bundle is as version 1 wrote it, so that older versions can read it.
+PLAIN_FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
 ATTACHMENT_PREFIX = "attachment:"
 
@@ -37,6 +43,7 @@ MIN_RATIO_CHECK_BYTES = 64 << 20
 
 SESSION_NAME = re.compile(r"sessions/ses_[0-9A-Za-z]{20,40}\.json")
 ATTACHMENT_NAME = re.compile(r"attachments/[0-9a-f]{64}")
+OBJECT_NAME = re.compile(r"objects/(blob|tree)/([0-9a-f]{40})")
 
 
 class BundledFile(Wire, frozen=True, kw_only=True):
@@ -56,6 +63,21 @@ class BundledSession(Wire, frozen=True, kw_only=True):
     counts: ExportCounts
 
 
+class BundledWorkspace(Wire, frozen=True, kw_only=True):
+    """The uncommitted work in a checkout, over a commit, and what undo needs: trees, and the objects that they name.
+
+    `present` are files as they are to be, `absent` are files that are not to exist. `directory` is the top of the checkout, and
+    `briefings` are those of the sessions, by their ids.
+    """
+
+    directory: str
+    commit: str
+    present: str
+    absent: str
+    briefings: dict[str, Any] = always({})
+    objects: tuple[BundledFile, ...] = ()
+
+
 class Manifest(Wire, frozen=True, kw_only=True):
     """The list of all files in a bundle."""
 
@@ -65,6 +87,7 @@ class Manifest(Wire, frozen=True, kw_only=True):
     redacted: bool = False
     sessions: tuple[BundledSession, ...]
     attachments: tuple[BundledFile, ...] = ()
+    workspace: BundledWorkspace | None = None
 
 
 _DATA_URL = re.compile(r"data:([^,]*);base64,([A-Za-z0-9+/]*={0,2})")
@@ -72,21 +95,45 @@ _DATA_URL = re.compile(r"data:([^,]*);base64,([A-Za-z0-9+/]*={0,2})")
 ENTRY_TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def write_bundle(file: IO[bytes], exports: Iterable[SessionExport], *, redacted: bool = False) -> Manifest:
-    """Write sessions in the given order; parents must precede their children. Return the manifest."""
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        attachments: dict[str, BundledFile] = {}
-        sessions = [_write_session(archive, export, attachments) for export in exports]
+class BundleWriter:
+    """Writes a bundle piece by piece. `close` writes the manifest; a file without it is no bundle."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._archive = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
+        self._attachments: dict[str, BundledFile] = {}
+        self._sessions: list[BundledSession] = []
+        self._objects: list[BundledFile] = []
+
+    def add_session(self, export: SessionExport) -> None:
+        """Add a session. Parents must precede their children."""
+        self._sessions.append(_write_session(self._archive, export, self._attachments))
+
+    def add_object(self, each: PackedObject) -> None:
+        """Add an object of a workspace."""
+        self._objects.append(_write_entry(self._archive, f"objects/{each.kind}/{each.oid}", each.content))
+
+    def close(self, *, redacted: bool = False, workspace: BundledWorkspace | None = None) -> Manifest:
+        """Complete the bundle. Return its manifest."""
         manifest = Manifest(
             kind=BUNDLE_KIND,
-            format=FORMAT_VERSION,
+            format=PLAIN_FORMAT_VERSION if workspace is None else FORMAT_VERSION,
             version=VERSION,
             redacted=redacted,
-            sessions=tuple(sessions),
-            attachments=tuple(attachments.values()),
+            sessions=tuple(self._sessions),
+            attachments=tuple(self._attachments.values()),
+            workspace=None if workspace is None else replace(workspace, objects=tuple(self._objects)),
         )
-        _write_entry(archive, MANIFEST_NAME, encode_pretty(manifest))
-    return manifest
+        _write_entry(self._archive, MANIFEST_NAME, encode_pretty(manifest))
+        self._archive.close()
+        return manifest
+
+
+def write_bundle(file: IO[bytes], exports: Iterable[SessionExport], *, redacted: bool = False) -> Manifest:
+    """Write sessions in the given order; parents must precede their children. Return the manifest."""
+    writer = BundleWriter(file)
+    for export in exports:
+        writer.add_session(export)
+    return writer.close(redacted=redacted)
 
 
 def _write_session(
@@ -191,6 +238,13 @@ class Bundle:
             raise self._make_error(f"{session.file.name} does not match its manifest")
         return map_urls(export, self._embed)
 
+    def read_objects(self) -> Iterator[PackedObject]:
+        """Yield the objects of the workspace."""
+        for file in () if self.manifest.workspace is None else self.manifest.workspace.objects:
+            found = OBJECT_NAME.fullmatch(file.name)
+            assert found is not None, "names are checked when a bundle is opened"
+            yield PackedObject("tree" if found[1] == "tree" else "blob", found[2], self._read(file))
+
     def _embed(self, url: str) -> str:
         if not url.startswith(ATTACHMENT_PREFIX):
             return url
@@ -235,7 +289,8 @@ class Bundle:
 
     def _check_entry(self, entry: zipfile.ZipInfo) -> None:
         name = entry.filename
-        is_expected = name == MANIFEST_NAME or SESSION_NAME.fullmatch(name) or ATTACHMENT_NAME.fullmatch(name)
+        patterns = (SESSION_NAME, ATTACHMENT_NAME, OBJECT_NAME)
+        is_expected = name == MANIFEST_NAME or any(pattern.fullmatch(name) for pattern in patterns)
         if not is_expected:
             escapes = (
                 name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name
@@ -255,7 +310,9 @@ class Bundle:
             raise self._make_error(f"it is {packed} bytes and unpacks to {size}, more than any session needs")
 
     def _check_manifest(self, manifest: Manifest, names: set[str]) -> None:
-        files = [*(session.file for session in manifest.sessions), *manifest.attachments]
+        objects = () if manifest.workspace is None else manifest.workspace.objects
+        files = [*(session.file for session in manifest.sessions), *manifest.attachments, *objects]
+        self._check_kinds(manifest, objects)
         listed = [file.name for file in files]
         if len(set(listed)) != len(listed):
             raise self._make_error("its manifest names a file twice")
@@ -264,6 +321,16 @@ class Bundle:
             raise self._make_error(f"{unmatched[0][:200]!r} is a file that its manifest {problem}")
         for file in files:
             self._check_hash(file)
+
+    def _check_kinds(self, manifest: Manifest, objects: Iterable[BundledFile]) -> None:
+        kinds = (
+            *((session.file, SESSION_NAME) for session in manifest.sessions),
+            *((file, ATTACHMENT_NAME) for file in manifest.attachments),
+            *((file, OBJECT_NAME) for file in objects),
+        )
+        for file, pattern in kinds:
+            if not pattern.fullmatch(file.name):
+                raise self._make_error(f"its manifest lists {file.name[:200]!r} as something else")
 
     def _check_hash(self, file: BundledFile) -> None:
         digest, size = sha256(), 0

@@ -10,8 +10,11 @@ from weft.errors import DocumentError, NotFoundError, StoreError
 from weft.journal import Journal
 from weft.model.event import (
     Durable,
+    MessageRemoved,
     MessageUpdated,
+    PartRemoved,
     PartUpdated,
+    SessionCreated,
     SessionDiffed,
     SessionUpdated,
     TodoUpdated,
@@ -180,8 +183,9 @@ class SessionImporter:
 
     async def receive(self, export: SessionExport, *, counted: ExportCounts | None = None) -> ImportResult:
         """Store a session, read it back, and compare. `counted` are the numbers that its source reports."""
-        # A principal of the same name elsewhere may be somebody else.
-        export = replace(export, info=with_owner(export.info, ""))
+        # A principal of the same name elsewhere may be somebody else, and a copy of a session that was moved is here.
+        info = with_weft_data(export.info, replace(get_weft_data(export.info), owner="", departed=None))
+        export = replace(export, info=info)
         planned = await self._decide(export)
         if planned.verdict == "forked" or planned.export.info.id != export.info.id:
             self._copies[export.info.id] = planned.export.info.id
@@ -368,6 +372,22 @@ def _make_copy(export: SessionExport, beside: SessionID, difference: StateDiffer
 
 def _get_checkout(place: Place) -> str:
     return place.directory if place.worktree == "/" else place.worktree
+
+
+def list_replacing_events(export: SessionExport, present: SessionExport | None) -> Iterator[Durable]:
+    """Yield the events that store a session in place of another state of it, or as a new one, and leave nothing of that state."""
+    if present is None:
+        yield SessionCreated(info=export.info)
+    else:
+        kept = {message.info.id: {part.id for part in message.parts} for message in export.messages}
+        for message in present.messages:
+            if message.info.id not in kept:
+                yield MessageRemoved(session_id=export.info.id, message_id=message.info.id)
+                continue
+            for part in message.parts:
+                if part.id not in kept[message.info.id]:
+                    yield PartRemoved(session_id=export.info.id, message_id=message.info.id, part_id=part.id)
+    yield from _to_events(PlannedImport("updated", export, present))
 
 
 def _to_events(planned: PlannedImport) -> Iterator[Durable]:

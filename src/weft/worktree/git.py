@@ -177,6 +177,10 @@ class WorktreeGit:
         entries = self._run(["ls-files", "--stage", "-z"], index=index).split("\0")
         return [entry.partition("\t")[2] for entry in entries if entry.startswith(SUBMODULE_MODE)]
 
+    def list_tracked(self) -> set[str]:
+        """Return the paths in the index."""
+        return {path for path in self._run(["ls-files", "-z"]).split("\0") if path}
+
     def capture(self, *, untracked: bool) -> str:
         """Write everything in the checkout as a tree, which no ref names."""
         with self._copied_index() as index:

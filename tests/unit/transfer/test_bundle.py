@@ -17,7 +17,8 @@ from weft.model.part import FilePart
 from weft.model.session import Todo
 from weft.model.transfer import SessionExport
 from weft.model.wire import encode
-from weft.transfer.bundle import open_bundle, write_bundle
+from weft.snapshot.contract import PackedObject
+from weft.transfer.bundle import BundledWorkspace, BundleWriter, open_bundle, write_bundle
 
 PICTURE = bytes(range(256)) * 8
 TODO = Todo(content="Mend it", status="pending", priority="high")
@@ -137,7 +138,7 @@ def test_a_newer_format_is_refused_by_name(bundle: Path) -> None:
         open_bundle(str(rewritten(bundle, **{"manifest.json": newer}))),
     ):
         pass
-    assert (caught.value.found, caught.value.known) == (99, 1)
+    assert (caught.value.found, caught.value.known) == (99, 2)
 
 
 def test_any_other_zip_is_refused(tmp_path: Path) -> None:
@@ -160,3 +161,44 @@ def test_a_session_that_does_not_match_the_manifest_is_refused(bundle: Path) -> 
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(bundle: Path) -> None:
     bomb = rewritten(bundle, **{f"attachments/{'0' * 64}": bytes(100 << 20)})
     assert "more than any session needs" in refusal(bomb)
+
+
+TREE = PackedObject("tree", "4b825dc642cb6eb9a060e54bf8d69288fbee4904", b"")
+WORKSPACE = BundledWorkspace(
+    directory="/loom", commit="c" * 40, present=TREE.oid, absent=TREE.oid, briefings={"ses_1": {"a": 1}}
+)
+
+
+def with_workspace(path: Path) -> Path:
+    with path.open("wb") as file:
+        writer = BundleWriter(file)
+        writer.add_session(whole())
+        writer.add_object(TREE)
+        writer.close(workspace=WORKSPACE)
+    return path
+
+
+def test_a_workspace_comes_along_with_its_objects(tmp_path: Path) -> None:
+    with open_bundle(str(with_workspace(tmp_path / "b"))) as bundle:
+        assert list(bundle.exports()) == [whole()]
+        assert list(bundle.read_objects()) == [TREE]
+        workspace = bundle.manifest.workspace
+        assert workspace is not None
+        assert (bundle.manifest.format, workspace.commit, workspace.briefings) == (
+            2,
+            "c" * 40,
+            {"ses_1": {"a": 1}},
+        )
+
+
+def test_without_a_workspace_older_versions_can_read_a_bundle(tmp_path: Path) -> None:
+    assert manifest(bundled(tmp_path / "b", whole()))["format"] == 1
+
+
+def test_an_object_that_is_listed_as_something_else_is_refused(tmp_path: Path) -> None:
+    path = with_workspace(tmp_path / "b")
+    changed = json.loads(json.dumps(manifest(path)))
+    changed["attachments"] += changed["workspace"].pop("objects")
+    rewritten(path, **{"manifest.json": json.dumps(changed).encode()})
+    with pytest.raises(BundleError, match="as something else"), open_bundle(str(path)):
+        pass

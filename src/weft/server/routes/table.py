@@ -63,7 +63,12 @@ SHELL_ROUTES: Final = (
     *worktrees.CREATE_ROUTES,
     *trials.SHELL_ROUTES,
 )
-FILE_ROUTES: Final = (*files.ROUTES, *opencode_1_18.FILE_ROUTES, *data.FILE_ROUTES)
+FILE_ROUTES: Final = (
+    *files.ROUTES,
+    *opencode_1_18.FILE_ROUTES,
+    *data.FILE_ROUTES,
+    *weft_sessions.MOVE_ROUTES,
+)
 
 
 def list_routes(*, shell: bool = True, files: bool = True, share: bool = True) -> tuple[Route, ...]:

@@ -125,7 +125,8 @@ async def get_status(call: DirectoryCall) -> AnyStatus:
     """Return the status of a session."""
     session = read_session_id(call)
     status = await call.api.get_status(session)
-    others = await call.server.list_other_status(call.directory) if isinstance(status, Idle) else {}
+    directory = (await call.api.get_session(session)).directory
+    others = await call.server.list_other_status(directory) if isinstance(status, Idle) else {}
     return others.get(session, status)
 
 

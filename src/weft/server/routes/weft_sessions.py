@@ -1,4 +1,4 @@
-"""weft's own HTTP routes for sessions: listing, searching, statistics, export and import."""
+"""weft's own HTTP routes for sessions: listing, searching, statistics, export, import, and taking over those of other servers."""
 
 import os
 from typing import Annotated
@@ -8,6 +8,7 @@ from msgspec import Meta, Struct, field
 from weft.errors import OutsideError
 from weft.model.ids import ProjectID, SessionID
 from weft.model.input import SessionInput
+from weft.model.move import MoveOffer, MovePiece, MoveProgress, MoveResult
 from weft.model.permission import Ruleset
 from weft.model.search import Figures, Hit
 from weft.model.session import SessionChange, SessionInfo, SessionTree, TrashBundle
@@ -227,4 +228,45 @@ SEARCH_ROUTES = (
     route(
         "POST", "/weft/import", "weft.session.import", import_session, takes=SessionExport, query=ImportQuery
     ),
+)
+
+
+# --- moves ---
+
+MOVE = "/weft/move"
+ONE_MOVE = f"{MOVE}/{{moveID}}"
+
+
+class CancelQuery(Struct, frozen=True, kw_only=True):
+    """The session that was to be moved."""
+
+    session: SessionID
+
+
+async def offer_move(call: DirectoryCall) -> MoveProgress:
+    """Offer a session of another server; return how much of its bundle was received already."""
+    return await call.api.moves.offer(call.body)
+
+
+async def add_move_piece(call: DirectoryCall) -> MoveProgress:
+    """Send a piece of the bundle, in order."""
+    return await call.api.moves.add_piece(call.path_params["moveID"], call.body)
+
+
+async def accept_move(call: DirectoryCall) -> MoveResult:
+    """Store the sessions of the bundle and change the files of the checkout, all or nothing."""
+    return await call.api.moves.accept(call.path_params["moveID"])
+
+
+async def cancel_move(call: DirectoryCall) -> bool:
+    """Remove what was received; return whether there was anything."""
+    query: CancelQuery = call.query
+    return await call.api.moves.cancel(call.path_params["moveID"], query.session)
+
+
+MOVE_ROUTES = (
+    route("POST", MOVE, "weft.move.offer", offer_move, takes=MoveOffer),
+    route("PUT", f"{ONE_MOVE}/piece", "weft.move.piece", add_move_piece, takes=MovePiece),
+    route("POST", f"{ONE_MOVE}/accept", "weft.move.accept", accept_move),
+    route("DELETE", ONE_MOVE, "weft.move.cancel", cancel_move, query=CancelQuery),
 )

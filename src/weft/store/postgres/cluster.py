@@ -38,6 +38,12 @@ SELECT_ELSEWHERE = """SELECT true FROM {schema}.lease WHERE session = $1 AND til
 AND NOT EXISTS (SELECT FROM {schema}.node WHERE node.owner = lease.owner)"""
 SELECT_RUNNING = """SELECT lease.session, lease.owner FROM {schema}.lease JOIN {schema}.session ON session.id = lease.session
 WHERE till >= clock_timestamp() AND session.directory = $1"""
+SELECT_WAITING = """SELECT DISTINCT session FROM {schema}.delivery
+WHERE done IS NULL AND directory = $1
+AND NOT EXISTS (SELECT FROM {schema}.node WHERE id = taker AND {schema}.is_alive(node))
+AND NOT EXISTS (SELECT FROM {schema}.lease WHERE lease.session = delivery.session AND till >= clock_timestamp())
+AND NOT EXISTS (SELECT FROM {schema}.node WHERE NOT draining AND {schema}.is_alive(node) AND {schema}.serves(node, $1))
+ORDER BY session"""
 SELECT_ABANDONED = """SELECT lease.session, session.directory
 FROM {schema}.lease JOIN {schema}.session ON session.id = lease.session
 WHERE till < clock_timestamp()
@@ -145,6 +151,10 @@ class PostgresCluster:
     async def list_running(self, directory: str) -> dict[SessionID, str]:
         rows = await self._database.fetch(SELECT_RUNNING, to_bytes(directory))
         return {SessionID(session): owner.decode("utf-8", "surrogatepass") for session, owner in rows}
+
+    async def list_waiting(self, directory: str) -> list[SessionID]:
+        rows = await self._database.fetch(SELECT_WAITING, to_bytes(directory))
+        return [SessionID(session) for (session,) in rows]
 
     async def list_abandoned(self) -> dict[SessionID, str]:
         rows = await self._database.fetch(SELECT_ABANDONED)
