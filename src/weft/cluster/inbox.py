@@ -128,6 +128,8 @@ class Inbox:
             await wait_or_sleep(self._wake, self._clock, POLL_SECONDS)
 
     def _begin(self, delivery: Delivery, tasks: asyncio.TaskGroup) -> None:
+        if delivery.number in self._working:
+            return  # our heartbeat was late, so the store took us for dead and gave it to us again
         task = tasks.create_task(self._do(delivery))
         self._working[delivery.number] = task
         task.add_done_callback(lambda _: self._working.pop(delivery.number, None))
