@@ -5,9 +5,9 @@ notification can be lost, late, or come twice.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 from msgspec import Struct
 
@@ -48,7 +48,9 @@ class NetworkFaults(Struct, frozen=True, kw_only=True):
 class Machine:
     """A machine with one process: its clock, wrong by some milliseconds, and its connections."""
 
-    def __init__(self, server: SimulatedPostgres, random: Random, faults: NetworkFaults, *, skew: int = 0) -> None:
+    def __init__(
+        self, server: SimulatedPostgres, random: Random, faults: NetworkFaults, *, skew: int = 0
+    ) -> None:
         self._server = server
         self._random = random
         self.faults = faults
@@ -195,7 +197,7 @@ class SimulatedConnection:
         for end in self._ends:
             end()
 
-    async def __aenter__(self) -> "SimulatedConnection":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -243,7 +245,11 @@ class SimulatedDriver:
 
 def make_address(lease_seconds: float, retry_seconds: float) -> PostgresAddress:
     return PostgresAddress(
-        dsn="", place="the simulation", schema=SCHEMA, lease_seconds=lease_seconds, retry_seconds=retry_seconds
+        dsn="",
+        place="the simulation",
+        schema=SCHEMA,
+        lease_seconds=lease_seconds,
+        retry_seconds=retry_seconds,
     )
 
 
@@ -277,5 +283,3 @@ class SimulatedStore(PostgresStore):
     read_log = _read("read_log")
     list_logs = _read("list_logs")
     damage = _read("damage")
-
-

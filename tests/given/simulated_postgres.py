@@ -9,7 +9,6 @@ whose client has gone.
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from random import Random
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -127,8 +126,7 @@ Statement = Callable[..., Awaitable[Rows]]
 class SimulatedPostgres:
     """The server. `statements` maps the text of a statement to what it does, so that a test can plant a mistake there."""
 
-    def __init__(self, random: Random, tasks: asyncio.TaskGroup, *, commit_delay: Callable[[], float]) -> None:
-        self._random = random
+    def __init__(self, tasks: asyncio.TaskGroup, *, commit_delay: Callable[[], float]) -> None:
         self._tasks = tasks
         self._commit_delay = commit_delay
         self._locks: defaultdict[tuple[str, Any], asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -299,7 +297,9 @@ class SimulatedPostgres:
         if lost is not None:
             return [(f"lost {lost}", None)]
         events = list(to_events(values[4 : postgres_store.APPLY_VALUES]))
-        touched = {session for event in events if isinstance(event, SessionUpdated) for session in (event.info.id,)}
+        touched = {
+            session for event in events if isinstance(event, SessionUpdated) for session in (event.info.id,)
+        }
         for session in sorted(touched):
             await transaction.lock("session", session)
         if expected is not None:
@@ -453,7 +453,9 @@ class SimulatedPostgres:
         bodies: Sequence[bytes] = (),
     ) -> None:
         if bodies:
-            await transaction.lock("batch", batch)  # as the unique key does, until the first attempt has ended
+            await transaction.lock(
+                "batch", batch
+            )  # as the unique key does, until the first attempt has ended
         for number, (session, body) in enumerate(zip(sessions, bodies, strict=True)):
             if (batch, number) not in self.events:
                 id = self.count_up("event")

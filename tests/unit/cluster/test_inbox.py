@@ -170,10 +170,11 @@ async def test_the_caller_of_a_delivery_that_goes_on_is_told_early() -> None:
 
 
 async def test_what_a_node_is_doing_it_does_not_begin_again_when_it_was_taken_for_dead() -> None:
-    store, may_end, begun = OneNodeStore(), asyncio.Event(), list[int]()
+    store, may_end, has_begun, begun = OneNodeStore(), asyncio.Event(), asyncio.Event(), list[int]()
 
     async def perform(taken: Delivery, _: Tell) -> bytes:
         begun.append(taken.takes)
+        has_begun.set()
         await may_end.wait()
         return encode_value(True)
 
@@ -181,15 +182,13 @@ async def test_what_a_node_is_doing_it_does_not_begin_again_when_it_was_taken_fo
     async with open_tasks() as tasks:
         working = tasks.create_task(inbox.work(tasks))
         calling = tasks.create_task(inbox.call(SESSION, "uncompact", {}, directory="/work", key="k"))
-        while not begun:
-            await asyncio.sleep(0)
+        await has_begun.wait()
         # Its heartbeat was late, so the store gives it its own delivery once more.
         store.rows["k"] = delivery("uncompact", takes=2)._replace(key="k")
         inbox.notice("k")
-        while store.rows:
+        for _ in range(50):  # what is begun now would be over by then
             await asyncio.sleep(0)
-        for _ in range(20):  # what is begun now would be over by then
-            await asyncio.sleep(0)
+        assert store.rows == {}
         may_end.set()
         assert await calling is True  # and no error that tells of a dead node
         working.cancel()
