@@ -1,10 +1,14 @@
 """What many nodes cost: CPU per streamed token on Postgres beside files, and how far behind a listener on another node is.
 
     python bench/cluster.py postgres://…?schema=NAME [--sessions 32] [--rate 50] [--seconds 10]
+    python bench/cluster.py postgres://…?schema=NAME --costs
 
 A scripted model streams so many tokens a second in so many sessions of one process. CPU is that of this process alone;
 that of the Postgres server is not counted. Each token is the time at which it was made, so that a listener in another process,
 which follows the log as a node does, knows how late it hears of it. The schema is created, and stays.
+
+`--costs` counts what a token, a step, a session, a listener and an idle node cost (see `costs.py`, which has to be run on the
+machine of the server, by a user who may read its processes).
 """
 
 import argparse
@@ -113,7 +117,13 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=50)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--listen", action="store_true")
+    parser.add_argument("--costs", nargs="?", const="all", choices=("all", "work", "memory", "listeners"))
     args = parser.parse_args()
+    if args.costs:
+        from costs import print_costs  # noqa: PLC0415  it imports this module
+
+        print_costs(args.store, args.costs)
+        return
     if args.listen:
         asyncio.run(listen(args.store))
         return
