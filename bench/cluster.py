@@ -76,10 +76,14 @@ async def stream(store: str, args: argparse.Namespace) -> float:
 
 
 async def listen(store: str) -> None:
-    """Follow the log until the input ends, then print when each token was made, and its delay in milliseconds."""
+    """Follow the log until the input ends, then print when each token was made, its delay in milliseconds, and the CPU for an
+    event."""
     delays: list[tuple[float, float]] = []
+    events = 0
 
     def deliver(shared: SharedEvent) -> None:
+        nonlocal events
+        events += 1
         now, event = time.time(), event_from_json(shared.body)
         if isinstance(event, PartGrew):
             delays.extend((float(stamp), 1000 * (now - float(stamp))) for stamp in event.delta.split())
@@ -91,13 +95,16 @@ async def listen(store: str) -> None:
         await follower.start()
         following = asyncio.ensure_future(follower.follow(deliver))
         print("ready", flush=True)
+        before = time.process_time()
         await asyncio.to_thread(sys.stdin.read)
         await follower.catch_up()
+        spent = time.process_time() - before
         following.cancel()
-    print(json.dumps(delays))
+    print(json.dumps([delays, spent / max(1, events), events]))
 
 
-def measure_delay(args: argparse.Namespace) -> tuple[float, list[tuple[float, float]]]:
+def measure_delay(args: argparse.Namespace) -> tuple[float, list[tuple[float, float]], float, int]:
+    """Return the CPU for a token, the delays of the listener, its CPU for an event, and how many there were."""
     command = [sys.executable, __file__, args.store, "--listen"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ
@@ -107,7 +114,8 @@ def measure_delay(args: argparse.Namespace) -> tuple[float, list[tuple[float, fl
         listener.stdout.readline()
         cost = asyncio.run(stream(args.store, args))
         listener.stdin.close()
-        return cost, sorted(json.loads(listener.stdout.read()))
+        delays, followed, events = json.loads(listener.stdout.read())
+        return cost, sorted(delays), followed, events
 
 
 def main() -> None:
@@ -128,10 +136,11 @@ def main() -> None:
         asyncio.run(listen(args.store))
         return
     files = asyncio.run(stream("", args))
-    shared, delays = measure_delay(args)
+    shared, delays, followed, events = measure_delay(args)
     print(f"{args.sessions} sessions at {args.rate:g} tokens a second for {args.seconds:g} s")
     print(f"  CPU per token, files     {files * 1e6:7.1f} µs")
     print(f"  CPU per token, Postgres  {shared * 1e6:7.1f} µs   {shared / files:.2f} times")
+    print(f"  CPU of a node that only follows, per event {followed * 1e6:.1f} µs ({events} events)")
     begin = delays[0][0] + START_SECONDS
     for what, counted in (
         ("all tokens", [late for _, late in delays]),

@@ -71,6 +71,7 @@ READERS = 2
 GRACE_SECONDS = 4.0
 CLIENT_SECONDS = 8.0
 QUIET_SECONDS = 120.0
+MAX_ATTEMPTS = 100
 MAX_SKEW = 600_000
 NAME = re.compile(r"\[(\w+)\]")
 
@@ -480,11 +481,15 @@ class SimulatedCluster:
         message = f"msg_{self.random.randrange(16**12):012x}{self.random.randrange(10**14):014}"
         body = {"messageID": message, "parts": [{"type": "text", "text": f"Do [{name}]."}]}
         await asyncio.sleep(self.random.uniform(0, 12))
-        while message not in self.acknowledged:
+        for _ in range(MAX_ATTEMPTS):
+            if message in self.acknowledged:
+                break
             many = 2 if self.random.random() < 0.2 else 1
             async with asyncio.TaskGroup() as attempts:
                 for _ in range(many):
                     attempts.create_task(self._send_once(session, message, body))
+        else:
+            self.wrong.append(f"{name} was sent {MAX_ATTEMPTS} times and never acknowledged")
         self.acknowledged[message] = name
 
     async def _send_once(self, session: str, message: str, body: Any) -> None:
