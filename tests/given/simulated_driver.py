@@ -61,6 +61,7 @@ class Machine:
         self.running.set()
         self.died = asyncio.Event()
         self.is_cut = False
+        self.lost_answers = 0  # how many of the next answers are lost
 
     # --- the clock ---
 
@@ -126,7 +127,8 @@ class Machine:
             except WeftError as raised:  # of a `MemoryStore`
                 error = raised
             await asyncio.sleep(self._latency())
-            if self._random.random() < self.faults.lost:
+            if self.lost_answers or self._random.random() < self.faults.lost:
+                self.lost_answers -= bool(self.lost_answers)
                 error = ConnectionResetError()
         await self.running.wait()
         if not answer.done():

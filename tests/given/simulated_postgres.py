@@ -211,6 +211,7 @@ class SimulatedPostgres:
             (cluster.DRAIN, self._drain),
             (cluster.PUT, self._put_delivery),
             (cluster.TAKE, self.take_deliveries),
+            (cluster.SELECT_TAKEN, self._select_taken),
             (cluster.FINISH, self.finish_delivery),
             (cluster.GIVE_BACK, self._give_deliveries_back),
             (cluster.WITHDRAW, self._withdraw),
@@ -581,6 +582,13 @@ class SimulatedPostgres:
                 (row.number, row.key, row.session, row.directory, row.kind, row.repeatable, row.body, row.takes + 1, row.outcome)
             )  # fmt: skip
         return taken
+
+    async def _select_taken(self, _: Transaction, node: str) -> Rows:
+        return [
+            (row.number, row.key, row.session, row.directory, row.kind, row.repeatable, row.body, row.takes, row.outcome)
+            for row in self.deliveries.values()
+            if row.taker == node and row.done is None
+        ]  # fmt: skip
 
     def _make_giver(self, row: DeliveryRow, node: str) -> Callable[[], None]:
         """Return what gives a delivery to a node. It was decided now, and happens at the commit."""

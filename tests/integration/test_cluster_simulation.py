@@ -29,6 +29,7 @@ from weft.journal import Journal, open_journal
 from weft.model.event import MessageUpdated, PartUpdated, SessionCreated
 from weft.model.ids import SessionID
 from weft.server.directories import Directories, OpenDirectory
+from weft.store.cluster import NewDelivery, NodeRecord
 from weft.store.contract import Store
 from weft.store.postgres import event_log
 from weft.store.postgres.cluster import PostgresCluster
@@ -275,3 +276,13 @@ async def test_growth_that_could_not_be_stored_under_the_lease_is_not_stored_lat
         before = await store.list_messages(SESSION)
         await journal.flush()
         assert await store.list_messages(SESSION) == before
+
+
+async def test_what_a_node_took_is_told_to_it_even_if_the_first_answer_was_lost(
+    machine: Machine, store: SimulatedStore
+) -> None:
+    await store.cluster.join(NodeRecord("n", "me", "n", "", "1", ("/work",)))
+    for key in ("one", "two"):
+        await store.cluster.put(NewDelivery(key, SESSION, "/work", "prompt", True, b"{}"))
+        machine.lost_answers = 1
+        assert key in [delivery.key for delivery in await store.cluster.take("n", most=9)]

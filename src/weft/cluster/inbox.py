@@ -95,13 +95,14 @@ class Inbox:
             raise SessionBusyError(session, "a process that is no node of this cluster")
         operation, key = OPERATIONS[kind], key or f"{session}/{kind}/{secrets.token_hex(8)}"
         body = encode(arguments)
-        for attempt in count(1):
+        attempts = count(1)
+        while True:
+            attempt = next(attempts)
             own_key = key if attempt == 1 else f"{key}/{attempt}"
             delivery = NewDelivery(own_key, session, directory, kind, operation.repeatable, body)
             is_new, outcome = await self._put_and_wait(delivery, patient=operation.patient)
             if is_new or not operation.repeatable or not is_failure(outcome):
-                break
-        return decode_outcome(kind, outcome)
+                return decode_outcome(kind, outcome)
 
     async def _put_and_wait(self, delivery: NewDelivery, *, patient: bool) -> tuple[bool, bytes]:
         """Store a delivery, and return whether it is new, and its outcome."""
