@@ -218,6 +218,8 @@ class Directories:
             if shown is None:
                 return
             event = shown
+        else:
+            opened.feed.early.give_up(event)
         if isinstance(event, PartGrew) and opened.feed.asks_for(event):
             self._tasks.create_task(self._load_part(opened, event))
         opened.add(event, id=opened.feed.early.place(shared.position).format(self.counter.name))
