@@ -1,10 +1,14 @@
 """What many nodes cost: CPU per streamed token on Postgres beside files, and how far behind a listener on another node is.
 
     python bench/cluster.py postgres://…?schema=NAME [--sessions 32] [--rate 50] [--seconds 10]
+    python bench/cluster.py postgres://…?schema=NAME --costs
 
 A scripted model streams so many tokens a second in so many sessions of one process. CPU is that of this process alone;
 that of the Postgres server is not counted. Each token is the time at which it was made, so that a listener in another process,
 which follows the log as a node does, knows how late it hears of it. The schema is created, and stays.
+
+`--costs` counts what a token, a step, a session, a listener and an idle node cost (see `costs.py`, which has to be run on the
+machine of the server, by a user who may read its processes).
 """
 
 import argparse
@@ -72,10 +76,14 @@ async def stream(store: str, args: argparse.Namespace) -> float:
 
 
 async def listen(store: str) -> None:
-    """Follow the log until the input ends, then print when each token was made, and its delay in milliseconds."""
+    """Follow the log until the input ends, then print when each token was made, its delay in milliseconds, and the CPU for an
+    event."""
     delays: list[tuple[float, float]] = []
+    events = 0
 
     def deliver(shared: SharedEvent) -> None:
+        nonlocal events
+        events += 1
         now, event = time.time(), event_from_json(shared.body)
         if isinstance(event, PartGrew):
             delays.extend((float(stamp), 1000 * (now - float(stamp))) for stamp in event.delta.split())
@@ -87,13 +95,16 @@ async def listen(store: str) -> None:
         await follower.start()
         following = asyncio.ensure_future(follower.follow(deliver))
         print("ready", flush=True)
+        before = time.process_time()
         await asyncio.to_thread(sys.stdin.read)
         await follower.catch_up()
+        spent = time.process_time() - before
         following.cancel()
-    print(json.dumps(delays))
+    print(json.dumps([delays, spent / max(1, events), events]))
 
 
-def measure_delay(args: argparse.Namespace) -> tuple[float, list[tuple[float, float]]]:
+def measure_delay(args: argparse.Namespace) -> tuple[float, list[tuple[float, float]], float, int]:
+    """Return the CPU for a token, the delays of the listener, its CPU for an event, and how many there were."""
     command = [sys.executable, __file__, args.store, "--listen"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ
@@ -103,7 +114,8 @@ def measure_delay(args: argparse.Namespace) -> tuple[float, list[tuple[float, fl
         listener.stdout.readline()
         cost = asyncio.run(stream(args.store, args))
         listener.stdin.close()
-        return cost, sorted(json.loads(listener.stdout.read()))
+        delays, followed, events = json.loads(listener.stdout.read())
+        return cost, sorted(delays), followed, events
 
 
 def main() -> None:
@@ -113,15 +125,22 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=50)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--listen", action="store_true")
+    parser.add_argument("--costs", nargs="?", const="all", choices=("all", "work", "memory", "listeners"))
     args = parser.parse_args()
+    if args.costs:
+        from costs import print_costs  # noqa: PLC0415  it imports this module
+
+        print_costs(args.store, args.costs)
+        return
     if args.listen:
         asyncio.run(listen(args.store))
         return
     files = asyncio.run(stream("", args))
-    shared, delays = measure_delay(args)
+    shared, delays, followed, events = measure_delay(args)
     print(f"{args.sessions} sessions at {args.rate:g} tokens a second for {args.seconds:g} s")
     print(f"  CPU per token, files     {files * 1e6:7.1f} µs")
     print(f"  CPU per token, Postgres  {shared * 1e6:7.1f} µs   {shared / files:.2f} times")
+    print(f"  CPU of a node that only follows, per event {followed * 1e6:.1f} µs ({events} events)")
     begin = delays[0][0] + START_SECONDS
     for what, counted in (
         ("all tokens", [late for _, late in delays]),

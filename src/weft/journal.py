@@ -243,10 +243,12 @@ class Journal:
                     del self._leases[session]
 
     async def _log_before_release(self, session: SessionID) -> None:
-        """Log what waits while we may. What cannot be logged now never is: the next holder has settled the session."""
+        """Store and log what waits while we may. What cannot be stored now never is: the next holder settles the session, and
+        nothing would refuse growth that names no lease."""
         if self._log is not None:
             with suppress(StoreError):
                 await self.flush_session(session)
+            self._waiting_growth.pop(session, None)
             self._unlogged.drop(session)
 
     @contextmanager

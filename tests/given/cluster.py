@@ -201,12 +201,19 @@ class ClusterHarness:
 
 @contextmanager
 def open_cluster(
-    tmp_path: Path, scripts: Scripts, *, permission: Any = "allow", lease: float = LEASE_SECONDS
+    tmp_path: Path,
+    scripts: Scripts,
+    *,
+    permission: Any = "allow",
+    lease: float = LEASE_SECONDS,
+    pgbouncer: bool = False,
 ) -> Iterator[ClusterHarness]:
-    """Open a cluster without nodes."""
+    """Open a cluster without nodes. With `pgbouncer` they reach the database through it, and hear no notifications."""
     project = make_project(tmp_path / "project")
     own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode"
     own.mkdir(parents=True, exist_ok=True)
     with open_model_server(scripts) as model, ExitStack() as stack:
         (own / "opencode.json").write_text(json.dumps({**model.config, "permission": permission}))
-        yield ClusterHarness(stack, project, model, f"{make_url(get_server().get_url())}&lease={lease:g}")
+        base = "" if pgbouncer else get_server().get_url()
+        url = f"{make_url(base, pgbouncer=pgbouncer)}&lease={lease:g}"
+        yield ClusterHarness(stack, project, model, url)

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from weft.host.clock import Clock
+from weft.host.processes import describe_process
 from weft.local.api import LocalApi
 from weft.local.assembly import Seams, Settings, open_local_api
 from weft.model.agent import AgentInfo
@@ -73,6 +74,7 @@ async def open_engine(
     more_models: tuple[ServedModel, ...] = (),
     auto: bool = True,
     skip_waits: bool = False,
+    owner: str = "",
     **settings: Any,
 ) -> AsyncIterator[Engine]:
     clock = clock or (InstantClock(NOW) if skip_waits else HandClock(NOW))
@@ -96,7 +98,9 @@ async def open_engine(
         default=named,
         small=ModelRef(provider_id=small.model.provider_id, model_id=small.model.id) if small else None,
     )
-    seams = Seams(clock=clock, random=Random(seed).randbytes)
+    seams = Seams(
+        clock=clock, random=Random(seed).randbytes, owner=(lambda: owner) if owner else describe_process
+    )
     async with open_local_api(place, store, models, made, seams) as api:
         yield Engine(api=api, store=store, provider=scripted)
 

@@ -37,6 +37,7 @@ from weft.errors import DocumentError, InvalidInputError, StoreError, WeftError
 from weft.host.clock import SystemClock
 from weft.host.exit import ExitTimer, handle_signals
 from weft.host.paths import paths_from
+from weft.host.processes import describe_process
 from weft.local.open import OpenOptions, open_directory, to_damage_warner
 from weft.local.tokens import LoginStore, TokenStore
 from weft.local.watcher import watch_files
@@ -315,7 +316,13 @@ async def open_serving_node(
     roots = list_roots(start.directory, *start.args.allow_dir)
     start.log.set_node(name)
     async with open_node(
-        store, SystemClock(), name=name, url=start.url, roots=roots, note=start.log.note
+        store,
+        SystemClock(),
+        owner=describe_process(),
+        name=name,
+        url=start.url,
+        roots=roots,
+        note=start.log.note,
     ) as node:
         yield node
 

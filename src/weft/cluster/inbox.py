@@ -8,9 +8,10 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import count
 from typing import Any, Final, Literal
 
-from weft.cluster.operation import OPERATIONS, decode_outcome, encode_error
+from weft.cluster.operation import OPERATIONS, decode_outcome, encode_error, is_failure
 from weft.errors import (
     ConflictError,
     HandedOverError,
@@ -29,6 +30,8 @@ MAX_TAKEN: Final = 64
 POLL_SECONDS: Final = 1.0
 # How long an operation that is not `patient` waits for a node to take it.
 IMPATIENT_SECONDS: Final = 30.0
+# How often something repeatable is tried that fails because the store could not be reached. Each time has waited for it already.
+MAX_TRIES: Final = 5
 
 # Does a delivery, and calls the function with what its caller is told before the delivery is done.
 Perform = Callable[[Delivery, Callable[[bytes], Awaitable[None]]], Awaitable[bytes]]
@@ -44,6 +47,9 @@ def choose_fate(delivery: Delivery, error: Exception) -> Fate:
         case SessionBusyError() if OPERATIONS[delivery.kind].joins:
             return "give back"
         case ConflictError(kind="directory"):  # this node is ending
+            return "give back"
+        case StoreError() if delivery.repeatable and delivery.takes < MAX_TRIES:
+            # Its caller may have been told that the prompt is stored, so it has to be answered.
             return "give back"
         case _:
             return "finish"
@@ -80,18 +86,32 @@ class Inbox:
     async def call(
         self, session: SessionID, kind: str, arguments: Any, *, directory: str, key: str | None = None
     ) -> Any:
-        """Have something done to a session by the node that can do it. Return the result, or raise the error."""
+        """Have something done to a session by the node that can do it. Return the result, or raise the error.
+
+        What was sent before with the same key, and is done or under way, is not done again. What failed then is tried again
+        if it is repeatable.
+        """
         if await self._store.is_run_elsewhere(session):
             raise SessionBusyError(session, "a process that is no node of this cluster")
         operation, key = OPERATIONS[kind], key or f"{session}/{kind}/{secrets.token_hex(8)}"
-        changed = asyncio.Event()
+        body = encode(arguments)
+        attempts = count(1)
+        while True:
+            attempt = next(attempts)
+            own_key = key if attempt == 1 else f"{key}/{attempt}"
+            delivery = NewDelivery(own_key, session, directory, kind, operation.repeatable, body)
+            is_new, outcome = await self._put_and_wait(delivery, patient=operation.patient)
+            if is_new or not operation.repeatable or not is_failure(outcome):
+                return decode_outcome(kind, outcome)
+
+    async def _put_and_wait(self, delivery: NewDelivery, *, patient: bool) -> tuple[bool, bytes]:
+        """Store a delivery, and return whether it is new, and its outcome."""
+        key, changed = delivery.key, asyncio.Event()
         self._outcomes.setdefault(key, []).append(changed)
         try:
-            await self._store.put(
-                NewDelivery(key, session, directory, kind, operation.repeatable, encode(arguments))
-            )
+            is_new = await self._store.put(delivery)
             self._wake.set()
-            return decode_outcome(kind, await self._wait(key, changed, patient=operation.patient))
+            return is_new, await self._wait(key, changed, patient=patient)
         finally:
             self._outcomes[key].remove(changed)
             if not self._outcomes[key]:
@@ -128,6 +148,8 @@ class Inbox:
             await wait_or_sleep(self._wake, self._clock, POLL_SECONDS)
 
     def _begin(self, delivery: Delivery, tasks: asyncio.TaskGroup) -> None:
+        if delivery.number in self._working:
+            return  # our heartbeat was late, so the store took us for dead and gave it to us again
         task = tasks.create_task(self._do(delivery))
         self._working[delivery.number] = task
         task.add_done_callback(lambda _: self._working.pop(delivery.number, None))
@@ -147,21 +169,21 @@ class Inbox:
             outcome = await self._perform(delivery, tell)
         except Exception as error:  # noqa: BLE001  it is told to the caller
             if choose_fate(delivery, error) == "give back":
-                with suppress(StoreError):
-                    await self._store.give_back(self._node, delivery.number)
+                await self._end(lambda: self._store.give_back(self._node, delivery.number))
                 return
             outcome = encode_error(error)
-        await self._finish(delivery, outcome)
+        await self._end(lambda: self._store.finish(self._node, delivery, outcome, done=True))
+        self.notice(delivery.key)
 
-    async def _finish(self, delivery: Delivery, outcome: bytes) -> None:
-        """Store an outcome, however long the store cannot be reached: the caller waits for it."""
+    async def _end(self, store: Callable[[], Awaitable[object]]) -> None:
+        """Store what became of a delivery, however long the store cannot be reached: the caller waits, and nobody else takes what a
+        live node has."""
         while True:
             try:
-                await self._store.finish(self._node, delivery, outcome, done=True)
+                await store()
             except StoreError:
                 await self._clock.sleep(POLL_SECONDS)
             else:
-                self.notice(delivery.key)
                 return
 
     async def close(self) -> None:

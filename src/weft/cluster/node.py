@@ -15,7 +15,6 @@ from weft.cluster.inbox import Inbox
 from weft.cluster.node_api import NodeApi
 from weft.errors import NotFoundError, SessionBusyError, StoreError, WeftError
 from weft.host.clock import Clock
-from weft.host.processes import describe_process
 from weft.host.tasks import open_tasks
 from weft.local.api import LocalApi
 from weft.model.event import StatusChanged
@@ -236,12 +235,15 @@ class ClusterNode:
 
 @asynccontextmanager
 async def open_node(
-    store: Store, clock: Clock, *, name: str, url: str, roots: Sequence[str], note: Note
+    store: Store, clock: Clock, *, owner: str, name: str, url: str, roots: Sequence[str], note: Note
 ) -> AsyncIterator[ClusterNode]:
-    """Join the cluster of a store. Leaving the context leaves it, and gives back what is not done."""
+    """Join the cluster of a store. Leaving the context leaves it, and gives back what is not done.
+
+    `owner` is the name of this process in leases and in the log.
+    """
     assert store.event_log is not None, "only a store with a log has a cluster"
     id = f"node_{secrets.token_hex(6)}"
-    record = NodeRecord(id, describe_process(), name, url, VERSION, tuple(roots))
+    record = NodeRecord(id, owner, name, url, VERSION, tuple(roots))
     node = ClusterNode(store.event_log, clock, record, note)
     await node.follower.start()
     await store.event_log.cluster.join(record)

@@ -99,6 +99,11 @@ def encode_error(error: Exception) -> bytes:
     return encode({"error": {"name": wire_error_name(error), "message": str(error), "facts": facts}})
 
 
+def is_failure(raw: bytes) -> bool:
+    """Return True if an outcome is an error."""
+    return raw.startswith(b'{"error"')
+
+
 def decode_outcome(kind: str, raw: bytes) -> Any:
     """Return the result of an operation, or raise its error."""
     outcome = parse(raw, where="outcome")

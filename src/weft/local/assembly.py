@@ -65,10 +65,11 @@ def ignore_warning(_: WeftError) -> None:
 
 
 class Seams(Struct, frozen=True, kw_only=True):
-    """The clock and the source of random bytes. Tests replace them."""
+    """The clock, the source of random bytes, and the name of this process in leases. Tests replace them."""
 
     clock: Clock = SystemClock()
     random: Callable[[int], bytes] = os.urandom
+    owner: Callable[[], str] = describe_process
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -130,7 +131,7 @@ async def open_local_api(
             mint=mint,
             jitter=lambda: int.from_bytes(seams.random(4)) / 2**32,
             place=place,
-            owner=describe_process(),
+            owner=seams.owner(),
             platform=sys.platform,
             models=models,
             agents=settings.agents,

@@ -186,9 +186,17 @@ class Directories:
     def feeds(self) -> list[EventFeed]:
         return [
             self.shared,
-            *(opened.feed for opened in self.list_open().values()),
+            *(opened.feed for opened in map(self._find_fed, self._entries) if opened is not None),
             *self._foreign.values(),
         ]
+
+    def _find_fed(self, directory: str) -> OpenDirectory | None:
+        """Return a directory whose feed takes events. It may be closing: its listeners stay until its runs have settled."""
+        entry = self._entries.get(directory)
+        if entry is None or not entry.ready.done() or entry.ready.exception() is not None:
+            return None
+        opened = entry.ready.result()
+        return None if opened.feed.closed else opened
 
     def deliver(self, shared: SharedEvent) -> None:
         """Pass an event of the log on to those who listen to its directory."""
@@ -200,7 +208,7 @@ class Directories:
             self.report_gap()
 
     def _deliver(self, shared: SharedEvent, event: Event) -> None:
-        opened = self.list_open().get(shared.directory)
+        opened = self._find_fed(shared.directory)
         if opened is None:
             self._get_foreign_feed(shared.directory).add(event)
             return
@@ -210,6 +218,8 @@ class Directories:
             if shown is None:
                 return
             event = shown
+        else:
+            opened.feed.early.give_up(event)
         if isinstance(event, PartGrew) and opened.feed.asks_for(event):
             self._tasks.create_task(self._load_part(opened, event))
         opened.add(event, id=opened.feed.early.place(shared.position).format(self.counter.name))
@@ -230,7 +240,7 @@ class Directories:
 
     def find_feed(self, directory: str) -> EventFeed:
         """Return the feed of a directory, also of one that is not open."""
-        opened = self.list_open().get(directory)
+        opened = self._find_fed(directory)
         return self._get_foreign_feed(directory) if opened is None else opened.feed
 
     def _get_foreign_feed(self, directory: str) -> EventFeed:

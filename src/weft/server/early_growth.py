@@ -60,16 +60,23 @@ class EarlyGrowth:
                 part.time and part.time.end is None
             ):
                 self._parts[part.id] = ShownPart(part.message_id, len(part.text))
-            case PartUpdated(part=other):
-                self._parts.pop(other.id, None)
+            case _:
+                self.give_up(event)
+        self._count(session_of(event), -1)
+        return event
+
+    def give_up(self, event: Event) -> None:
+        """Show no more growth of what an event ends. If it is of another node, that has taken over the session, and what a run here
+        still says is stored nowhere."""
+        match event:
+            case PartUpdated(part=part):
+                self._parts.pop(part.id, None)
             case PartRemoved(part_id=id):
                 self._parts.pop(id, None)
             case MessageRemoved(message_id=message):
                 self._parts = {id: each for id, each in self._parts.items() if each.message != message}
             case _:
                 pass
-        self._count(session_of(event), -1)
-        return event
 
     def list_unlogged(self) -> list[PartGrew]:
         """Return what was shown of each part and is not in the log yet, for a listener that joins now."""

@@ -61,7 +61,8 @@ class ClusterStore(Protocol):
       drain, None if the store does not know it (any more).
     * `put` stores a delivery and wakes the nodes through the event log. It returns False if there is one with this key.
     * `take` gives a node the deliveries of sessions that it runs, and unless it drains those of sessions that nobody runs in
-      directories that it serves. No two nodes get the same one. A delivery whose taker died is taken again.
+      directories that it serves. No two nodes get the same one. A delivery whose taker died is taken again. After an answer of
+      the store was lost, it returns everything that the node has taken and not finished.
     * `finish` stores an outcome for the caller, and whether anything is left to do. It returns False, and stores nothing, if the
       node is no longer the taker. `give_back` opens deliveries for others.
     * `withdraw` removes a delivery that nobody has taken, and returns whether it did.

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from weft.cluster.inbox import Inbox, choose_fate, is_interrupted
+from given.engine import InstantClock
+from weft.cluster.inbox import MAX_TRIES, Inbox, choose_fate, is_interrupted
 from weft.cluster.node import is_served
 from weft.cluster.operation import OPERATIONS, decode_outcome, encode_error, encode_value
 from weft.errors import (
@@ -42,12 +43,21 @@ def delivery(kind: str = "prompt", *, takes: int = 1) -> Delivery:
         ("prompt", ConflictError("session", SESSION, "is gone"), "finish"),
         ("prompt", NotFoundError("agent", "x"), "finish"),
         ("abort", ValueError("a mistake"), "finish"),
+        ("prompt", StoreError("away"), "give back"),
+        ("shell", StoreError("away"), "finish"),
     ],
 )
 def test_what_another_node_can_do_is_given_back_and_anything_else_is_answered(
     kind: str, error: Exception, fate: str
 ) -> None:
     assert choose_fate(delivery(kind), error) == fate
+
+
+def test_a_store_that_stays_away_is_told_to_the_caller_in_the_end() -> None:
+    fates = [
+        choose_fate(delivery(takes=takes), StoreError("away")) for takes in (1, MAX_TRIES - 1, MAX_TRIES)
+    ]
+    assert fates == ["give back", "give back", "finish"]
 
 
 def test_what_must_not_be_done_twice_is_not_begun_again() -> None:
@@ -95,6 +105,7 @@ class OneNodeStore:
         self.given_back: list[int] = []
         self.was_given_back = asyncio.Event()
         self.failing = 0
+        self.failing_to_give_back = 0
 
     async def is_run_elsewhere(self, session: SessionID) -> bool:
         return session == "ses_elsewhere"
@@ -121,6 +132,9 @@ class OneNodeStore:
         return True
 
     async def give_back(self, _: str, *numbers: int) -> None:
+        if self.failing_to_give_back:
+            self.failing_to_give_back -= 1
+            raise StoreError("away")
         self.given_back += numbers
         self.was_given_back.set()
 
@@ -167,3 +181,66 @@ async def test_the_caller_of_a_delivery_that_goes_on_is_told_early() -> None:
         await store.was_given_back.wait()
         working.cancel()
     assert store.given_back == [1]
+
+
+async def test_what_a_node_is_doing_it_does_not_begin_again_when_it_was_taken_for_dead() -> None:
+    store, may_end, has_begun, begun = OneNodeStore(), asyncio.Event(), asyncio.Event(), list[int]()
+
+    async def perform(taken: Delivery, _: Tell) -> bytes:
+        begun.append(taken.takes)
+        has_begun.set()
+        await may_end.wait()
+        return encode_value(True)
+
+    inbox = Inbox(store, SystemClock(), node="me", perform=perform)  # type: ignore[arg-type]  a part of the port
+    async with open_tasks() as tasks:
+        working = tasks.create_task(inbox.work(tasks))
+        calling = tasks.create_task(inbox.call(SESSION, "uncompact", {}, directory="/work", key="k"))
+        await has_begun.wait()
+        # Its heartbeat was late, so the store gives it its own delivery once more.
+        store.rows["k"] = delivery("uncompact", takes=2)._replace(key="k")
+        inbox.notice("k")
+        for _ in range(50):  # what is begun now would be over by then
+            await asyncio.sleep(0)
+        assert store.rows == {}
+        may_end.set()
+        assert await calling is True  # and no error that tells of a dead node
+        working.cancel()
+    assert begun == [1]
+
+
+async def test_what_is_given_back_is_given_back_however_long_the_store_is_away() -> None:
+    store = OneNodeStore()
+    store.failing_to_give_back = 2
+
+    async def perform(_: Delivery, tell: Tell) -> bytes:
+        await tell(encode_value(True))
+        raise HandedOverError(SESSION)
+
+    inbox = Inbox(store, InstantClock(), node="me", perform=perform)  # type: ignore[arg-type]  a part of the port
+    async with open_tasks() as tasks:
+        working = tasks.create_task(inbox.work(tasks))
+        assert await inbox.call(SESSION, "abort", {}, directory="/work", key="k") is True
+        await store.was_given_back.wait()
+        working.cancel()
+    assert store.given_back == [1]
+
+
+async def test_what_failed_is_tried_again_when_it_is_sent_again_and_what_succeeded_is_not() -> None:
+    store, done = OneNodeStore(), list[str]()
+
+    async def perform(taken: Delivery, _: Tell) -> bytes:
+        done.append(taken.key)
+        if len(done) == 1:
+            raise NotFoundError("agent", "x")
+        return encode_value(True)
+
+    inbox = Inbox(store, SystemClock(), node="me", perform=perform)  # type: ignore[arg-type]  a part of the port
+    async with open_tasks() as tasks:
+        working = tasks.create_task(inbox.work(tasks))
+        with pytest.raises(NotFoundError):
+            await inbox.call(SESSION, "abort", {}, directory="/work", key="k")
+        for _ in range(2):
+            assert await inbox.call(SESSION, "abort", {}, directory="/work", key="k") is True
+        working.cancel()
+    assert done == ["k", "k/2"]

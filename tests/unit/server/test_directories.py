@@ -9,15 +9,16 @@ import pytest
 
 from given.engine import open_engine, text_prompt
 from weft.api import Api
+from weft.api.cluster import SharedEvent
 from weft.errors import ConflictError, DirectoryError
 from weft.model.event import BranchChanged, Event, PublishedEvent, SessionIdled
-from weft.model.event_wire import UnknownEvent
+from weft.model.event_wire import UnknownEvent, encode_event
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.provider.scripted import Say, Wait
 from weft.server import directories as module
 from weft.server.directories import Directories, DirectoryOptions, WatchFiles, watch_nothing
-from weft.server.feed import EventCounter
+from weft.server.feed import EventCounter, StreamStyle
 
 
 class CountingOpener:
@@ -307,3 +308,22 @@ async def test_files_that_cannot_be_watched_are_noted_and_all_else_goes_on() -> 
         await opened.api.publish(SessionIdled(session_id=SessionID("ses_1")))
         await turn_over()
         assert opened.feed.position() == 1
+
+
+async def test_listeners_of_a_directory_that_is_closing_still_hear_what_other_nodes_do() -> None:
+    doors = CountingOpener()
+    async with open_directories(doors) as directories:
+        opened = await directories.get("/a")
+        gate = doors.gates["close /a"] = asyncio.Event()
+        closing = asyncio.ensure_future(directories.close("/a"))
+        await turn_over()
+        event = SessionIdled(session_id=SessionID("ses_elsewhere"))
+        directories.deliver(
+            SharedEvent(position=7, directory="/a", session=None, body=encode_event(event), own=False)
+        )
+        read = opened.feed.read(0, StreamStyle(granularity="deltas", wrapped=False))
+        assert read is not None
+        assert b"ses_elsewhere" in read[0]
+        gate.set()
+        await closing
+        assert directories.find_feed("/a") is not opened.feed

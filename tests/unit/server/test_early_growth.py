@@ -129,3 +129,13 @@ def test_a_listener_that_was_shown_something_early_is_sent_the_rest() -> None:
     assert trim_growth(growth("abcdef", 2), 5) == growth("def", 5)
     assert trim_growth(growth("abc", 2), 5) is None
     assert trim_growth(growth("abc", 6), 5) == growth("abc", 6)
+
+
+def test_what_another_node_has_settled_is_shown_early_no_more() -> None:
+    early = EarlyGrowth()
+    early.expect(text("On"))
+    early.pass_logged(text("On"))
+    assert early.show_early(growth("ce", 2)) == growth("ce", 2)
+    early.give_up(text("Once", ended=True))  # by the node that took over the session
+    assert early.show_early(growth(" upon", 4)) is None
+    assert early.place(7) == EventID(7)

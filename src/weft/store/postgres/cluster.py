@@ -27,6 +27,8 @@ DRAIN = """UPDATE {schema}.node SET draining = true WHERE (id = $1 OR name = $1)
 RETURNING id"""
 PUT = "SELECT {schema}.put_delivery($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 TAKE = "SELECT * FROM {schema}.take_deliveries($1, $2)"
+SELECT_TAKEN = """SELECT number, key, session, directory, kind, repeatable, body, takes, outcome FROM {schema}.delivery
+WHERE taker = $1 AND done IS NULL"""
 FINISH = "SELECT {schema}.finish_delivery($1, $2, $3, $4, $5, $6, $7)"
 GIVE_BACK = (
     "UPDATE {schema}.delivery SET taker = NULL WHERE taker = $1 AND number = ANY ($2) AND done IS NULL"
@@ -78,6 +80,7 @@ class PostgresCluster:
     def __init__(self, database: Database, log: PostgresLog) -> None:
         self._database = database
         self._log = log
+        self._may_have_more = False  # deliveries that were taken by a statement whose answer was lost
 
     async def join(self, node: NodeRecord) -> None:
         await self._database.fetch(
@@ -116,7 +119,11 @@ class PostgresCluster:
         return bool(result.rows[0][0]) or result.repeated
 
     async def take(self, node: str, *, most: int) -> list[Delivery]:
-        rows = await self._database.fetch(TAKE, node, most)
+        may_have_more, self._may_have_more = self._may_have_more, True
+        rows, repeated = await self._database.send(TAKE, node, most)
+        if may_have_more or repeated:
+            rows = await self._database.fetch(SELECT_TAKEN, node)
+        self._may_have_more = False
         taken = [
             Delivery(number, key, SessionID(session), directory.decode("utf-8", "surrogatepass"), *rest)
             for number, key, session, directory, *rest in rows

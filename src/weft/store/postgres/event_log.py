@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from weft.errors import CursorLostError, StoreError
 from weft.host.clock import Clock
-from weft.host.processes import describe_process
 from weft.host.tasks import open_tasks
 from weft.store.event_log import LogBatch, LoggedEvent, LogHead
 from weft.store.postgres.connection import Database
@@ -43,12 +42,12 @@ FROM (SELECT {call} AS answer OFFSET 0) AS called"""
 
 
 class PostgresLog:
-    """Writes, places and reads the events of one database."""
+    """Writes, places and reads the events of one database. `writer` is the name of this process in the log."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, *, writer: str) -> None:
         self._database = database
         self._clock = clock
-        self.writer = to_bytes(describe_process())
+        self.writer = to_bytes(writer)
         self._appended = asyncio.Event()
 
     def to_arguments(self, batch: LogBatch, number: int) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from weft.errors import NotFoundError, StoreError
 from weft.host.clock import SystemClock
+from weft.host.processes import describe_process
 from weft.model.diff import FileDiff, cap_diffs, is_capped
 from weft.model.event import SessionCreated
 from weft.model.ids import MessageID, PartID, SessionID
@@ -260,4 +261,6 @@ class PostgresRepairer:
 def _to_store(documents: PostgresDocuments) -> PostgresStore:
     """Return a store that writes, and takes no leases."""
     database, clock = documents.database, SystemClock()
-    return PostgresStore(database, LeaseKeeper(database, clock), PostgresLog(database, clock))
+    return PostgresStore(
+        database, LeaseKeeper(database, clock), PostgresLog(database, clock, writer=describe_process())
+    )

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 from weft.errors import ConflictError, LeaseLostError, NotFoundError, StoreError
 from weft.host.clock import Clock, SystemClock
 from weft.host.now import now as read_clock
+from weft.host.processes import describe_process
 from weft.host.tasks import open_tasks
 from weft.model.damage import Damage
 from weft.model.event import Durable, SessionUpdated
@@ -333,7 +334,7 @@ async def open_postgres_store(
         if principal is not None:
             await bind_owner(database, principal)
         keeper = LeaseKeeper(database, clock)
-        log = PostgresLog(database, clock)
+        log = PostgresLog(database, clock, writer=describe_process())
         background = [tasks.create_task(keeper.renew_forever()), tasks.create_task(log.keep_placing())]
         try:
             yield PostgresStore(database, keeper, log, damaged)

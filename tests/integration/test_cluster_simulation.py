@@ -1,0 +1,288 @@
+"""The code of a cluster in a simulation: nodes are killed, paused and cut off, messages are lost, doubled and late.
+
+Time, network and database are simulated, everything else is real, and the same seed gives the same run. What must hold is in
+`given/simulated_cluster.py`. More seeds, or one of them again:
+
+    WEFT_SIMULATION=0-5000 pytest tests/integration/test_cluster_simulation.py -k whatever
+    WEFT_SIMULATION=4711 pytest tests/integration/test_cluster_simulation.py -k whatever
+"""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from given.simulated_cluster import LEASE_SECONDS, RETRY_SECONDS, SimulatedCluster
+from given.simulated_driver import Machine, NetworkFaults, SimulatedDriver, SimulatedStore, make_address
+from given.simulated_postgres import SCHEMA, DeliveryRow, NodeRow, Rows, SimulatedPostgres, Transaction
+from given.simulated_time import simulate
+from weft.bus import Bus
+from weft.cluster.follower import LogFollower
+from weft.cluster.node_api import NodeApi
+from weft.errors import StoreError
+from weft.host.tasks import open_tasks
+from weft.journal import Journal, open_journal
+from weft.model.event import MessageUpdated, PartUpdated, SessionCreated
+from weft.model.ids import SessionID
+from weft.server.directories import Directories, OpenDirectory
+from weft.store.cluster import NewDelivery, NodeRecord
+from weft.store.contract import Store
+from weft.store.postgres import event_log
+from weft.store.postgres.cluster import PostgresCluster
+from weft.store.postgres.connection import Database
+from weft.store.postgres.event_log import PostgresLog
+from weft.store.postgres.lease import LeaseKeeper
+from weft.testing.store_contract import CHECKS
+from weft.testing.store_values import SESSION, growth, prompt, session, text
+
+pytestmark = pytest.mark.slow
+
+CI_SEEDS = 200
+# A planted mistake is to be found by one of so many seeds.
+PLANTED_SEEDS = 80
+
+
+def read_seeds(given: str) -> range:
+    first, _, last = given.partition("-")
+    return range(int(first), int(last or int(first) + 1))
+
+
+# Read now: a test sees no such variable.
+SEEDS = read_seeds(os.environ.get("WEFT_SIMULATION", f"0-{CI_SEEDS}"))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_happens_nothing_acknowledged_is_lost_and_nothing_is_done_twice(seed: int) -> None:
+    cluster = SimulatedCluster(seed)
+    simulate(cluster.run())
+    again = f"WEFT_SIMULATION={seed} pytest tests/integration/test_cluster_simulation.py -k whatever"
+    assert cluster.wrong == [], f"run it again: {again}"
+    assert len(cluster.acknowledged) == cluster.settings.prompts
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    runs = [SimulatedCluster(3), SimulatedCluster(3)]
+    for run in runs:
+        simulate(run.run())
+    first, second = (
+        [(row.written, row.writer, row.directory, len(row.body)) for row in run.server.placed] for run in runs
+    )
+    assert first == second
+    assert len(first) > 20
+
+
+# --- planted mistakes ---
+
+Plant = Callable[[SimulatedCluster, pytest.MonkeyPatch], None]
+
+
+def plant_writes_of_old_generations(cluster: SimulatedCluster, _: pytest.MonkeyPatch) -> None:
+    """The database does not compare generations."""
+
+    async def find_none(*_: Any) -> None:
+        return None
+
+    cluster.server.find_lost_lease = find_none  # type: ignore[method-assign]
+
+
+def plant_no_polling(_: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes trust notifications."""
+    monkeypatch.setattr("weft.cluster.inbox.POLL_SECONDS", 1e6)
+    monkeypatch.setattr("weft.store.postgres.event_log.POLL_SECONDS", 1e6)
+
+
+def plant_positions_of_a_sequence(cluster: SimulatedCluster, _: pytest.MonkeyPatch) -> None:
+    """An event has the number that it got when it was written, not one that it gets after its commit."""
+    server = cluster.server
+
+    async def read(_: Transaction, after: int, limit: int) -> Rows:
+        rows = sorted(server.events.values(), key=lambda row: row.id)
+        head = ("simulated", rows[-1].id if rows else 0, 0)
+        found = [row for row in rows if row.id > after][:limit]
+        return [
+            (*head, row.id, row.writer, row.directory, row.session, row.body, server.now() - row.written)
+            for row in found
+        ] or [(*head, *[None] * 6)]
+
+    server.statements[event_log.READ.replace("{schema}", SCHEMA)] = read
+
+
+def plant_positions_without_a_lock(cluster: SimulatedCluster, _: pytest.MonkeyPatch) -> None:
+    """Two nodes give positions at the same time."""
+    server = cluster.server
+
+    async def place(transaction: Transaction, most: int) -> Rows:
+        rows = sorted(server.unplaced, key=lambda row: row.id)[:most]
+        last = len(server.placed)
+
+        def change() -> None:
+            for number, row in enumerate(rows, 1):
+                row.position = last + number
+                server.placed.append(row)
+                with suppress(ValueError):
+                    server.unplaced.remove(row)
+            for wake in list(server.listeners):
+                wake()
+
+        transaction.changes.append(change)
+        return [(last + len(rows),)]
+
+    server.statements[event_log.PLACE.replace("{schema}", SCHEMA)] = place
+
+
+def plant_double_claims(cluster: SimulatedCluster, _: pytest.MonkeyPatch) -> None:
+    """A node takes what another one is doing."""
+    server = cluster.server
+
+    def may_take(me: NodeRow, row: DeliveryRow) -> bool:
+        held = server.find_live_lease(row.session)
+        return row.done is None and row.taker != me.id and (held is None or held.owner == me.owner)
+
+    server.may_take = may_take  # type: ignore[method-assign]
+
+
+def plant_leases_that_nobody_renews(_: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forget(_: LeaseKeeper) -> None:
+        pass
+
+    monkeypatch.setattr(LeaseKeeper, "renew", forget)
+
+
+def plant_dead_runs_that_nobody_settles(_: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.run.runner.to_settling_events", lambda _: [])
+
+
+def plant_deliveries_that_end_with_the_acknowledgement(
+    _: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prompt is done when it is stored, not when it is answered."""
+    finish = PostgresCluster.finish
+
+    async def finish_early(
+        self: PostgresCluster, node: str, delivery: Any, outcome: bytes | None, *, done: bool
+    ) -> bool:
+        del done
+        return await finish(self, node, delivery, outcome, done=True)
+
+    monkeypatch.setattr(PostgresCluster, "finish", finish_early)
+
+
+def plant_a_new_id_for_each_attempt(_: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    send = NodeApi._send_prompt
+
+    async def send_anew(self: NodeApi, session: SessionID, kind: str, input: Any) -> Any:
+        return await send(self, session, kind, replace(input, message_id=None))
+
+    monkeypatch.setattr(NodeApi, "_send_prompt", send_anew)
+
+
+def plant_a_reader_that_resumes_one_too_late(_: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = LogFollower.read
+
+    async def read_late(self: LogFollower, after: int, till: int) -> Sequence[Any]:
+        return await read(self, min(after + 1, till), till)
+
+    monkeypatch.setattr(LogFollower, "read", read_late)
+
+
+def plant_growth_after_the_lease(_: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run could not store while it had the lease is stored later."""
+
+    async def keep(self: Journal, id: SessionID) -> None:
+        with suppress(StoreError):
+            await self.flush_session(id)
+
+    monkeypatch.setattr(Journal, "_log_before_release", keep)
+
+
+def plant_a_closing_directory_that_hears_nothing(
+    _: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find(self: Directories, directory: str) -> OpenDirectory | None:
+        return self.list_open().get(directory)
+
+    monkeypatch.setattr(Directories, "_find_fed", find)
+
+
+PLANTED: tuple[Plant, ...] = (
+    plant_writes_of_old_generations,
+    plant_no_polling,
+    plant_positions_of_a_sequence,
+    plant_positions_without_a_lock,
+    plant_double_claims,
+    plant_leases_that_nobody_renews,
+    plant_dead_runs_that_nobody_settles,
+    plant_deliveries_that_end_with_the_acknowledgement,
+    plant_a_new_id_for_each_attempt,
+    plant_a_reader_that_resumes_one_too_late,
+    plant_growth_after_the_lease,
+    plant_a_closing_directory_that_hears_nothing,
+)
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__.removeprefix("plant_"))
+def test_a_planted_mistake_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(PLANTED_SEEDS):
+        cluster = SimulatedCluster(seed)
+        cluster.plant = lambda planted: plant(planted, monkeypatch)
+        try:
+            simulate(cluster.run())
+        except ExceptionGroup:
+            return  # the mistake broke the simulation itself
+        if cluster.wrong:
+            return
+    raise AssertionError(f"no seed below {PLANTED_SEEDS} finds it")
+
+
+# --- the simulated database keeps the promises of a real one ---
+
+
+@pytest.fixture
+async def machine() -> AsyncIterator[Machine]:
+    async with open_tasks() as tasks:
+        server = SimulatedPostgres(tasks, commit_delay=lambda: 0)
+        yield Machine(server, Random(1), NetworkFaults())
+
+
+@pytest.fixture
+async def store(machine: Machine) -> AsyncIterator[SimulatedStore]:
+    database = Database(make_address(LEASE_SECONDS, RETRY_SECONDS), SimulatedDriver(machine), machine)
+    await database.open()
+    log = PostgresLog(database, machine, writer="me")
+    return SimulatedStore(database, LeaseKeeper(database, machine), log)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_the_simulated_store_keeps_the_promise_of_every_store(
+    check: Callable[[Store], Awaitable[None]], store: Store
+) -> None:
+    await check(store)
+
+
+async def test_growth_that_could_not_be_stored_under_the_lease_is_not_stored_later(
+    machine: Machine, store: SimulatedStore
+) -> None:
+    async with open_journal(store, Bus(), machine, directory="/work") as journal:
+        await journal.commit(SessionCreated(info=session()))
+        async with journal.lease(SESSION, "me"):
+            await journal.commit(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "On")))
+            journal.grow(growth("prt_1", "ce", 2))
+            machine.cut()
+        machine.join()
+        before = await store.list_messages(SESSION)
+        await journal.flush()
+        assert await store.list_messages(SESSION) == before
+
+
+async def test_what_a_node_took_is_told_to_it_even_if_the_first_answer_was_lost(
+    machine: Machine, store: SimulatedStore
+) -> None:
+    await store.cluster.join(NodeRecord("n", "me", "n", "", "1", ("/work",)))
+    for key in ("one", "two"):
+        await store.cluster.put(NewDelivery(key, SESSION, "/work", "prompt", True, b"{}"))
+        machine.lost_answers = 1
+        assert key in [delivery.key for delivery in await store.cluster.take("n", most=9)]

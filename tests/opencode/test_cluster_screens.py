@@ -1,0 +1,47 @@
+"""OpenCode's terminal UI, attached to two nodes that reach the database through pgbouncer and whose clocks are wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from given.cluster import open_cluster
+from given.tmux import TmuxTerminal, open_terminal
+from weft.provider.scripted import Say, Wait
+
+pytestmark = pytest.mark.opencode
+
+SCRIPTS = {"weave it": [[Say(text="The warp is set."), Wait(seconds=0), Say(text=" The weft follows.")]]}
+
+
+def wait_for_both(words: str, *terminals: TmuxTerminal) -> None:
+    for terminal in terminals:
+        terminal.wait_for(words)
+
+
+def test_two_terminals_on_two_nodes_show_the_same_session_live(program: Path, tmp_path: Path) -> None:
+    with open_cluster(tmp_path, SCRIPTS, pgbouncer=True, lease=10) as cluster:
+        one, two = cluster.start("one", clock=600), cluster.start("two", clock=-600)
+        session = one.make_session()
+        places = [tmp_path / name for name in ("first", "second")]
+        for place in places:
+            place.mkdir()
+        with (
+            open_terminal(
+                places[0], [str(program), "attach", one.url, "-s", session], size=(120, 40), cwd=cluster.project
+            ) as first,
+            open_terminal(
+                places[1], [str(program), "attach", two.url, "-s", session], size=(120, 40), cwd=cluster.project
+            ) as second,
+        ):  # fmt: skip
+            wait_for_both("ctrl+p", first, second)
+            first.enter("weave it")
+            # Both show the prompt and the first half while the second half has not been said.
+            wait_for_both("The warp is set.", first, second)
+            assert "The weft follows." not in second.get_screen()
+            cluster.model.go_on.set()
+            wait_for_both("The weft follows.", first, second)
+            # And the other way round.
+            second.enter("hello there")
+            wait_for_both("You said: hello there", first, second)
+        assert one.read_texts(session) == two.read_texts(session)
+        assert one.read_texts(session)[-1] == "You said: hello there"
