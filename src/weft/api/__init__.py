@@ -5,10 +5,9 @@ from typing import Protocol
 
 from weft.api.configuration import Configuration, Mcp
 from weft.api.data import Data
-from weft.api.moves import Moves
 from weft.api.permissions import Permissions, Questions
 from weft.api.runs import ClientTools, Commands, Runs, Undo
-from weft.api.sessions import Messages, Sessions, SessionSearch, Transfers
+from weft.api.sessions import Messages, Moves, Sessions, SessionSearch, Transfers
 from weft.api.sharing import Sharing
 from weft.api.trials import Trials
 from weft.api.workspace import Files, Terminals, Workspace, Worktrees

@@ -1,4 +1,4 @@
-"""Sessions and their messages: create, read, change, search, export and import."""
+"""Sessions and their messages: create, read, change, search, export, import, and take over from other servers."""
 
 from collections.abc import AsyncIterator
 from typing import Protocol
@@ -7,6 +7,7 @@ from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID
 from weft.model.input import SessionInput
 from weft.model.message import AnyMessage, MessageWithParts
+from weft.model.move import MoveOffer, MovePiece, MoveProgress, MoveResult
 from weft.model.part import AnyPart
 from weft.model.search import Figures, Hit
 from weft.model.session import SessionChange, SessionInfo, SessionTree, Todo, TrashBundle
@@ -131,3 +132,26 @@ class Transfers(Protocol):
     async def export_session(self, id: SessionID) -> SessionExport: ...
 
     async def import_session(self, export: SessionExport, *, dry_run: bool = False) -> ImportResult: ...
+
+
+class Moves(Protocol):
+    """Sessions that other machines hand over to the checkout of this `Api`, with their files.
+
+    * `offer` checks everything that can be known before the bundle is sent, changes neither sessions nor files, and returns how much
+      of the bundle is here already. It raises `ConflictError` if the checkout is at another commit, has uncommitted changes, or the
+      sessions are here already.
+    * `add_piece` appends to the bundle. A piece that was received before is ignored.
+    * `accept` checks again, then stores the sessions and changes the files, all or nothing. From then on they are here.
+    * `cancel` removes what was received, and returns whether there was anything. It raises `ConflictError` if the session has
+      arrived, even if that was long ago.
+
+    All four may be called again: the same move has the same id.
+    """
+
+    async def offer(self, offer: MoveOffer) -> MoveProgress: ...
+
+    async def add_piece(self, move: str, piece: MovePiece) -> MoveProgress: ...
+
+    async def accept(self, move: str) -> MoveResult: ...
+
+    async def cancel(self, move: str, session: SessionID) -> bool: ...

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from weft.api import Api
 from weft.api.configuration import Configuration, Mcp
 from weft.api.data import Data
-from weft.api.moves import Moves
+from weft.api.sessions import Moves
 from weft.api.sharing import Sharing
 from weft.api.workspace import Files, Terminals, Workspace, Worktrees
 from weft.client.address import resolve_address

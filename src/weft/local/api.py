@@ -85,7 +85,7 @@ from weft.session.totals import get_spending, to_statistics_query
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api.configuration import Configuration, Mcp
     from weft.api.data import Data
-    from weft.api.moves import Moves
+    from weft.api.sessions import Moves
     from weft.api.trials import Trials
     from weft.api.workspace import Files, Terminals, Workspace, Worktrees
     from weft.session.remove import Remover
