@@ -265,7 +265,8 @@ class SimulatedNode:
             work.cancel()
             raise GoneError
         status, raw = answered.result()
-        if status >= 500:
+        # A node that ends while it has a request refuses it: nothing was done, and another node is asked.
+        if status >= 500 or (status == 409 and b"the server is ending" in raw):
             raise GoneError
         assert status < 400, raw
         return json.loads(raw) if raw else None
@@ -444,8 +445,16 @@ class SimulatedCluster:
             self.server.on_take = self._check_take
             self.plant(self)
             self._nodes = [self._start_node() for _ in range(NODES)]
-            readers = [EventReader(self) for _ in range(READERS)]
-            reading = [self.tasks.create_task(reader.run()) for reader in readers]
+            try:
+                await self._run()
+            finally:
+                for node in self._nodes:
+                    node.kill()
+
+    async def _run(self) -> None:
+        readers = [EventReader(self) for _ in range(READERS)]
+        reading = [self.tasks.create_task(reader.run()) for reader in readers]
+        try:
             await self._make_sessions()
             async with asyncio.TaskGroup() as acting:
                 acting.create_task(self._make_trouble())
@@ -453,11 +462,10 @@ class SimulatedCluster:
                     acting.create_task(self._send(f"p{number}"))
             await self._heal()
             await self._wait_for_quiet(readers)
+        finally:
             for task in reading:
                 task.cancel()
-            self._check(readers)
-            for node in self._nodes:
-                node.kill()
+        self._check(readers)
 
     # --- what people do ---
 
