@@ -15,7 +15,7 @@ from weft.config.sources import ConfigScope
 from weft.errors import ConfigError
 from weft.host.paths import paths_from
 from weft.local.models import ProviderEnvironment, build_offers
-from weft.model.trust import TrustChange
+from weft.model.project import TrustChange
 from weft.trust.decision import ProjectTrust, TrustStatus, get_trust, is_trusted
 from weft.trust.records import TrustRecords
 

@@ -3,8 +3,7 @@
 from typing import Protocol
 
 from weft.model.blame import FileBlame, FileLog
-from weft.model.context import ContextReport
-from weft.model.dataset import QueryInput, QueryResult
+from weft.model.dataset import ContextReport, QueryInput, QueryResult
 from weft.model.ids import SessionID
 from weft.model.proof import SessionProof
 

@@ -59,7 +59,7 @@ from weft.config.trust import (
     narrow_providers,
 )
 from weft.errors import ConfigError
-from weft.model.trust import HeldItem
+from weft.model.project import HeldItem
 
 
 class LoadedConfig(Struct, frozen=True, kw_only=True):

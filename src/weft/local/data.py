@@ -15,8 +15,7 @@ from weft.local.reader import SessionReader
 from weft.local.sources import WorkspaceSources
 from weft.maintenance.proof import check_session
 from weft.model.blame import FileBlame, FileLog
-from weft.model.context import ContextReport
-from weft.model.dataset import QueryInput, QueryResult
+from weft.model.dataset import ContextReport, QueryInput, QueryResult
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, check_id
 from weft.model.part import ModelRef
 from weft.model.project import get_root
