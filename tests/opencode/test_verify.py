@@ -24,6 +24,13 @@ def verify(sandbox: Sandbox, session: SessionID) -> list[SessionProof]:
     return list(verify_store(store, now=now(), only=session).proofs)
 
 
+def forge_text(storage: Path, old: str, new: str) -> None:
+    for path in storage.glob("part/*/*.json"):
+        part = json.loads(path.read_text())
+        if part.get("text") == old:
+            path.write_text(json.dumps({**part, "text": new}, indent=2))
+
+
 def prompt_opencode(sandbox: Sandbox, model: FakeModel, session: SessionID, words: str) -> None:
     model.plays(said("An answer of OpenCode's."))
     sandbox.opencode("run", "--format", "json", "-s", session, words)
@@ -45,10 +52,7 @@ async def test_what_opencode_adds_to_a_session_of_weft_is_changed_outside_weft(
     [proof] = verify(sandbox, session)
     assert (proof.verdict, {finding.kind for finding in proof.findings}) == ("outside", {"outside"})
     # Now somebody changes what weft recorded.
-    for path in Path(sandbox.storage).glob("part/*/*.json"):
-        part = json.loads(path.read_text())
-        if part.get("text") == "One.":
-            path.write_text(json.dumps({**part, "text": "Eleven."}, indent=2))
+    forge_text(sandbox.storage, "One.", "Eleven.")
     [proof] = verify(sandbox, session)
     assert [finding.kind for finding in proof.findings if finding.is_fault] == ["changed"]
 
