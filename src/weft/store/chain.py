@@ -64,7 +64,7 @@ class ChainEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     repair: bool = False
 
 
-class SessionChanges(NamedTuple):
+class ChainedChanges(NamedTuple):
     """What some events change in a session. With `restarted` the session was deleted first, and its chain begins anew."""
 
     changes: dict[str, Change]
@@ -89,9 +89,9 @@ def digest_document(value: Any) -> str:
     return b2a_base64(sha256(encode(value)).digest(), newline=False)[:DIGEST_CHARS].decode()
 
 
-def collect_changes(events: Iterable[Durable]) -> dict[SessionID, SessionChanges]:
+def collect_changes(events: Iterable[Durable]) -> dict[SessionID, ChainedChanges]:
     """Return what events change, by session. A session that ends up deleted has no chain, so it is left out."""
-    found: dict[SessionID, SessionChanges] = {}
+    found: dict[SessionID, ChainedChanges] = {}
     deleted: set[SessionID] = set()
 
     def put(session: SessionID, key: str, value: Any, length: int | None = None) -> None:
@@ -130,20 +130,20 @@ def collect_changes(events: Iterable[Durable]) -> dict[SessionID, SessionChanges
 
 
 def _of(
-    found: dict[SessionID, SessionChanges], session: SessionID, deleted: set[SessionID]
-) -> SessionChanges:
+    found: dict[SessionID, ChainedChanges], session: SessionID, deleted: set[SessionID]
+) -> ChainedChanges:
     if session not in found:
-        found[session] = SessionChanges({}, restarted=session in deleted)
+        found[session] = ChainedChanges({}, restarted=session in deleted)
     return found[session]
 
 
-def make_removal(*keys: str) -> SessionChanges:
+def make_removal(*keys: str) -> ChainedChanges:
     """Return the changes of a repair that removes documents."""
-    return SessionChanges({key: Change(key) for key in keys})
+    return ChainedChanges({key: Change(key) for key in keys})
 
 
 def encode_entry(
-    changes: SessionChanges, *, now: int, outside: int | None = None, repair: bool = False
+    changes: ChainedChanges, *, now: int, outside: int | None = None, repair: bool = False
 ) -> bytes:
     """Return the body of an entry. It contains no newline."""
     entry = ChainEntry(

@@ -26,7 +26,7 @@ from weft.model.part import AnyPart
 from weft.model.session import SessionInfo
 from weft.model.transcript import grow_part
 from weft.model.wire import encode_pretty
-from weft.store.chain import SessionChanges, collect_changes
+from weft.store.chain import ChainedChanges, collect_changes
 from weft.store.files.documents import LIMIT
 from weft.store.files.growth import (
     FIELD,
@@ -64,7 +64,7 @@ class WritePlan(NamedTuple):
     tidy: list[str]
     moves: Mapping[str, str] = MappingProxyType({})
     fresh: frozenset[str] = frozenset()
-    chained: Mapping[SessionID, SessionChanges] = MappingProxyType({})
+    chained: Mapping[SessionID, ChainedChanges] = MappingProxyType({})
 
 
 def must_flush(event: Durable) -> bool:

@@ -21,9 +21,9 @@ from weft.model.session import SessionInfo, Todo
 from weft.model.wire import decode
 from weft.store.chain import (
     SESSION_KEY,
+    ChainedChanges,
     ChainEntry,
     ChainLines,
-    SessionChanges,
     digest_document,
     encode_entry,
     get_root,
@@ -79,7 +79,7 @@ class PlannedEntry(NamedTuple):
     at: int
     line: bytes
     after: _Head
-    changes: SessionChanges
+    changes: ChainedChanges
 
 
 def encode_head(head: _Head) -> bytes:
@@ -95,7 +95,7 @@ class ChainFiles:
         self._known: dict[SessionID, _Known] = {}
 
     def plan(
-        self, session: SessionID, changes: SessionChanges, *, now: int, repair: bool = False
+        self, session: SessionID, changes: ChainedChanges, *, now: int, repair: bool = False
     ) -> PlannedEntry:
         """Return the entry for changes that are about to be written."""
         path = self._layout.chain(session)

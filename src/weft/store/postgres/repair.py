@@ -16,8 +16,8 @@ from weft.model.message import AnyMessage
 from weft.model.session import SessionInfo
 from weft.model.wire import encode
 from weft.store.chain import (
+    ChainedChanges,
     Change,
-    SessionChanges,
     digest_document,
     encode_entry,
     make_removal,
@@ -194,7 +194,7 @@ class PostgresRepairer:
         for row in self._reader.run(lambda documents: read_large(documents, on_progress)):
             replace = REPLACE_MESSAGE if row.table == "message" else REPLACE_DETAIL
             key = message_key(MessageID(row.id)) if row.table == "message" else row.id
-            entry = self._encode(SessionChanges({key: Change(key, row.digest)}))
+            entry = self._encode(ChainedChanges({key: Change(key, row.digest)}))
             if self._change(replace, row.session, row.id, row.raw, row.shrunk, entry):
                 shrunk.append(LargeDocument(where=row.where, bytes=len(row.raw), after=len(row.shrunk)))
         return shrunk
@@ -223,7 +223,7 @@ class PostgresRepairer:
             case _:
                 return None
 
-    def _encode(self, changes: SessionChanges) -> bytes:
+    def _encode(self, changes: ChainedChanges) -> bytes:
         return encode_entry(changes, now=self._now, repair=True)
 
     def rebuild_session(self, id: SessionID) -> int | None:

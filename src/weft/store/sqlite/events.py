@@ -24,7 +24,7 @@ from weft.model.event import (
 from weft.model.ids import SessionID, check_file_name
 from weft.model.part import AnyPart, ReasoningPart, TextPart
 from weft.model.wire import decode, encode
-from weft.store.chain import SessionChanges, collect_changes, encode_entry, get_root, link
+from weft.store.chain import ChainedChanges, collect_changes, encode_entry, get_root, link
 from weft.store.rows import (
     MessageRow,
     PartRow,
@@ -115,7 +115,7 @@ def _make_upserts() -> Upserts:
 class ChainStep(NamedTuple):
     """What the chains of sessions record of the steps before. It is the last step of every plan that changes more than growth."""
 
-    changes: Mapping[SessionID, SessionChanges]
+    changes: Mapping[SessionID, ChainedChanges]
 
 
 WriteStep = Upserts | PartGrew | PartRemoved | MessageRemoved | SessionDeleted | ChainStep
@@ -214,7 +214,7 @@ class EventWriter:
                 case SessionDeleted(info=session):
                     self.delete_session(session.id)
 
-    def extend_chain(self, session: SessionID, changes: SessionChanges, *, repair: bool = False) -> None:
+    def extend_chain(self, session: SessionID, changes: ChainedChanges, *, repair: bool = False) -> None:
         """Record what was changed in a session."""
         history = self._make_history(session)
         rows = select(self._connection, SELECT_HEAD, (history,))

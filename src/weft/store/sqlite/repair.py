@@ -15,7 +15,7 @@ from weft.model.message import AnyMessage
 from weft.model.project import Project
 from weft.model.session import SessionInfo
 from weft.model.wire import decode, decode_many
-from weft.store.chain import SESSION_KEY, Change, SessionChanges, digest_document, make_removal
+from weft.store.chain import SESSION_KEY, ChainedChanges, Change, digest_document, make_removal
 from weft.store.contract import SessionEditor
 from weft.store.findings import LargeDocument, Leftover, LeftoverFailure, RemovedLeftovers, SetAside
 from weft.store.repair import rebuild_session
@@ -154,7 +154,7 @@ class SqliteRepairer:
                         key = f"message/{values[-1]}" if each.kind == "message" else each.kind
                         change = Change(key, digest_document(decode(small, SHRUNK_KINDS[each.kind])))
                         EventWriter(connection, self._now).extend_chain(
-                            SessionID(each.session), SessionChanges({key: change}), repair=True
+                            SessionID(each.session), ChainedChanges({key: change}), repair=True
                         )
                         where = to_place(self._file.path, each.kind, each.id)
                         shrunk.append(LargeDocument(where=where, bytes=len(document), after=len(small)))
@@ -313,7 +313,7 @@ class SqliteRepairer:
 def _put_session(connection: apsw.Connection, session: SessionInfo, now: int) -> None:
     writer, key = EventWriter(connection, now), SESSION_KEY
     writer.put_session(to_session_row(session))
-    changes = SessionChanges({key: Change(key, digest_document(session))})
+    changes = ChainedChanges({key: Change(key, digest_document(session))})
     writer.extend_chain(session.id, changes, repair=True)
 
 
