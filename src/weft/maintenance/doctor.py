@@ -167,7 +167,7 @@ def _check_leftovers(store: StoreMaintenance, now: int) -> list[DoctorFinding]:
         *to_findings(UNFINISHED, _to_items(each for each in idle if each.kind in ("temp", "redo"))),
         *to_findings(
             LEFTOVER_FILES,
-            _to_items(each for each in idle if each.kind in ("lock", "lease", "growth", "chain", "backup")),
+            _to_items(each for each in idle if each.kind in ("lock", "lease", "growth", "backup")),
         ),
     ]
 

@@ -23,7 +23,6 @@ LeftoverKind = Literal[
     "growth",  # text that belongs to no part
     "temp",  # `temp` and `redo`: a write that a process did not finish
     "redo",
-    "chain",  # the chain of a session that does not exist
     "lock",  # `lock` and `lease`: those of a session that does not exist
     "lease",
     "backup",  # an old backup of garbage collection

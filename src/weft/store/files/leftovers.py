@@ -40,7 +40,6 @@ class LeftoverFinder:
             *self._find_lost_records("diff", self._inventory.diffs),
             *self._find_lost_records("todo", self._inventory.todos),
             *self._find_growths(),
-            *self._find_chains(),
             *self._find_unfinished("temp", self._layout.temps),
             *self._find_unfinished("redo", self._layout.notes),
             *self._find_locks(),
@@ -148,20 +147,6 @@ class LeftoverFinder:
                         session=session,
                     )
 
-    def _find_chains(self) -> Iterator[Leftover]:
-        """Yield the chains of sessions that were deleted outside weft."""
-        for name in list_names(self._layout.chains):
-            usage = self._measure(f"{self._layout.chains}/{name}", any_name=True)
-            if usage is not None and is_id(name) and not self._is_used(name):
-                yield Leftover(
-                    kind="chain",
-                    where=self._layout.chain(SessionID(name)),
-                    reason=f"its session {name} is gone",
-                    bytes=usage.bytes,
-                    session=name,
-                    keeping=True,
-                )
-
     def _find_unfinished(self, kind: LeftoverKind, directory: str) -> Iterator[Leftover]:
         """Yield the unfinished work of dead processes. Recovery finishes it or rolls it back."""
         for name in list_names(directory):
@@ -266,7 +251,7 @@ def _remove(backup: BackupWriter, leftover: Leftover, before: int) -> bool:
         case "backup":
             backup.disk.remove(leftover.where)
             return True
-        case "message" | "part" | "diff" | "todo" | "growth" | "chain":
+        case "message" | "part" | "diff" | "todo" | "growth":
             return _remove_document(backup, leftover, before)
         case "tool-output":
             return False  # it is not in the store

@@ -55,7 +55,7 @@ def _find_session(words: tuple[str, ...], inventory: Inventory) -> str:
     match words:
         case ("session", _, name) | ("session_diff" | "todo" | "session_share" | "share", name):
             found = name.removesuffix(SUFFIX)
-        case ("message", found, _) | (".weft", "chain", found):
+        case ("message", found, _):
             pass
         case ("part", message, *_) | (".weft", "growth", message, *_):
             found = _find_owner(message, inventory)

@@ -94,7 +94,7 @@ class SqliteRepairer:
             case "backup":
                 Disk().remove(leftover.where)
                 return True
-            case "growth" | "redo" | "lease" | "chain" | "tool-output":
+            case "growth" | "redo" | "lease" | "tool-output":
                 return False  # a database has none
 
     def _remove_rows(self, connection: apsw.Connection, leftover: Leftover, before: int) -> bool:
