@@ -33,8 +33,8 @@ from weft.provider.scripted import AnyMove, Say, ScriptedProvider
 from weft.server.access import AccessPolicy
 from weft.server.directories import ApiOpener
 from weft.server.http_server import HttpServer, ServerSetup
+from weft.server.routes.sharing import SHARE_ROOT
 from weft.server.routes.table import list_routes
-from weft.server.share_pages import SHARE_ROOT
 from weft.store.url import open_store
 
 T = TypeVar("T")

@@ -16,7 +16,6 @@ from weft.cli.output import Paint, sanitize
 from weft.cli.prompt import check_session_options, choose_or_create_session, parse_model
 from weft.cli.questions import PendingQuestions, read_line
 from weft.cli.screen import TerminalScreen
-from weft.client.address import is_loopback
 from weft.client.api import RemoteApi, open_remote
 from weft.client.http import ConnectionOptions
 from weft.errors import InvalidInputError, WeftError
@@ -29,6 +28,7 @@ from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import ModelRef, TextPart
 from weft.model.session import Idle, SessionInfo
 from weft.model.transcript import SessionDescendants, Transcript
+from weft.model.url import is_loopback_host
 
 MAX_RECENT_MESSAGES = 6
 HELP = """/new            start another session
@@ -123,7 +123,7 @@ def find_remote_directory(url: str, directory: str) -> str | None:
 
 def is_local_server(url: str) -> bool:
     """Return True if the server is on this machine, and so sees the same files."""
-    return is_loopback(urlsplit(url if "://" in url else f"http://{url}").hostname or "")
+    return is_loopback_host(urlsplit(url if "://" in url else f"http://{url}").hostname or "")
 
 
 def print_notice(line: str) -> None:

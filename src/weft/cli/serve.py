@@ -29,7 +29,6 @@ from weft.cli.serve_access import (
     to_welcome,
 )
 from weft.cli.serve_log import ServerLog, open_log
-from weft.client.address import is_loopback
 from weft.config.load import load_config
 from weft.config.schema import ServerConfig
 from weft.config.store_address import resolve_store_url
@@ -42,12 +41,13 @@ from weft.local.open import OpenOptions, open_directory, to_damage_warner
 from weft.local.tokens import LoginStore, TokenStore
 from weft.local.watcher import watch_files
 from weft.model.principal import ADMINISTRATOR, Caller
+from weft.model.url import is_loopback_host
 from weft.project.checkout import find_checkout
 from weft.server.application import build_app
 from weft.server.directories import ApiOpener
 from weft.server.http_server import HttpServer, ServerSetup, ignore_request
+from weft.server.routes.sharing import SHARE_ROOT
 from weft.server.routes.table import list_routes
-from weft.server.share_pages import SHARE_ROOT
 from weft.share.contract import check_address
 from weft.store.contract import Store
 from weft.store.url import open_store
@@ -514,7 +514,7 @@ def allow_share_pages(access: ServerAccess, share_url: str) -> ServerAccess:
         return access
     host = urlsplit(share_url).hostname or ""
     name = f"[{host}]" if ":" in host else host
-    if access.policy.password is None and not is_loopback(host):
+    if access.policy.password is None and not is_loopback_host(host):
         raise InvalidInputError(
             "--share-url",
             "it would open the whole server to others, because the server has no password",

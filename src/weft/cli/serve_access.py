@@ -11,11 +11,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from weft.client.address import is_loopback
 from weft.config.store_address import resolve_store_url
 from weft.errors import ConfigError, InvalidInputError
 from weft.host.paths import Paths, paths_from
 from weft.host.private_files import get_secret
+from weft.model.url import is_loopback_host
 from weft.server.access import AccessPolicy
 from weft.store.url import open_store
 
@@ -36,7 +36,7 @@ def make_access(
     args: argparse.Namespace, hostname: str, paths: Paths, env: Mapping[str, str]
 ) -> ServerAccess:
     """Return who may use the server. Raise `InvalidInputError` if others could reach it without a password."""
-    password, is_local = env.get(PASSWORD_VARIABLE, ""), is_loopback(hostname)
+    password, is_local = env.get(PASSWORD_VARIABLE, ""), is_loopback_host(hostname)
     hosts = frozenset(host.lower() for host in (*args.allow_host, *_list_names(hostname)))
     origins = frozenset(check_origin(each) for each in args.cors)
     if choose_auth(args.auth, env) == "none":

@@ -3,13 +3,13 @@
 import os
 import stat
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
 from weft.errors import ConfigError, InvalidInputError
+from weft.model.url import is_loopback_host
 
 PASSWORD: Final = "OPENCODE_SERVER_PASSWORD"
 TOKEN: Final = "WEFT_TOKEN"
@@ -53,23 +53,13 @@ def resolve_address(url: str, env: Mapping[str, str], *, password: str | None = 
         )
     name = f"[{host}]" if ":" in host else host
     found = password or unquote(parts.password or "") or env.get(TOKEN) or env.get(PASSWORD)
-    if not found and is_loopback(host):
+    if not found and is_loopback_host(host):
         found = find_password(get_password_file(env))
     return Address(
         url=f"{parts.scheme}://{name}{f':{port}' if port else ''}{parts.path.rstrip('/')}",
         username=unquote(parts.username or "") or env.get(USERNAME) or DEFAULT_USERNAME,
         password=found or None,
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Return True if the host is this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def get_password_file(env: Mapping[str, str]) -> str:

@@ -10,10 +10,11 @@ from urllib.parse import quote, urlsplit
 import httpx2
 from msgspec import Struct
 
-from weft.client.address import Address, is_loopback
+from weft.client.address import Address
 from weft.client.errors import PROXY_STATUSES, is_from_server, to_error
 from weft.errors import ClosedError, DocumentError, ServerError, UnreachableError, UnsupportedError
 from weft.model.ids import check_id
+from weft.model.url import is_loopback_host
 from weft.model.wire import Wire, decode, encode
 from weft.version import VERSION
 
@@ -147,7 +148,7 @@ class ServerConnection:
         is_basic = address.password is not None and not address.is_token
         self.login = (address.username, address.password or "") if is_basic else None
         self.connecting: set[asyncio.Future[None]] = set()
-        local = is_loopback(urlsplit(address.url).hostname or "")
+        local = is_loopback_host(urlsplit(address.url).hostname or "")
         headers = {"user-agent": f"weft/{VERSION}"}
         if address.is_token:
             headers["authorization"] = f"Bearer {address.password}"

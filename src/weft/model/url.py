@@ -1,6 +1,17 @@
-"""Addresses without secrets: for people, and to tell one store from another (pure)."""
+"""Addresses: without secrets, for people and to tell one store from another; and whether one is this machine (pure)."""
 
 import re
+from ipaddress import ip_address
+
+
+def is_loopback_host(host: str) -> bool:
+    """Return True if a host, which may be an IPv6 address in brackets, is this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def redact_url(url: str) -> str:

@@ -29,17 +29,9 @@ from weft.server.response import (
 )
 from weft.server.route import DirectoryCall, Route, RouteResult, ServerCall
 from weft.server.routes.pty import PTY, PtySocket
+from weft.server.routes.sharing import SHARE_PATH, SHARE_ROOT
 from weft.server.routes.views import PART_FILE, SESSION_PAGE
 from weft.server.scopes import refuse_scope
-from weft.server.share_pages import (
-    SHARE_PATH,
-    SHARE_ROOT,
-    MissingShareEndpoint,
-    ShareDataEndpoint,
-    ShareLiveEndpoint,
-    SharePageCache,
-    SharePageEndpoint,
-)
 from weft.server.streams import (
     DirectoryEventsEndpoint,
     GlobalEventsEndpoint,
@@ -121,6 +113,14 @@ def _list_special_routes(server: HttpServer) -> list[BaseRoute]:
     if f"{PTY}/connect" in paths:
         special.append(WebSocketRoute(f"{PTY}/connect", PtySocket(server)))
     if SHARE_PATH in paths:
+        from weft.server.share_pages import (  # noqa: PLC0415  most servers show no shares
+            MissingShareEndpoint,
+            ShareDataEndpoint,
+            ShareLiveEndpoint,
+            SharePageCache,
+            SharePageEndpoint,
+        )
+
         pages = SharePageCache(server)
         special += [
             StarletteRoute(SHARE_PATH, SharePageEndpoint(pages), methods=["GET"]),

@@ -11,7 +11,6 @@ from weft.errors import NotFoundError, WeftError
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.part import CompletedState, FilePart, ToolPart
 from weft.model.share import SharedSession
-from weft.page.document import render_page
 from weft.page.view import PICTURE_TYPES
 from weft.server.http_server import HttpServer
 from weft.server.response import (
@@ -93,6 +92,8 @@ class SessionPageEndpoint:
         except WeftError as error:
             await send_error(send, to_error_response(error))
             return
+        from weft.page.document import render_page  # noqa: PLC0415  few requests ask for it
+
         session = SharedSession(id=export.info.id, export=export)
         page = await asyncio.to_thread(render_page, session, kind="file")
         headers = COMMON_HEADERS | {

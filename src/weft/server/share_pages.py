@@ -17,8 +17,6 @@ from weft.page.document import LIVE_POLICY, STATIC_POLICY, render_notice, render
 from weft.server.http_server import HttpServer
 from weft.server.response import ErrorResponse, Receive, Scope, Send, read_headers, send_error
 
-SHARE_ROOT: Final = "/s/"
-SHARE_PATH: Final = "/s/{shareID}"
 POLL_SECONDS: Final = 1.0
 HEARTBEAT_SECONDS: Final = 15.0
 MAX_STREAM_SECONDS: Final = 60 * 60.0

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
@@ -13,6 +12,7 @@ from weft.errors import DocumentError, InvalidInputError, SharingError
 from weft.host.clock import Clock
 from weft.model.ids import SessionID
 from weft.model.share import ShareItem, ShareTicket
+from weft.model.url import is_loopback_host
 from weft.model.wire import encode, parse, to_plain
 from weft.share.contract import GoneError, check_address
 from weft.share.records import ShareRecord
@@ -138,7 +138,4 @@ def get_origin(url: str) -> str:
 
 def _is_local(address: str) -> bool:
     host = urlsplit(address).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return is_loopback_host(host)

@@ -3,14 +3,13 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from weft.errors import InvalidInputError, ProviderAuthError
-from weft.model.url import redact_url
+from weft.model.url import is_loopback_host, redact_url
 from weft.provider.catalog.aws import AWS_KEY_SOURCES, choose_region, find_aws_key, get_aws_keys
 from weft.provider.catalog.credentials import ProviderKey, find_environment_key, list_key_variables
 from weft.provider.endpoint import AwsKeys
@@ -96,12 +95,7 @@ def make_missing_key_error(provider: str, variables: Sequence[str], *, login_typ
 def is_loopback(url: str) -> bool:
     """Return True if a URL leads to this machine."""
     host = urlsplit(url).hostname or ""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host.endswith(".localhost") or is_loopback_host(host)
 
 
 Options = Mapping[str, Any]

@@ -10,7 +10,9 @@ from weft.model.share import Share, ShareItem, SharePreview, ShareTerms, ShareTi
 from weft.model.wire import Wire
 from weft.server.route import DirectoryCall, Media, ServerCall, route
 from weft.server.routes.sessions import read_session_id
-from weft.server.share_pages import SHARE_PATH
+
+SHARE_ROOT = "/s/"
+SHARE_PATH = "/s/{shareID}"
 
 OWN = "/weft/share"
 RECEIVED = "/api/share"

@@ -30,7 +30,6 @@ from weft.store.files.batch import Batch, WritePlan, lock_of, must_flush
 from weft.store.files.cache import MessageCache
 from weft.store.files.chain import read_chain_lines
 from weft.store.files.creation_order import CreationOrder
-from weft.store.files.inventory import find_damage
 from weft.store.files.layout import session_lock, value_lock
 from weft.store.files.lock import (
     Lease,
@@ -42,7 +41,6 @@ from weft.store.files.lock import (
 )
 from weft.store.files.log import LogFiles
 from weft.store.files.messages import MessageReader
-from weft.store.files.trash import Trash
 from weft.store.files.tree import Tree, list_owners
 from weft.store.files.upgrade import upgrade_tree
 from weft.store.files.writer import BatchWriter
@@ -51,6 +49,7 @@ from weft.store.lease import LeaseToken
 if TYPE_CHECKING:  # for types alone: few runs count or verify anything
     from weft.store.chain import ChainLines
     from weft.store.files.search import SessionIndex
+    from weft.store.files.trash import Trash
     from weft.store.statistics import StatisticsQuery
 
 T = TypeVar("T")
@@ -90,7 +89,6 @@ class FileStore:
         self._locks = SessionLocks(self._tree.layout, self._disk, self._cache.note_mark)
         self._writer = BatchWriter(self._tree.layout, self._disk, self._locks)
         self._order = CreationOrder(self._tree, writes=True)
-        self._trash = Trash(self._tree)
         self._index_cache = cache
         self._logs = LogFiles(self._tree.layout, self._disk)
         self._not_upgraded: list[Damage] = []
@@ -221,6 +219,8 @@ class FileStore:
         return await self._read_whole(session, lambda _: read_chain_lines(self._tree.layout, session))
 
     async def damage(self) -> list[Damage]:
+        from weft.store.files.inventory import find_damage  # noqa: PLC0415  few commands need it
+
         found = await self._in_thread(lambda: find_damage(self._tree))
         by_place = {each.where: each for each in (*self._not_upgraded, *found)}
         return list(by_place.values())
@@ -232,6 +232,12 @@ class FileStore:
         from weft.store.files.search import SessionIndex  # noqa: PLC0415  opening a store does not need it
 
         return SessionIndex(Tree(self._tree.layout.root), self._index_cache)
+
+    @cached_property
+    def _trash(self) -> Trash:
+        from weft.store.files.trash import Trash  # noqa: PLC0415  few commands need it
+
+        return Trash(self._tree)
 
     def _apply(self, events: tuple[Durable, ...], leases: Sequence[LeaseToken]) -> None:
         with self._locks.writing(lock_of(event) for event in events) as held:
