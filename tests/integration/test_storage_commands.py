@@ -248,3 +248,74 @@ def test_sizes_are_read_and_told() -> None:
 def test_an_invalid_amount_is_refused(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["storage", "prune", *words]) == 2
     assert words[0] in capsys.readouterr().err
+
+
+# --- verify and anchor ---
+
+
+def make_key(folder: Path, name: str) -> Path:
+    key = folder / name
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(key)], check=True)
+    return key
+
+
+def allow_signer(key: Path, name: str) -> Path:
+    allowed = key.with_suffix(".allowed")
+    allowed.write_text(f"{name} {key.with_suffix('.pub').read_text()}")
+    return allowed
+
+
+def test_heads_that_were_signed_are_checked_by_who_signed_them(
+    root: Path, capsys: Out, tmp_path: Path
+) -> None:
+    ada, bob, place = make_key(tmp_path, "ada"), make_key(tmp_path, "bob"), str(tmp_path / "heads")
+    assert "signed" in run_text(capsys, "storage", "anchor", place, "--sign", str(ada))
+    signed_by_ada = ("--anchor", place, "--signed-by", str(allow_signer(ada, "Ada")))
+    report = run_json(capsys, "storage", "verify", *signed_by_ada)
+    assert (report["sound"], report["anchored"]["signers"]) == (True, ["Ada"])
+    assert "signed by Ada" in run_text(capsys, "storage", "verify", *signed_by_ada)
+
+    printed = run_text(
+        capsys, "storage", "verify", "--anchor", place, "--signed-by", str(allow_signer(bob, "Bob")), code=1
+    )
+    assert "line 1" in printed
+    assert printed.splitlines()[-1].endswith("1 problem")
+    # Whoever changes a head after it was signed breaks the signature.
+    lines = json.loads(Path(place).read_text())
+    lines["heads"][0]["entries"] += 1
+    Path(place).write_text(json.dumps(lines) + "\n")
+    assert not run_json(capsys, "storage", "verify", *signed_by_ada, code=1)["sound"]
+
+
+def test_a_forged_cost_is_found_and_a_lost_session_is_missed(root: Path, capsys: Out, tmp_path: Path) -> None:
+    place = str(tmp_path / "heads")
+    run_text(capsys, "storage", "anchor", place)
+    assert run_json(capsys, "storage", "verify", "--anchor", place)["sound"]
+    for path in (root / ".weft" / "chain").iterdir():
+        if path.name.startswith(OTHER):
+            path.unlink()
+    report = run_json(capsys, "storage", "verify", "--anchor", place, code=1)
+    assert {proof["session"] for proof in report["proofs"] if proof["verdict"] == "faulty"} == {OTHER}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["verify", "--signed-by", "keys"], "add --anchor"),
+        (["verify", "--anchor", "nowhere"], "nowhere cannot be read"),
+        (["verify", "--anchor", "empty"], "empty has no heads"),
+        (["verify", "--anchor", "heads", "--signed-by", "nokey"], "there is no file nokey"),
+        (["verify", "--anchor", "heads", "--signed-by", "key.pub"], "without the name of its signer"),
+        (["verify", "ses_none"], "no session"),
+        (["anchor", "more", "--sign", "nokey"], "nokey cannot sign"),
+    ],
+)
+def test_a_mistake_with_anchors_says_the_way_out(
+    root: Path, capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], expected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_key(tmp_path, "key")
+    (tmp_path / "empty").write_text("")
+    run_text(capsys, "storage", "anchor", "heads")
+    assert run_command(["storage", *words]) == 2
+    assert expected in capsys.readouterr().err

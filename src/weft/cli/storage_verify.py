@@ -99,17 +99,17 @@ def _to_report(result: VerifyResult, anchors: AnchorCheck) -> dict[str, Any]:
         "proofs": result.proofs,
         "problems": problems,
         "anchored": {"heads": len(anchors.heads), "signers": anchors.signers},
-        "totals": _count_totals(result),
+        "totals": _count_totals(result, anchors),
     }
 
 
-def _count_totals(result: VerifyResult) -> dict[str, int]:
+def _count_totals(result: VerifyResult, anchors: AnchorCheck) -> dict[str, int]:
     faults = sum(finding.is_fault for proof in result.proofs for finding in proof.findings)
     return {
         "sessions": len(result.digests),
         "messages": sum(each.messages for each in result.digests),
         "parts": sum(each.parts for each in result.digests),
-        "problems": len(result.faults) + faults,
+        "problems": len(result.faults) + faults + len(anchors.problems),
     }
 
 
@@ -140,7 +140,8 @@ def _print_result(result: VerifyResult, anchors: AnchorCheck) -> None:
     if anchors.heads:
         by = f", signed by {sanitize(', '.join(anchors.signers))}" if anchors.signers else ""
         print(f"checked against {format_count(len(anchors.heads), 'anchored head')}{by}")
-    print(", ".join(f"{count} {name}" for name, count in _count_totals(result).items()))
+    totals = _count_totals(result, anchors)
+    print(", ".join(format_count(count, name.removesuffix("s")) for name, count in totals.items()))
     if result.faults:
         print(paint.dim("weft doctor says what they mean and what to do"))
 

@@ -1,6 +1,7 @@
 """Sign texts with an SSH key, and check such signatures, by `ssh-keygen -Y`."""
 
 import os
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from weft.errors import InvalidInputError, WeftError
 
 SECONDS: Final = 60.0
 SIGNATURE_SUFFIX: Final = ".sig"
+KEY_TYPES: Final = ("ssh-", "ecdsa-", "sk-")
 
 
 def sign_text(text: bytes, *, key: str, namespace: str) -> str:
@@ -31,7 +33,7 @@ def sign_text(text: bytes, *, key: str, namespace: str) -> str:
 def find_signer(text: bytes, signature: str, *, allowed: str, namespace: str) -> str | None:
     """Return who signed a text, None if nobody did who is named in the file `allowed` (see ALLOWED SIGNERS in ssh-keygen(1)).
 
-    Raise `InvalidInputError` if that file cannot be read.
+    Raise `InvalidInputError` if there is no such file, or it is a bare public key.
     """
     if not os.path.isfile(allowed):
         raise InvalidInputError(
@@ -39,6 +41,13 @@ def find_signer(text: bytes, signature: str, *, allowed: str, namespace: str) ->
             f"there is no file {allowed}",
             hint="it has a line for each signer: NAME KEYTYPE KEY, as in ~/.ssh/allowed_signers",
         )
+    with open(allowed, encoding="utf-8", errors="replace") as file:
+        if any(line.startswith(KEY_TYPES) for line in file):
+            raise InvalidInputError(
+                "--signed-by",
+                f"{allowed} has a key without the name of its signer",
+                hint=f'put a name before it: echo "$USER $(cat {shlex.quote(allowed)})" > allowed_signers',
+            )
     with tempfile.TemporaryDirectory(prefix="weft-sign-") as directory:
         path = _write(directory, "signature", signature.encode("ascii", "replace"))
         found = _run(["find-principals", "-s", path, "-f", allowed])

@@ -18,10 +18,17 @@ from weft.model.event import (
     session_of,
 )
 from weft.model.ids import GrantID, MessageID, PermissionID, PtyID, QuestionID, SessionID
-from weft.model.input import CommandInput, PromptInput, SessionInput, ShellInput, TextInput, prompt
+from weft.model.input import (
+    CommandInput,
+    PromptInput,
+    SessionInput,
+    ShellInput,
+    TextInput,
+    prompt,
+)
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import ModelRef, PendingState, RunningState, TextPart, ToolPart
-from weft.model.session import Busy, Idle
+from weft.model.session import Busy, Idle, SessionChange
 from weft.model.session_query import SessionQuery
 from weft.model.spending import add_spent, to_child_spent
 from weft.model.transcript import Transcript
@@ -279,11 +286,25 @@ async def figures_count_sessions_messages_and_tokens(api: Api) -> None:
     assert await api.get_figures(project=project.id) == found
 
 
+async def a_session_that_was_only_used_has_no_fault(api: Api) -> None:
+    session = await api.create_session(SessionInput())
+    await api.prompt(session.id, prompt("hello"))
+    await api.update_session(session.id, SessionChange(title="Another title"))
+    proof = await api.data.verify(session.id)
+    assert (proof.session, proof.findings) == (session.id, ())
+    assert (proof.verdict, proof.head != "") in {
+        ("intact", True),
+        ("unproven", False),
+    }  # memory keeps no chain
+    await expect_error(NotFoundError, api.data.verify(MISSING_SESSION))
+
+
 SEARCH_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
     a_search_finds_words_of_a_prompt,
     any_text_can_be_searched_for,
     the_spending_of_a_session_is_the_sum_of_its_answers,
     figures_count_sessions_messages_and_tokens,
+    a_session_that_was_only_used_has_no_fault,
 )
 
 
