@@ -1,5 +1,9 @@
 """`weft ui` in a real terminal: beside inline mode, at every size, on a server that restarts, and leaving."""
 
+import os
+import pty
+import subprocess
+import termios
 from pathlib import Path
 
 import pytest
@@ -118,3 +122,28 @@ def test_the_prompt_is_edited_in_an_editor_and_pasted_into(tmp_path: Path) -> No
         terminal.wait_for("Esc back")
         terminal.type("y")
         terminal.wait_for("copied 1 line: tmux")
+
+
+@pytest.mark.parametrize("mode", ["ui", "chat"])
+def test_it_ends_when_the_terminal_is_gone_and_no_signal_says_so(tmp_path: Path, mode: str) -> None:
+    outside, inside = pty.openpty()
+    termios.tcsetwinsize(inside, (24, 80))
+    # In a session of its own without a controlling terminal: nobody sends SIGHUP.
+    process = subprocess.Popen(
+        weft(mode, "-m", "scripted/demo"),
+        cwd=make_project(tmp_path / "project"),
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+    )
+    os.close(inside)
+    try:
+        shown = b""
+        while b"ready" not in shown:
+            shown += os.read(outside, 4096)
+        os.close(outside)
+        process.wait(60)
+    finally:
+        process.kill()
+        process.wait()

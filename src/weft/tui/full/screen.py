@@ -1,6 +1,10 @@
 """The full screen as a `ChatScreen`, over the same `Chat` as inline mode."""
 
+import asyncio
+import os
+import sys
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec.structs import replace
 from textual.theme import BUILTIN_THEMES
@@ -10,6 +14,8 @@ from weft.tui.full.actions import ScreenActions
 from weft.tui.full.app import FullApp, FullSettings
 from weft.tui.theme import THEMES, WEFT, Palette
 from weft.tui.view import Item
+
+TERMINAL_CHECK_SECONDS: Final = 2.0
 
 
 class FullScreen:
@@ -28,7 +34,18 @@ class FullScreen:
         return self._app
 
     async def run(self, chat: Chat) -> None:
-        await self.make_app(chat).run_async(mouse=self._settings.mouse)
+        app = self.make_app(chat)
+        watch = asyncio.create_task(self._leave_without_terminal())
+        try:
+            await app.run_async(mouse=self._settings.mouse)
+        finally:
+            watch.cancel()
+
+    async def _leave_without_terminal(self) -> None:
+        """End if the terminal is gone and no signal said so: Textual would ask it for input for ever."""
+        while os.isatty(sys.stdin.fileno()):  # noqa: ASYNC110  no event tells it
+            await asyncio.sleep(TERMINAL_CHECK_SECONDS)
+        self.leave()
 
     async def show(self, items: list[Item], chat: Chat) -> None:  # noqa: ARG002  the items are in the chat
         self.refresh()
