@@ -120,7 +120,7 @@ class Scratch:
         return self.run("weft demo").partition("\n\nThe session is")[0]
 
     def normalise(self, text: str) -> str:
-        text = re.sub(r"\b(ses|per|msg)_\w{26}\b", self._fix_id, text)
+        text = re.sub(r"\b(ses|per|msg|prt)_\w{26}\b", self._fix_id, text)
         text = re.sub(r"\bses_\w{10}\b", f"ses_1f0a{IDS[0][:6]}", text)
         text = re.sub(rf"{re.escape(str(self._root))}/weft-demo-\w+", "/tmp/weft-demo", text)
         text = text.replace(str(self.project), "/home/ada/greeter").replace(str(self._root), "/home/ada")
