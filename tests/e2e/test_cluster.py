@@ -187,10 +187,9 @@ def test_when_a_node_is_killed_another_one_settles_its_session_and_goes_on(tmp_p
         at_b.wait_for("session.idle", waiting)
         interrupted = b.list_messages(hanging)[-1]
         (call,) = [part for part in interrupted["parts"] if part["type"] == "tool"]
-        assert (call["state"]["status"], call["state"]["error"]) == (
-            "error",
-            "Tool execution was interrupted",
-        )
+        assert call["state"]["status"] == "error"
+        # Both nodes are on one machine, so the other one can look at the files and at the process.
+        assert "It was running when weft died" in call["state"]["error"]
         assert sorted(cluster.model.prompts) == ["hang", "stay"]
         assert b.post(f"/session/{hanging}/message", prompt("hello"))["info"]["finish"] == "stop"
         assert b.read_texts(hanging)[-1] == "You said: hello"

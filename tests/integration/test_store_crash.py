@@ -1,5 +1,6 @@
 """Stores when their writers are killed, and with many concurrent writers. WEFT_SOAK_KILLS says how many are killed."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -10,11 +11,15 @@ from typing import Any
 import pytest
 
 from given.postgres import make_url
+from given.store_stress import batch
 from weft.host.now import now
 from weft.maintenance.verify import verify_store
+from weft.model.ids import SessionID
 from weft.store.maintenance import open_maintenance
+from weft.store.url import open_store
 
 SCRIPT = Path(__file__).parents[1] / "given" / "store_stress.py"
+SEED = 20_260_814
 KILLS = int(os.environ.get("WEFT_SOAK_KILLS", "60"))
 WRITERS, TIMES = 6, 15
 PROCESSES, COMMITS = 16, 100
@@ -43,12 +48,30 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def test_after_every_kill_each_batch_is_whole_or_not_there_and_none_acknowledged_is_lost(
     url: str, tmp_path: Path
 ) -> None:
-    found = run_stress("kill", url, tmp_path, 20_260_814, KILLS)
+    found = run_stress("kill", url, tmp_path, SEED, KILLS)
     assert found.get("kills") == KILLS, found
     assert found["before"] + found["after"] == KILLS
-    # What was recovered agrees with the chain of what was written.
+    # The chains are those of a store whose writers were not killed. Some batches contain parts of no message, which verify misses.
+    unharmed = (
+        make_url() if url.startswith("postgres") else url.replace(str(tmp_path), f"{tmp_path}/unharmed")
+    )
+    asyncio.run(write_batches(unharmed, found["batches"]))
+    assert judge(url) == judge(unharmed)
+
+
+async def write_batches(url: str, count: int) -> None:
+    async with open_store(url) as store:
+        for number in range(count):
+            await store.apply(*batch(SEED, number))
+
+
+def judge(url: str) -> dict[SessionID, tuple[int, list[tuple[str, str]]]]:
+    """Return the length of each chain, and what verify finds."""
     proofs = verify_store(open_maintenance(url), now=now()).proofs
-    assert [proof for proof in proofs if proof.findings] == []
+    return {
+        proof.session: (proof.entries, [(finding.kind, finding.where) for finding in proof.findings])
+        for proof in proofs
+    }
 
 
 def test_writers_side_by_side_lose_nothing_and_readers_never_see_half_a_batch(

@@ -36,25 +36,37 @@ function Filters({ query, projects }) {
   const timer = useRef(0);
   const [names, setNames] = useState({ agents: [], models: [] });
   const loadNames = () => names.agents.length || listNames().then(setNames, () => {}); // without them, names can still be typed
+  const [typed, setTyped] = useState(null);
   function search(event) {
     const { value } = event.target;
+    setTyped(value);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => setQuery({ q: value.trim() }), SEARCH_MS);
+    timer.current = setTimeout(() => { setQuery({ q: value.trim() }); setTyped(null); }, SEARCH_MS);
   }
   return html`<search class="filters">
     <label class="unseen" for="search">Search all sessions</label>
-    <input id="search" type="search" placeholder="Search all that was said …" value=${query.q ?? ""} onInput=${search} />
+    <input id="search" type="search" placeholder="Search all that was said …" value=${typed ?? query.q ?? ""} onInput=${search} />
     <select aria-label="Project" value=${query.project ?? ""} onChange=${(event) => setQuery({ project: event.target.value })}>
       <option value="">all projects</option>${projects.map((each) => html`<option key=${each.id} value=${each.id}>${each.name || shortenPath(each.worktree)}</option>`)}</select>
     <select aria-label="Status" value=${query.status ?? ""} onChange=${(event) => setQuery({ status: event.target.value })}>${STATES.map(([value, name]) => html`<option key=${value} value=${value}>${name}</option>`)}</select>
-    ${["agent", "model", "tag"].map((name) => html`<input key=${name} type="text" aria-label=${name[0].toUpperCase() + name.slice(1)} placeholder=${name} size="8" list=${`known-${name}s`} value=${query[name] ?? ""}
-      onFocus=${name === "tag" ? undefined : loadNames} onChange=${(event) => setQuery({ [name]: event.target.value.trim() })} />`)}
+    ${["agent", "model", "tag"].map((name) => html`<${NameFilter} key=${name} name=${name} value=${query[name] ?? ""} onFocus=${name === "tag" ? undefined : loadNames} />`)}
     <datalist id="known-agents">${names.agents.map((each) => html`<option key=${each} value=${each} />`)}</datalist>
     <datalist id="known-models">${names.models.map((each) => html`<option key=${each} value=${each} />`)}</datalist>
     <datalist id="known-tags">${[...new Set([...state.sessions.values()].flatMap((each) => each.weft?.tags ?? []))].map((each) => html`<option key=${each} value=${each} />`)}</datalist>
     <label class="check"><input type="checkbox" checked=${Boolean(query.archived)} onChange=${(event) => setQuery({ archived: event.target.checked ? "1" : "" })} /> archived</label>
     <label class="check"><input type="checkbox" checked=${Boolean(query.trash)} onChange=${(event) => setQuery({ trash: event.target.checked ? "1" : "" })} /> trash</label>
   </search>`;
+}
+
+// What is being typed stays, whatever is drawn meanwhile.
+function NameFilter({ name, value, onFocus }) {
+  const [typed, setTyped] = useState(null);
+  function choose(event) {
+    setTyped(null);
+    setQuery({ [name]: event.target.value.trim() });
+  }
+  return html`<input type="text" aria-label=${name[0].toUpperCase() + name.slice(1)} placeholder=${name} size="8" list=${`known-${name}s`}
+    value=${typed ?? value} onFocus=${onFocus} onInput=${(event) => setTyped(event.target.value)} onChange=${choose} />`;
 }
 
 function List({ query, projects, setDialog, setFailure }) {
