@@ -1,5 +1,6 @@
 """OpenCode's terminal UI, attached to two nodes that reach the database through pgbouncer."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,17 @@ def wait_for_both(words: str, *terminals: TmuxTerminal) -> None:
         terminal.wait_for(words)
 
 
+def send(terminal: TmuxTerminal, words: str, answer: str) -> None:
+    """Type a prompt, and press Enter until it is answered: the terminal ignores the key while it still loads."""
+    terminal.type(words)
+    while answer not in terminal.get_screen():
+        terminal.press("Enter")
+        for _ in range(50):
+            time.sleep(0.1)
+            if answer in terminal.get_screen():
+                break
+
+
 def test_two_terminals_on_two_nodes_show_the_same_session_live(program: Path, tmp_path: Path) -> None:
     with open_cluster(tmp_path, SCRIPTS, pgbouncer=True, lease=10) as cluster:
         one, two = cluster.start("one"), cluster.start("two")
@@ -34,11 +46,11 @@ def test_two_terminals_on_two_nodes_show_the_same_session_live(program: Path, tm
             ) as second,
         ):  # fmt: skip
             wait_for_both("loom mill", first, second)  # it sends nothing before it knows the model
-            first.enter("weave it")
+            send(first, "weave it", "The weft follows.")
             wait_for_both("The weft follows.", first, second)
             wait_for_both("▣  Build · loom ·", first, second)  # the run has ended
             # And the other way round.
-            second.enter("hello there")
+            send(second, "hello there", "You said: hello there")
             wait_for_both("You said: hello there", first, second)
         assert one.read_texts(session) == two.read_texts(session)
         assert one.read_texts(session)[-1] == "You said: hello there"
