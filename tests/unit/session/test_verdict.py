@@ -33,12 +33,12 @@ def running(tool: str, evidence: CallEvidence | None, **metadata: Any) -> ToolPa
 
 
 def judge(evidence: CallEvidence | None, tool: str = "bash", **found: Any) -> CallVerdict:
-    return judge_call(running(tool, evidence, output="so far"), CallFindings(**found), "/work")
+    return judge_call(running(tool, evidence, output="so far"), CallFindings(**found), "/project")
 
 
 def files(*paths: str) -> CallEvidence:
     intents = tuple(
-        FileIntent(path=f"/work/{path}", before=f"old {path}", after=f"new {path}") for path in paths
+        FileIntent(path=f"/project/{path}", before=f"old {path}", after=f"new {path}") for path in paths
     )
     return CallEvidence(files=intents, result=RESULT)
 
@@ -53,13 +53,13 @@ def test_a_call_that_noted_nothing_did_not_start_and_one_that_never_notes_is_unk
 
 def test_files_are_judged_by_their_present_content() -> None:
     old, new = "old a", "new a"
-    assert judge(files("a"), here=True, contents={"/work/a": old}).kind == "unchanged"
-    done = judge(files("a"), here=True, contents={"/work/a": new})
+    assert judge(files("a"), here=True, contents={"/project/a": old}).kind == "unchanged"
+    done = judge(files("a"), here=True, contents={"/project/a": new})
     assert (done.kind, done.files, done.result) == ("finished", ("a",), RESULT)
-    other = judge(files("a"), here=True, contents={"/work/a": "of a person"})
+    other = judge(files("a"), here=True, contents={"/project/a": "of a person"})
     assert (other.kind, other.result) == ("unknown", None)
     assert judge(files("a"), here=True).kind == "unknown"
-    half = judge(files("a", "b"), here=True, contents={"/work/a": new, "/work/b": "old b"})
+    half = judge(files("a", "b"), here=True, contents={"/project/a": new, "/project/b": "old b"})
     assert (half.kind, half.files) == ("partial", ("a",))
     assert half.why == "It is partly done. a is as intended. b is as before."
 
@@ -68,7 +68,7 @@ def test_files_are_judged_by_their_present_content() -> None:
 def test_only_a_call_whose_files_are_all_as_intended_finished(states: list[str]) -> None:
     names = [f"f{number}" for number in range(len(states))]
     contents = {
-        f"/work/{name}": f"{state} {name}"
+        f"/project/{name}": f"{state} {name}"
         for name, state in zip(names, states, strict=True)
         if state != "unreadable"
     }
@@ -88,8 +88,8 @@ def test_only_a_call_whose_files_are_all_as_intended_finished(states: list[str])
         ({"here": True, "began": True, "seen": True}, "unchanged"),
         ({"here": True, "began": True}, "unknown"),
         ({"here": True, "began": None, "seen": True}, "unknown"),
-        ({"here": True, "began": True, "changed": ("/work/a",)}, "partial"),
-        ({"here": True, "began": True, "changed": ("/work/a",), "shared": True}, "unknown"),
+        ({"here": True, "began": True, "changed": ("/project/a",)}, "partial"),
+        ({"here": True, "began": True, "changed": ("/project/a",), "shared": True}, "unknown"),
     ],
 )
 def test_a_command_is_judged_by_its_record_and_the_files_around_it(found: dict[str, Any], kind: str) -> None:
@@ -101,7 +101,7 @@ def test_a_result_that_was_noted_counts_on_every_machine_and_nothing_else_does()
     assert noted.kind == "finished"
     assert noted.result == replace(RESULT, metadata={"output": "done"})
     assert judge(CallEvidence(command=TRACE)).why == ELSEWHERE
-    assert judge(files("a"), contents={"/work/a": "new a"}).why == ELSEWHERE
+    assert judge(files("a"), contents={"/project/a": "new a"}).why == ELSEWHERE
 
 
 def test_a_server_is_quoted_and_not_believed() -> None:
