@@ -218,7 +218,7 @@ def test_du_gc_verify_and_prune_work_on_postgres(url: str, capsys: pytest.Captur
     asyncio.run(run(fill))
     for command in (["du"], ["gc", "--age", "0", "--compact-summaries"], ["verify"]):
         assert run_command(["storage", *command, "--store", url]) == 0
-    assert "2 sessions, 1 messages, 2 parts, 0 problems" in capsys.readouterr().out
+    assert "2 sessions, 1 message, 2 parts, 0 problems" in capsys.readouterr().out
     assert run_command(["storage", "prune", "--older-than", "0", "--yes", "--store", url]) == 0
     assert run_command(["session", "list", "--all", "--format", "json", "--store", url]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == []
