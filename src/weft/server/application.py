@@ -80,7 +80,7 @@ def build_routes(server: HttpServer) -> Starlette:
     """Return the application behind the access checks."""
     by_path: dict[str, list[Route]] = {}
     for route in server.routes:
-        if route.media == "application/json":
+        if isinstance(route, Route):
             by_path.setdefault(route.path, []).append(route)
     table: list[BaseRoute] = [
         StarletteRoute(path, RouteEndpoint(server, routes), methods=[route.method for route in routes])

@@ -42,7 +42,7 @@ from weft.server.openapi import to_document
 from weft.server.page_login import PageLogins
 from weft.server.request import find_directory
 from weft.server.response import ErrorResponse, Scope, read_headers
-from weft.server.route import Route
+from weft.server.route import HttpOperation, Route
 from weft.server.state import IdempotencyKeys, Tickets, TuiControl
 from weft.version import VERSION
 
@@ -119,7 +119,7 @@ class ServerSetup(Struct, frozen=True, kw_only=True):
 class HttpServer:
     """Opens directories for requests and keeps the state that routes share. Routes see it as their `ServerContext`."""
 
-    def __init__(self, setup: ServerSetup, routes: Iterable[Route]) -> None:
+    def __init__(self, setup: ServerSetup, routes: Iterable[HttpOperation]) -> None:
         self.setup = setup
         self.routes = tuple(routes)
         self._allowed = tuple(os.path.realpath(each) for each in (setup.default_directory, *setup.allowed))
@@ -236,7 +236,7 @@ class HttpServer:
         self.request_metrics.add(record, timed=record.route not in STREAM_PATHS)
         self.setup.on_request(record)
 
-    def refuses(self, route: Route) -> bool:
+    def refuses(self, route: HttpOperation) -> bool:
         """Return True if the server is shutting down and takes no more calls of this route."""
         return self.shutting_down and route.method != "GET" and route.name not in ALLOWED_DURING_SHUTDOWN
 

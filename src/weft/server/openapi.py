@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from weft.model.ids import PREFIXES
 from weft.model.wire import EXTRA
-from weft.server.route import Route
+from weft.server.route import HttpOperation
 
 # The schema names that clients generate code from, for classes that have another name here.
 PUBLISHED_NAMES = {
@@ -53,7 +53,7 @@ ERROR_RESPONSE = {
 }
 
 
-def to_document(routes: Iterable[Route], *, version: str) -> dict[str, Any]:
+def to_document(routes: Iterable[HttpOperation], *, version: str) -> dict[str, Any]:
     """Return the OpenAPI document of the routes."""
     all_routes = tuple(routes)
     types = [type_ for route in all_routes for type_ in (route.gives, route.takes) if type_ is not None]
@@ -91,7 +91,7 @@ def _to_component(schema: dict[str, Any]) -> Any:
     )
 
 
-def _to_operation(route: Route, gives: Any, takes: Any) -> dict[str, Any]:
+def _to_operation(route: HttpOperation, gives: Any, takes: Any) -> dict[str, Any]:
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": _to_path_schema(name, route.path)}
         for name in PATH_PARAMETER.findall(route.path)

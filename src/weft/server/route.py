@@ -1,4 +1,4 @@
-"""A route: one operation of the HTTP interface, as a value."""
+"""Operations of the HTTP interface, as values: a `Route` is an operation with the function that runs it."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol, get_type_hints
@@ -21,7 +21,6 @@ Media = Literal[
     "text/plain",
     "text/event-stream",
     "application/octet-stream",
-    "websocket",
 ]
 
 
@@ -111,28 +110,36 @@ class NoQuery(Struct, frozen=True, kw_only=True):
     """The query of a route that has no parameters."""
 
 
-class Route(Struct, frozen=True, kw_only=True):
-    """One operation: its method and path, its types, and the function that `run`s it.
+class HttpOperation(Struct, frozen=True, kw_only=True):
+    """One operation as the OpenAPI document describes it: its method and path, and its types.
 
     * `takes` is the type of the body, None for no body; an `optional` body may be absent;
-    * `gives` is the type of the answer, None for an answer without a body;
-    * a route with `server_only` is called with a `ServerCall`, any other with a `DirectoryCall`;
-    * `home` says what a route about a session does if the caller names no directory: it `needs` the session's own
-      directory, it `wants` it for a better answer, or it works in any directory;
-    * a route whose `media` is not JSON is listed for the OpenAPI document only; its own endpoint serves it.
+    * `gives` is the type of the answer, None for an answer without a body.
+
+    An operation that is no `Route` answers with a stream or a file, and has an endpoint of its own in `application`.
     """
 
     method: Method
     path: str
     name: str
     about: str
-    run: Callable[[Any], Awaitable[Any]]
     gives: Any = None
     takes: Any = None
     optional: bool = False
-    server_only: bool = False
     media: Media = "application/json"
     query: type[Struct] = NoQuery
+
+
+class Route(HttpOperation, frozen=True, kw_only=True):
+    """An operation that the function `run` carries out. The server decodes its input and encodes its answer.
+
+    * A route with `server_only` is called with a `ServerCall`, any other with a `DirectoryCall`.
+    * `home` says what a route about a session does if the caller names no directory: it `needs` the session's own
+      directory, it `wants` it for a better answer, or it works in any directory.
+    """
+
+    run: Callable[[Any], Awaitable[Any]]
+    server_only: bool = False
     home: Literal["", "wants", "needs"] = ""
 
 

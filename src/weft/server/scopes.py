@@ -4,7 +4,7 @@ from typing import Final
 
 from weft.model.principal import Caller, TokenScope, includes
 from weft.server.response import ErrorResponse
-from weft.server.route import Route
+from weft.server.route import HttpOperation
 
 # They reach beyond the directories and sessions of a principal: settings and keys of the whole server, programs that no sandbox
 # holds, checkouts elsewhere on the disk, sessions of other servers with their ids, logins to the page, and the tokens themselves.
@@ -64,7 +64,7 @@ READING_ROUTES: Final = frozenset({"weft.prompt.check", "weft.share.preview", "w
 TAKING_ROUTES: Final = frozenset({"tui.control.next"})
 
 
-def find_needed_scope(route: Route) -> TokenScope:
+def find_needed_scope(route: HttpOperation) -> TokenScope:
     """Return the scope that a route needs."""
     if route.name in ADMIN_ROUTES:
         return "admin"
@@ -73,7 +73,7 @@ def find_needed_scope(route: Route) -> TokenScope:
     return "read" if route.method == "GET" or route.name in READING_ROUTES else "run"
 
 
-def refuse_scope(route: Route, caller: Caller) -> ErrorResponse | None:
+def refuse_scope(route: HttpOperation, caller: Caller) -> ErrorResponse | None:
     """Return the error for a caller whose token may not use a route, None for one that may."""
     needed = find_needed_scope(route)
     if includes(caller.scope, needed):

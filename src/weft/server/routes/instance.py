@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from weft.errors import InvalidInputError, WeftError
 from weft.model.wire import Wire, always
-from weft.server.route import RouteResult, ServerCall, route
+from weft.server.route import HttpOperation, RouteResult, ServerCall, route
 from weft.version import VERSION
 
 MAX_LOG_LENGTH = 10_000
@@ -58,24 +58,28 @@ async def write_log(call: ServerCall) -> bool:
     return True
 
 
-async def listen(call: ServerCall) -> dict[str, Any]:
-    """Stream the events of this directory."""
-    raise NotImplementedError(call.path)
-
-
-async def listen_everywhere(call: ServerCall) -> dict[str, Any]:
-    """Stream the events of every open directory."""
-    raise NotImplementedError(call.path)
-
-
 ROUTES = (
     route("GET", "/global/health", "global.health", get_health),
     route("POST", "/global/dispose", "global.dispose", dispose_all),
     route("POST", "/instance/dispose", "instance.dispose", dispose),
     route("POST", "/log", "app.log", write_log, takes=LogInput),
     route("GET", "/doc", "doc.get", get_document),
-    route("GET", "/event", "event.subscribe", listen, media="text/event-stream"),
-    route("GET", "/global/event", "global.event", listen_everywhere, media="text/event-stream"),
+    HttpOperation(
+        method="GET",
+        path="/event",
+        name="event.subscribe",
+        about="Stream the events of this directory",
+        gives=dict[str, Any],
+        media="text/event-stream",
+    ),
+    HttpOperation(
+        method="GET",
+        path="/global/event",
+        name="global.event",
+        about="Stream the events of every open directory",
+        gives=dict[str, Any],
+        media="text/event-stream",
+    ),
 )
 
 
@@ -107,12 +111,14 @@ async def get_ready(call: ServerCall) -> RouteResult:
     )
 
 
-async def get_metrics(call: ServerCall) -> str:
-    """Return metrics in the text format of Prometheus."""
-    raise NotImplementedError(call.path)
-
-
 HEALTH_ROUTES = (
     route("GET", "/weft/ready", "weft.ready", get_ready, gives=Ready),
-    route("GET", "/weft/metrics", "weft.metrics", get_metrics, media="text/plain"),
+    HttpOperation(
+        method="GET",
+        path="/weft/metrics",
+        name="weft.metrics",
+        about="Return metrics in the text format of Prometheus",
+        gives=str,
+        media="text/plain",
+    ),
 )

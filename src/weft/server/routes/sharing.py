@@ -8,7 +8,7 @@ from weft.model.ids import SessionID
 from weft.model.session import SessionInfo
 from weft.model.share import Share, ShareItem, SharePreview, ShareTerms, ShareTicket
 from weft.model.wire import Wire
-from weft.server.route import DirectoryCall, Media, ServerCall, route
+from weft.server.route import DirectoryCall, HttpOperation, Media, route
 from weft.server.routes.sessions import read_session_id
 
 SHARE_ROOT = "/s/"
@@ -112,21 +112,6 @@ async def drop_share(call: DirectoryCall) -> dict[str, Any]:
     return {}
 
 
-async def show_page(call: ServerCall) -> str:
-    """Show a shared session as a page. The address is enough; no password."""
-    raise NotImplementedError(call.path)
-
-
-async def show_data(call: ServerCall) -> dict[str, Any]:
-    """Return a shared session in the export format. No password."""
-    raise NotImplementedError(call.path)
-
-
-async def show_changes(call: ServerCall) -> str:
-    """Stream a notice when a share changes and when it ends. No password."""
-    raise NotImplementedError(call.path)
-
-
 ROUTES = (
     route("GET", OWN, "weft.share.list", list_shares),
     route("POST", f"{OWN}/catch-up", "weft.share.catchUp", catch_up),
@@ -161,7 +146,28 @@ SHARE_ROUTES = (
     route("POST", RECEIVED, "share.create", receive_share, takes=ReceiveInput),
     route("POST", f"{RECEIVED}/{{shareID}}/sync", "share.sync", sync_share, takes=SyncInput),
     route("DELETE", f"{RECEIVED}/{{shareID}}", "share.remove", drop_share, takes=DropInput),
-    route("GET", SHARE_PATH, "share.page", show_page, media="text/html"),
-    route("GET", f"{SHARE_PATH}/data", "share.data", show_data, media=JSON),
-    route("GET", f"{SHARE_PATH}/live", "share.live", show_changes, media="text/event-stream"),
+    HttpOperation(
+        method="GET",
+        path=SHARE_PATH,
+        name="share.page",
+        about="Show a shared session as a page. The address is enough; no password",
+        gives=str,
+        media="text/html",
+    ),
+    HttpOperation(
+        method="GET",
+        path=f"{SHARE_PATH}/data",
+        name="share.data",
+        about="Return a shared session in the export format. No password",
+        gives=dict[str, Any],
+        media=JSON,
+    ),
+    HttpOperation(
+        method="GET",
+        path=f"{SHARE_PATH}/live",
+        name="share.live",
+        about="Stream a notice when a share changes and when it ends. No password",
+        gives=str,
+        media="text/event-stream",
+    ),
 )

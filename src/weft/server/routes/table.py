@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from weft.server.route import Route
+from weft.server.route import HttpOperation
 from weft.server.routes import (
     compatibility,
     configuration,
@@ -71,8 +71,8 @@ FILE_ROUTES: Final = (
 )
 
 
-def list_routes(*, shell: bool = True, files: bool = True, share: bool = True) -> tuple[Route, ...]:
-    """Return the routes of a server. Without `shell`, `files` or `share`, leave out those that give access to them."""
+def list_routes(*, shell: bool = True, files: bool = True, share: bool = True) -> tuple[HttpOperation, ...]:
+    """Return the operations of a server. Without `shell`, `files` or `share`, leave out those that give access to them."""
     return (
         *BASE_ROUTES,
         *(SHELL_ROUTES if shell else (*worktrees.CREATE_ONLY_ROUTES, *trials.NO_SHELL_ROUTES)),

@@ -15,7 +15,7 @@ from weft.page.code import DiffStyle, compare_texts, render_diff
 from weft.page.html import clean
 from weft.page.view import MessageView, render_details, to_message_view
 from weft.server.page_login import LINK_SECONDS, LOGIN_PATH
-from weft.server.route import DirectoryCall, ServerCall, route
+from weft.server.route import DirectoryCall, HttpOperation, ServerCall, route
 from weft.server.routes.messages import read_message_id
 from weft.server.routes.sessions import read_session_id
 from weft.server.routes.weft_sessions import SESSION
@@ -120,16 +120,6 @@ async def get_details(call: DirectoryCall) -> HtmlView:
     return HtmlView(html=render_details(await find_part(call), call.server.blocks, query.style))
 
 
-async def get_page(call: DirectoryCall) -> str:
-    """Return a whole session as one HTML file that loads nothing."""
-    raise NotImplementedError(call.path)
-
-
-async def get_file(call: DirectoryCall) -> bytes:
-    """Return the content of an attached file."""
-    raise NotImplementedError(call.path)
-
-
 async def list_diff_views(call: DirectoryCall) -> list[DiffView]:
     """Return the changes that a session, or one of its prompts, made to files, as HTML."""
     query: DiffViewQuery = call.query
@@ -172,21 +162,37 @@ async def make_login_link(call: ServerCall) -> LoginLink:
     return LoginLink(ticket=call.server.tickets.issue(LOGIN_PATH, LINK_SECONDS), seconds=LINK_SECONDS)
 
 
-async def listen_to_views(call: ServerCall) -> dict[str, Any]:
-    """Stream events as our page shows them, with the messages of the sessions in `?session=`."""
-    raise NotImplementedError(call.path)
-
-
 ROUTES = (
     route("GET", f"{SESSION}/view", "weft.view.list", list_views, query=ViewQuery),
-    route("GET", SESSION_PAGE, "weft.view.page", get_page, media="text/html"),
+    HttpOperation(
+        method="GET",
+        path=SESSION_PAGE,
+        name="weft.view.page",
+        about="Return a whole session as one HTML file that loads nothing",
+        gives=str,
+        media="text/html",
+    ),
     route("GET", f"{MESSAGE}/view", "weft.view.get", get_view),
     route("GET", f"{PART}/view", "weft.view.details", get_details, query=StyleQuery),
-    route("GET", PART_FILE, "weft.view.file", get_file, media="application/octet-stream"),
+    HttpOperation(
+        method="GET",
+        path=PART_FILE,
+        name="weft.view.file",
+        about="Return the content of an attached file",
+        gives=bytes,
+        media="application/octet-stream",
+    ),
     route(
         "GET", f"{SESSION}/diff/view", "weft.view.diff", list_diff_views, query=DiffViewQuery, home="wants"
     ),
-    route("GET", "/weft/view/event", "weft.view.events", listen_to_views, media="text/event-stream"),
+    HttpOperation(
+        method="GET",
+        path="/weft/view/event",
+        name="weft.view.events",
+        about="Stream events as our page shows them, with the messages of the sessions in `?session=`",
+        gives=dict[str, Any],
+        media="text/event-stream",
+    ),
     route("GET", "/weft/view/status", "weft.view.status", get_page_status),
     route("POST", "/weft/login-link", "weft.login.link", make_login_link),
 )
