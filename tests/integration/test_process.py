@@ -142,6 +142,14 @@ async def test_cancelling_ends_everything(script: str, tmp_path: Path) -> None:
     assert processes_in(tmp_path) == []
 
 
+async def test_a_detached_process_is_found_while_it_executes_a_program(tmp_path: Path) -> None:
+    """In the middle of `execve` a process has no environment; one that executes again and again often has none."""
+    (tmp_path / "again.sh").write_text("exec sh again.sh\n")
+    for _ in range(10):
+        await heard("(setsid sh again.sh &); sleep 0.02", tmp_path)
+        assert processes_in(tmp_path) == []
+
+
 async def test_what_the_listener_raises_ends_everything_and_is_raised(tmp_path: Path) -> None:
     async def hear(piece: bytes) -> None:
         raise LookupError("enough")

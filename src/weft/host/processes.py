@@ -26,6 +26,8 @@ POLL_SECONDS: Final = 0.01
 BUBBLEWRAP: Final = b"bwrap"
 # A process may fork faster than it is found; the search is repeated, but not for ever.
 MAX_KILL_ROUNDS: Final = 50
+# The kernel thread that is the parent of all others.
+KTHREADD: Final = 2
 
 
 class _Process(NamedTuple):
@@ -93,7 +95,26 @@ def list_family(leader: int, token: str) -> set[int]:
 def _is_member(process: _Process, leader: int, token: str) -> bool:
     if leader in (process.pid, process.group, process.session):
         return True
-    return f"{MARK}={token}".encode() in _read_proc(process.pid, "environ").split(b"\0")
+    return f"{MARK}={token}".encode() in _read_environment(process).split(b"\0")
+
+
+def _read_environment(process: _Process) -> bytes:
+    """Return the environment of a process. While it executes a program it has none for a moment: wait until it has one."""
+    environment = _read_proc(process.pid, "environ")
+    for _ in range(MAX_KILL_ROUNDS):
+        if environment or process.parent == KTHREADD or not _is_executing(process.pid):
+            break
+        time.sleep(POLL_SECONDS / 10)
+        environment = _read_proc(process.pid, "environ")
+    return environment
+
+
+def _is_executing(pid: int) -> bool:
+    """Return True if a process is about to get its arguments and its environment from `execve`."""
+    if _read_proc(pid, "cmdline"):
+        # It has arguments now; so it has its environment too, unless that is empty.
+        return bool(_read_proc(pid, "environ"))
+    return _read_proc(pid, "stat").rpartition(b")")[2].split()[:1] not in ([], [b"Z"], [b"X"])
 
 
 def _is_watcher(pid: int, token: str) -> bool:
