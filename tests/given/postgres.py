@@ -138,12 +138,17 @@ class PostgresServer:
         """Return the lines that psql prints for a statement."""
         return self._run([find_program("psql"), "-XAtq", "-v", "ON_ERROR_STOP=1", "-h", str(self.directory), "-p", str(self.port), "-U", "weft", "-d", database, "-c", sql]).splitlines()  # fmt: skip
 
+    def load(self, script: str, database: str) -> None:
+        """Run the statements of a script as one transaction."""
+        self._run([find_program("psql"), "-Xq", "-1", "-v", "ON_ERROR_STOP=1", "-h", str(self.directory), "-p", str(self.port), "-U", "weft", "-d", database], script)  # fmt: skip
+
     def get_url(self, database: str = "postgres", user: str = "weft") -> str:
         return f"postgres://{user}@127.0.0.1:{self.port}/{database}"
 
-    def _run(self, command: list[str]) -> str:
+    def _run(self, command: list[str], input: str = "") -> str:
+        command = [*run_as(), *command]
         ended = subprocess.run(
-            [*run_as(), *command], capture_output=True, text=True, env=ENVIRONMENT, cwd="/", check=False
+            command, input=input, capture_output=True, text=True, env=ENVIRONMENT, cwd="/", check=False
         )
         assert ended.returncode == 0, ended.stderr
         return ended.stdout

@@ -1,0 +1,105 @@
+"""Every store that an earlier version or OpenCode wrote is opened by this version, whole or damaged, and goes on."""
+
+import asyncio
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import weft
+from given.museum import MUSEUM_PROJECT, describe, list_exhibits, read_manifest, unpack
+from given.postgres import get_server
+from weft.cli.main import run_command
+from weft.model.ids import SessionID
+from weft.testing import Script
+
+pytestmark = pytest.mark.slow
+
+OURS = [name for prefix in ("files-", "sqlite-", "postgres-") for name in list_exhibits(prefix)]
+
+
+@pytest.fixture(autouse=True)
+def project() -> None:
+    MUSEUM_PROJECT.mkdir(parents=True, exist_ok=True)
+
+
+def test_the_museum_has_every_kind_of_store() -> None:
+    assert {name.partition("-")[0] for name in OURS} == {"files", "sqlite", "postgres"}
+    assert list_exhibits("opencode-") == ["opencode-1.1.34", "opencode-1.18.33"]
+
+
+@pytest.mark.parametrize("name", OURS)
+async def test_a_store_of_an_earlier_version_says_the_same_and_goes_on(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, expected = unpack(name, tmp_path), read_manifest(name)
+    script = Script("Go on.").says("Gladly.")
+    async with weft.open(MUSEUM_PROJECT, model=script, store=url) as agent:
+        assert [await describe(agent.api, each["id"]) for each in expected["sessions"]] == expected[
+            "sessions"
+        ]
+        assert [session.id for each in await agent.api.list_trash() for session in each.sessions] == expected[
+            "trash"
+        ]
+        first = SessionID(expected["sessions"][0]["id"])
+        talk = await agent.converse(first)
+        assert (await talk.ask("Go on.")).text == "Gladly."
+        assert len(await talk.messages()) == len(expected["sessions"][0]["messages"]) + 2
+        [back] = await agent.api.restore_session(SessionID(expected["trash"][0]))
+        assert back.title == "In the trash"
+    assert await asyncio.to_thread(run_command, ["storage", "verify", "--store", url]) == 0
+    assert ", 0 problems" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", OURS)
+async def test_a_damaged_message_of_an_earlier_version_is_named_and_costs_nothing_else(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, expected = unpack(name, tmp_path), read_manifest(name)
+    fork = expected["sessions"][1]
+    damage_first_message(url, tmp_path, fork["id"])
+    async with weft.open(MUSEUM_PROJECT, model=Script(), store=url) as agent:
+        for each in (expected["sessions"][0], expected["sessions"][2]):
+            assert await describe(agent.api, each["id"]) == each
+        left = await describe(agent.api, fork["id"])
+        assert left["messages"] == fork["messages"][1:]
+    assert await asyncio.to_thread(run_command, ["storage", "verify", "--store", url]) != 0
+    assert fork["id"] in capsys.readouterr().out
+
+
+def damage_first_message(url: str, directory: Path, session: str) -> None:
+    """Replace the document of the first message by the beginning of one, as a torn write leaves it."""
+    if url.startswith("file:"):
+        first = min((directory / "storage" / "message" / session).iterdir())
+        first.write_bytes(first.read_bytes()[:40])
+    elif url.startswith("sqlite:"):
+        with closing(sqlite3.connect(directory / "sessions.db")) as database, database:
+            database.execute(
+                "UPDATE message SET document = x'7b' WHERE number = (SELECT message.number FROM message"
+                " JOIN history ON history.number = message.history WHERE session = ? ORDER BY message.created LIMIT 1)",
+                (session,),
+            )
+    else:
+        database = url.rpartition("/")[2].partition("?")[0]
+        get_server().query(
+            "UPDATE museum.message SET document = '\\x7b' WHERE session = "
+            f"'{session}' AND created = (SELECT min(created) FROM museum.message WHERE session = '{session}')",
+            database,
+        )
+
+
+@pytest.mark.parametrize("name", list_exhibits("opencode-"))
+def test_what_opencode_wrote_is_imported_whole(name: str, tmp_path: Path) -> None:
+    unpack(name, tmp_path)
+    kind = "opencode-sqlite" if (tmp_path / "opencode.db").exists() else "opencode"
+    assert (
+        run_command(["import", "--from", kind, str(tmp_path), "--store", f"sqlite:{tmp_path}/imported.db"])
+        == 0
+    )
+    with closing(sqlite3.connect(tmp_path / "imported.db")) as database:
+        parts = [json.loads(row[0]) for row in database.execute("SELECT document FROM part")]
+    assert sorted(part["text"].strip() for part in parts if part["type"] == "text") == sorted(
+        read_manifest(name)["texts"]
+    )
