@@ -271,6 +271,19 @@ async def test_a_restoring_that_could_not_be_stored_is_rolled_back(tmp_path: Pat
         }
 
 
+async def test_an_undo_waits_for_another_one_in_the_same_directory(tmp_path: Path) -> None:
+    root = tmp_path / "loom"
+    write(root / "a.txt", "a")
+    async with open_snapshot_harness(tmp_path) as harness:
+        await harness.run_command("echo agent > a.txt")
+        plan = await harness.plan()
+        async with harness.snapshots.restoring(plan):
+            second = asyncio.create_task(harness.snapshots.restore(plan))
+            done, _ = await asyncio.wait([second], timeout=0.1)
+            assert not done
+        assert {fate.fate for fate in (await second).fates} == {"unchanged"}
+
+
 # --- limits, and what is not covered at all ---
 
 

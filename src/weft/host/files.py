@@ -21,6 +21,7 @@ MARK_SIZE = 8
 BATCH_SIZE = 100
 SLOW_WRITE_SECONDS = 150e-6
 WRITER_THREADS = 4
+LOCK_POLL_SECONDS = 0.02
 
 # Another process may remove an empty directory right after it was made, so making it is repeated. The number is limited
 # because a kernel that never allows it (below /proc) reports the same error each time.
@@ -263,17 +264,26 @@ def hold_lock(path: str) -> Generator[int]:
 
 
 @contextmanager
-def try_lock(path: str) -> Generator[bool]:
-    """Try to take the lock without waiting. Yield whether that succeeded."""
-    try:
-        fd = _lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+def try_lock(path: str, *, seconds: float = 0.0) -> Generator[bool]:
+    """Try to take the lock, without waiting or for so many `seconds`. Yield whether that succeeded."""
+    fd = _try_lock(path)
+    deadline = time.monotonic() + seconds
+    while fd is None and time.monotonic() < deadline:
+        time.sleep(LOCK_POLL_SECONDS)
+        fd = _try_lock(path)
+    if fd is None:
         yield False
         return
     try:
         yield True
     finally:
         os.close(fd)
+
+
+def _try_lock(path: str) -> int | None:
+    with suppress(BlockingIOError):
+        return _lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return None
 
 
 @contextmanager

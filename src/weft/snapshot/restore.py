@@ -33,6 +33,8 @@ from weft.snapshot.objects import ObjectStore, pin_trees
 
 MAX_INTENT_BYTES: Final = 256 << 20
 BATCH_SIZE: Final = 64
+# How long an undo waits for another one in the same directory.
+LOCK_SECONDS: Final = 30.0
 TOO_LARGE: Final = "it exceeds the size limit of snapshots"
 UNREADABLE: Final = "it cannot be read"
 WRITE_FAILED: Final = "it could not be written"
@@ -80,9 +82,9 @@ class Restorer:
         Raise `RestoreFailedError` if a file cannot be written. All files are then as before. If they cannot be put back
         either, the intent stays and `recover` settles it.
         """
-        with self._try_lock() as mine, share_lock(self._place.lock):
+        with try_lock(self._place.restore_lock, seconds=LOCK_SECONDS) as mine, share_lock(self._place.lock):
             if not mine:
-                raise ConflictError("directory", self._place.root, "is being restored by another process")
+                raise ConflictError("directory", self._place.root, "is being restored by another undo")
             self._refuse_unsettled()
             intent = self._begin(plan)
             if intent is None:
@@ -135,7 +137,7 @@ class Restorer:
 
     def recover(self, *, finish: bool) -> Restoration | None:
         """Finish or roll back the restore of a dead process. Return None if there is none, or its process is alive."""
-        with self._try_lock() as mine:
+        with try_lock(self._place.restore_lock) as mine:
             intent = self._find_intent() if mine else None
             if intent is None:
                 return None
@@ -149,7 +151,7 @@ class Restorer:
         """Return session and note of a restore that a dead process began."""
         if not os.path.exists(self._place.intent):
             return None
-        with self._try_lock() as mine:
+        with try_lock(self._place.restore_lock) as mine:
             intent = self._find_intent() if mine else None
             return None if intent is None else (intent.session, intent.note)
 
@@ -337,11 +339,6 @@ class Restorer:
 
     def _format_path(self, path: bytes) -> str:
         return format_path(self._files.absolute(path))
-
-    @contextmanager
-    def _try_lock(self) -> Generator[bool]:
-        with try_lock(self._place.restore_lock) as mine:
-            yield mine
 
     def _write_intent(self, intent: RestoreIntent) -> None:
         path = self._place.intent
