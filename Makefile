@@ -8,9 +8,10 @@ PYRIGHT := $(CACHE)/pyright-1.1.414
 AXE := $(CACHE)/axe-core-4.14.0
 # The drivers for real clients are kept in another repository; CLIENTS="--only tui --patience 3" chooses among them.
 WEFT_DRIVERS ?= ../shared/tools
-TESTS := WEFT_PYRIGHT=$(PYRIGHT)/node_modules/.bin/pyright WEFT_AXE=$(AXE)/node_modules/axe-core/axe.min.js $(RUN)/pytest -n 2 -m "not opencode"
+# Three processes on two cores: many tests wait for a process, a terminal or a browser. `make check` runs tests/architecture.
+TESTS := WEFT_PYRIGHT=$(PYRIGHT)/node_modules/.bin/pyright WEFT_AXE=$(AXE)/node_modules/axe-core/axe.min.js $(RUN)/pytest -n 3 -m "not opencode" --ignore=tests/architecture
 
-.PHONY: help setup demo fmt check test-fast test test-opencode test-clients test-schema mutate fuzz-shell cov cluster bench shape docs reference picture screenshots vendor dist sbom release clean
+.PHONY: help setup demo fmt check test-fast test test-opencode test-clients test-schema mutate fuzz-shell soak cov cluster bench shape docs reference picture screenshots vendor dist sbom release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -32,16 +33,16 @@ fmt: $(READY) ## format, and fix what can be fixed
 
 check: $(READY) ## format, lint, types, layers, shape, change fragment
 	$(RUN)/ruff format --check . && $(RUN)/ruff check . && $(RUN)/mypy && $(RUN)/lint-imports
-	$(RUN)/pytest tests/architecture && $(RUN)/python tools/changelog.py check
+	$(RUN)/pytest -n 2 tests/architecture && $(RUN)/python tools/changelog.py check
 
 test-fast: $(READY) ## run unit, contract and architecture tests, with few examples for properties
 	$(RUN)/pytest -n 2 --hypothesis-profile=fast -m "not opencode and not slow" tests/unit tests/contract tests/architecture
 
-test: $(READY) $(PYRIGHT)/node_modules/.bin/pyright $(AXE)/node_modules/axe-core/axe.min.js ## run every test that needs neither network nor services
+test: $(READY) $(PYRIGHT)/node_modules/.bin/pyright $(AXE)/node_modules/axe-core/axe.min.js ## run every test that needs neither the network nor OpenCode
 	$(TESTS) tests
 
 test-opencode: $(READY) $(OPENCODE)/node_modules/.bin/opencode ## compare with the real OpenCode 1.1.34
-	WEFT_OPENCODE=$(OPENCODE)/node_modules/.bin/opencode $(if $(wildcard tests/opencode/test_*.py),$(RUN)/pytest -n 2 --dist loadfile -m opencode tests/opencode,true)
+	WEFT_OPENCODE=$(OPENCODE)/node_modules/.bin/opencode $(if $(wildcard tests/opencode/test_*.py),$(RUN)/pytest -n 3 --dist loadfile -m opencode tests/opencode,true)
 
 $(OPENCODE)/node_modules/.bin/opencode:
 	npm install --prefix $(OPENCODE) --ignore-scripts --no-audit --no-fund --silent opencode-ai@1.1.34
@@ -65,6 +66,9 @@ mutate: $(READY) ## break the source on purpose, line by line, and see whether a
 
 fuzz-shell: $(READY) ## run shell commands that were judged harmless in a sandbox, and see whether they are; FUZZ="--seed 2 --count 50000"
 	$(RUN)/python tools/fuzz_shell.py $(FUZZ)
+
+soak: $(READY) ## work one server for ten minutes, and see whether it grows; SOAK="--minutes 120 --store sqlite:PATH"
+	$(RUN)/python tools/soak.py $(SOAK)
 
 cov: $(READY) $(PYRIGHT)/node_modules/.bin/pyright $(AXE)/node_modules/axe-core/axe.min.js ## run the tests, and list branches that they never took
 	$(TESTS) --cov=weft --cov-branch --cov-report=term-missing:skip-covered tests

@@ -123,6 +123,23 @@ async def test_the_transcript_is_browsed_folded_searched_and_copied(tmp_path: Pa
         await drive_screen(api, drive)
 
 
+async def test_a_key_goes_round_the_models_that_the_session_used(tmp_path: Path) -> None:
+    async def drive(terminal: PilotTerminal) -> None:
+        await terminal.wait_for("sends the prompt")
+        await terminal.enter("spin")
+        await terminal.wait_for("The thread is spun.")
+        await terminal.press("f2")
+        await terminal.wait_for("this session has used no other model")
+        await terminal.enter("/model mill/shuttle")
+        await terminal.wait_for("the next prompt is for mill/shuttle")
+        await terminal.press("f2")
+        await terminal.wait_for("the next prompt is for mill/loom")
+        assert terminal.app.chat.model == "mill/loom"
+
+    async with open_api(tmp_path) as api:
+        await drive_screen(api, drive)
+
+
 async def test_sessions_are_listed_filtered_renamed_searched_and_removed(tmp_path: Path) -> None:
     async def drive(terminal: PilotTerminal) -> None:
         await terminal.wait_for("ready")

@@ -270,6 +270,18 @@ async def choose_model(chat: Chat, words: str) -> None:
     chat.note(f"the next prompt is for {words}")
 
 
+async def cycle_model(chat: Chat) -> None:
+    """Choose the next of the models that this session has used."""
+    used = chat.view.models if chat.view is not None else {}
+    current = chat.model or (chat.view.status.model if chat.view is not None else "")
+    models = list({**used, current: None})
+    following = models[(models.index(current) + 1) % len(models)]
+    if following == current:
+        chat.note("this session has used no other model; /model lists those that you can choose")
+    else:
+        await choose_model(chat, following)
+
+
 async def choose_agent(chat: Chat, words: str) -> None:
     agents = [each for each in await chat.api.workspace.list_agents() if not each.hidden]
     if not words:

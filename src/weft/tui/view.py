@@ -159,7 +159,8 @@ class ViewStatus(Struct, frozen=True, kw_only=True):
 class SessionView:
     """Folds the events of one session and its child sessions.
 
-    `base` is what the session has spent so far; without it, the history that is loaded is added up.
+    `base` is what the session has spent so far; without it, the history that is loaded is added up. `models` are those that were
+    asked, in the order of their first use.
     """
 
     def __init__(self, session: SessionID, *, base: Spent | None = None) -> None:
@@ -167,6 +168,7 @@ class SessionView:
         self.status = ViewStatus(spent=base or Spent())
         self.todos: tuple[Todo, ...] = ()
         self.files: dict[str, None] = {}
+        self.models: dict[str, None] = {}
         self._descendants = SessionDescendants(session)
         self._base = base
         self._settled: list[Item] = []
@@ -343,6 +345,8 @@ class SessionView:
         self.status = replace(self.status, title=info.title)
 
     def _set_model(self, agent: str, model: str) -> None:
+        if model:
+            self.models[model] = None
         self.status = replace(self.status, agent=agent or self.status.agent, model=model or self.status.model)
 
     def _on_answer(self, info: AssistantMessage) -> None:

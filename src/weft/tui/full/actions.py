@@ -11,7 +11,7 @@ from weft.model.ids import MessageID
 from weft.model.session import RevertResult, SessionInfo
 from weft.model.session_query import SessionQuery
 from weft.tui.clipboard import copy_text
-from weft.tui.commands import COMMANDS, find_last_prompt, get_session, list_variants, run_command
+from weft.tui.commands import COMMANDS, cycle_model, find_last_prompt, get_session, list_variants, run_command
 from weft.tui.diff import render_diffs
 from weft.tui.full.app import FullApp
 from weft.tui.full.pickers import PageScreen, Picker, PickerRow, SessionActions, SessionFilter, SessionPicker
@@ -135,7 +135,7 @@ class ScreenActions:
             "messages_redo": self._start(self.redo),
             "diff_view": self._start(self.show_diff),
             "model_list": self._start(self.choose_model),
-            "model_cycle_recent": self._start(self.choose_model),
+            "model_cycle_recent": self._start(lambda: cycle_model(self._app.chat)),
             "agent_list": self._start(self.choose_agent),
             "theme_list": self._start(self.choose_theme),
             "command_list": self._start(self.choose_command),

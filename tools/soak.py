@@ -1,0 +1,206 @@
+"""Work one server for a long time, and see whether it grows.
+
+    python tools/soak.py --minutes 10 [--store sqlite:PATH] [--picture docs/soak.svg]
+
+Clients prompt, let tools edit files, fork, undo, redo, abort, reconnect and remove what they made, over and over. Meanwhile the memory, open files,
+threads and disk of the server are sampled. It fails if one of them is higher at the end than in the beginning.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+import weft  # noqa: E402
+from given.model_server import open_model_server  # noqa: E402
+from given.serve_process import ServeProcess, start_serve  # noqa: E402
+from weft.api import Api  # noqa: E402
+from weft.model.ids import SessionID  # noqa: E402
+from weft.model.input import SessionInput, prompt  # noqa: E402
+from weft.provider.scripted import Say, UseTool, Wait  # noqa: E402
+
+WORKERS = 4
+SAMPLE_SECONDS = 2.0
+# The first part of a run fills caches; it is left out of the comparison.
+WARM_UP = 0.2
+# What the last part may have more than the first one after the warm-up.
+ALLOWED_GROWTH = {"memory (MB)": 1.10, "open files": 1.10, "threads": 1.10, "disk (MB)": 1.25}
+COLOURS = ("#3b6fd4", "#c2553a", "#3a8f5c", "#8a5bc2")
+PASSWORD = "soak"
+
+
+class Sample(NamedTuple):
+    seconds: float
+    values: tuple[float, ...]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long to work (default: 10)")
+    parser.add_argument("--store", default="", help="URL of the store; the default is the tree of files")
+    parser.add_argument("--picture", type=Path, help="write what was measured as an SVG file")
+    args = parser.parse_args()
+    scripts = {
+        "Edit it.": (
+            (UseTool(tool="read", input={"filePath": "notes.txt"}),),
+            (UseTool(tool="bash", input={"command": "date +%N >> notes.txt", "description": "Adds a line"}),),
+            (Say(text="A line more. " * 40),),
+        ),
+        "Wait.": ((Say(text="Let me think."), Wait(seconds=60)),),
+    }
+    with tempfile.TemporaryDirectory() as scratch, open_model_server(scripts) as model:
+        here = Path(scratch)
+        env = prepare(here, model.config)
+        store = ["--store", args.store] if args.store else []
+        with start_serve(here / "project", *store, **env) as server:
+            samples, cycles = asyncio.run(soak(server, here, args.minutes * 60))
+            code = server.end(signal.SIGTERM)
+    growth = measure_growth(samples)
+    report(samples, cycles, growth, code)
+    if args.picture:
+        args.picture.write_text(draw(samples))
+    too_much = any(growth[name] > allowed for name, allowed in ALLOWED_GROWTH.items())
+    return 1 if code or too_much else 0
+
+
+def prepare(here: Path, config: dict[str, object]) -> dict[str, str]:
+    """Make a project and a home, and return the environment of the server."""
+    for name in ("project", "home", "data", "config/opencode"):
+        (here / name).mkdir(parents=True)
+    (here / "project" / "notes.txt").write_text("one\n")
+    (here / "config" / "opencode" / "opencode.json").write_text(json.dumps(config))
+    return {
+        "HOME": str(here / "home"),
+        "XDG_DATA_HOME": str(here / "data"),
+        "XDG_CONFIG_HOME": str(here / "config"),
+        "OPENCODE_SERVER_PASSWORD": PASSWORD,
+    }
+
+
+async def soak(server: ServeProcess, here: Path, seconds: float) -> tuple[list[Sample], int]:
+    """Let the workers work for so many seconds. Return the samples, and how many rounds were done."""
+    started = time.monotonic()
+    samples: list[Sample] = []
+    rounds = [0] * WORKERS
+
+    async def work(number: int) -> None:
+        while time.monotonic() - started < seconds:
+            # A new connection for each round: listeners come and go.
+            async with weft.connect(server.url, password=PASSWORD) as agent:
+                await do_round(agent.api, number)
+            rounds[number] += 1
+
+    async def watch() -> None:
+        while True:
+            samples.append(Sample(time.monotonic() - started, await asyncio.to_thread(measure, server, here)))
+            sys.stderr.write(f"\r{samples[-1].seconds:5.0f} s, {sum(rounds)} rounds")
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(watch())
+        await asyncio.gather(*(work(number) for number in range(WORKERS)))
+        watching.cancel()
+    sys.stderr.write("\n")
+    return samples, sum(rounds)
+
+
+async def do_round(api: Api, number: int) -> None:
+    session = await api.create_session(SessionInput(title=f"Worker {number}"))
+    first = await api.prompt(session.id, prompt("Edit it."))
+    fork = await api.fork_session(session.id)
+    await api.prompt(fork.id, prompt("Edit it."))
+    asked = (await api.list_messages(session.id))[0].info.id
+    assert first.info.id != asked
+    await api.revert(session.id, asked)
+    await api.unrevert(session.id)
+    await abort_one(api, session.id)
+    for id in (fork.id, session.id):
+        await api.remove_session(id, trash=False)
+
+
+async def abort_one(api: Api, session: SessionID) -> None:
+    await api.submit(session, prompt("Wait."))
+    for _ in range(1000):
+        if await api.abort(session):
+            return
+        await asyncio.sleep(0.01)
+    raise TimeoutError("a prompt did not begin to run")
+
+
+def measure(server: ServeProcess, here: Path) -> tuple[float, ...]:
+    """Return what the server has now, in the order of ALLOWED_GROWTH."""
+    process = Path(f"/proc/{server.process.pid}")
+    status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+    disk = sum(
+        file.stat(follow_symlinks=False).st_size
+        for file in (here / "data").rglob("*")
+        if file.is_file() and file.exists()
+    )
+    return (
+        int(status["VmRSS"].split()[0]) / 1024,
+        float(len(os.listdir(process / "fd"))),
+        float(status["Threads"]),
+        disk / 1e6,
+    )
+
+
+def measure_growth(samples: list[Sample]) -> dict[str, float]:
+    """Return how many times more the last fifth has than the first fifth after the warm-up."""
+    rest = samples[int(len(samples) * WARM_UP) :]
+    fifth = max(1, len(rest) // 5)
+    return {
+        name: median(each.values[at] for each in rest[-fifth:])
+        / median(each.values[at] for each in rest[:fifth])
+        for at, name in enumerate(ALLOWED_GROWTH)
+    }
+
+
+def report(samples: list[Sample], cycles: int, growth: dict[str, float], code: int) -> None:
+    lines = [f"{cycles} rounds in {samples[-1].seconds:.0f} s; the server ended with {code}"]
+    for at, (name, allowed) in enumerate(ALLOWED_GROWTH.items()):
+        values = [each.values[at] for each in samples]
+        lines.append(
+            f"{name:12} first {values[0]:8.1f}  highest {max(values):8.1f}  last {values[-1]:8.1f}"
+            f"  growth {growth[name]:.2f} (at most {allowed:.2f})"
+        )
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def draw(samples: list[Sample]) -> str:
+    """Return a picture: one curve for each measure, with its highest value."""
+    width, height, left = 720, 110, 20
+    panels: list[str] = []
+    for at, name in enumerate(ALLOWED_GROWTH):
+        values = [each.values[at] for each in samples]
+        highest, longest = max(values) or 1.0, samples[-1].seconds or 1.0
+        top = at * (height + 40) + 30
+        points = " ".join(
+            f"{left + each.seconds / longest * (width - 2 * left):.1f},{top + height - each.values[at] / highest * height:.1f}"
+            for each in samples
+        )
+        panels.append(
+            f'<text x="{left}" y="{top - 8}">{name}: {values[-1]:.0f} at the end, {highest:.0f} at most</text>'
+            f'<line x1="{left}" y1="{top + height}" x2="{width - left}" y2="{top + height}" stroke="#999"/>'
+            f'<polyline points="{points}" fill="none" stroke="{COLOURS[at]}" stroke-width="1.5"/>'
+        )
+    tall = len(ALLOWED_GROWTH) * (height + 40) + 10
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {tall}" font-family="sans-serif" font-size="13">'
+        f'<rect width="100%" height="100%" fill="#fff"/>{"".join(panels)}</svg>\n'
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
