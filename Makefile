@@ -11,7 +11,7 @@ WEFT_DRIVERS ?= ../shared/tools
 # Three processes on two cores: many tests wait for a process, a terminal or a browser. `make check` runs tests/architecture.
 TESTS := WEFT_PYRIGHT=$(PYRIGHT)/node_modules/.bin/pyright WEFT_AXE=$(AXE)/node_modules/axe-core/axe.min.js $(RUN)/pytest -n 3 -m "not opencode" --ignore=tests/architecture
 
-.PHONY: help setup demo fmt check test-fast test test-opencode test-clients test-schema mutate fuzz-shell soak cov cluster bench shape docs reference picture screenshots vendor dist sbom release clean
+.PHONY: help setup demo fmt check test-fast test test-random test-opencode test-clients test-schema mutate fuzz-shell soak cov cluster bench shape docs reference picture screenshots vendor dist sbom release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -40,6 +40,9 @@ test-fast: $(READY) ## run unit, contract and architecture tests, with few examp
 
 test: $(READY) $(PYRIGHT)/node_modules/.bin/pyright $(AXE)/node_modules/axe-core/axe.min.js ## run every test that needs neither the network nor OpenCode
 	$(TESTS) tests
+
+test-random: $(READY) ## try each property with a thousand random examples; a failure prints a patch that keeps it as an @example; RANDOM_TESTS=tests/unit/model
+	$(RUN)/pytest -n 2 --hypothesis-profile=random -m "hypothesis and not opencode" --timeout=0 $(or $(RANDOM_TESTS),tests/unit tests/contract tests/integration)
 
 test-opencode: $(READY) $(OPENCODE)/node_modules/.bin/opencode ## compare with the real OpenCode 1.1.34
 	WEFT_OPENCODE=$(OPENCODE)/node_modules/.bin/opencode $(if $(wildcard tests/opencode/test_*.py),$(RUN)/pytest -n 3 --dist loadfile -m opencode tests/opencode,true)

@@ -18,8 +18,10 @@ from given.postgres import remove_servers
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("fast", deadline=None, max_examples=10)
+settings.register_profile("random", deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
+UNIT_TESTS = Path(__file__).parent / "unit"
 SCRUBBED = ("OPENCODE_", "WEFT_", "XDG_", "GIT_", "ANTHROPIC_", "OPENAI_", "OPENROUTER_", "GOOGLE_", "AWS_")
 PRESERVED = {
     "WEFT_AXE",
@@ -50,6 +52,13 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
             report.outcome = "failed"
             report.longrepr = f"CI may not skip this test. {reason}"
     return report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Allow no second try to unit tests: nothing outside the code can make one fail (decision 49)."""
+    for item in items:
+        if UNIT_TESTS in item.path.parents:
+            item.add_marker(pytest.mark.flaky(reruns=0))
 
 
 @pytest.fixture(scope="session")
