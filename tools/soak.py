@@ -144,9 +144,7 @@ def measure(server: ServeProcess, here: Path) -> tuple[float, ...]:
     process = Path(f"/proc/{server.process.pid}")
     status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
     disk = sum(
-        file.stat(follow_symlinks=False).st_size
-        for file in (here / "data").rglob("*")
-        if file.is_file() and file.exists()
+        measure_file(f"{place}/{name}") for place, _, names in os.walk(here / "data") for name in names
     )
     return (
         int(status["VmRSS"].split()[0]) / 1024,
@@ -154,6 +152,13 @@ def measure(server: ServeProcess, here: Path) -> tuple[float, ...]:
         float(status["Threads"]),
         disk / 1e6,
     )
+
+
+def measure_file(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return 0  # removed since it was listed
 
 
 def measure_growth(samples: list[Sample]) -> dict[str, float]:
