@@ -55,8 +55,8 @@ def main() -> int:
     scripts = {
         "Edit it.": (
             (UseTool(tool="read", input={"filePath": "notes.txt"}),),
-            (UseTool(tool="bash", input={"command": "date +%N >> notes.txt", "description": "Adds a line"}),),
-            (Say(text="A line more. " * 40),),
+            (UseTool(tool="bash", input={"command": "date +%N > notes.txt", "description": "Writes the time"}),),
+            (Say(text="Written. " * 40),),
         ),
         "Wait.": ((Say(text="Let me think."), Wait(seconds=60)),),
     }

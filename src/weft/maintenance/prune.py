@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from weft.model.ids import ProjectID, SessionID
 from weft.model.session import SessionInfo, get_weft_data
+from weft.session.lifecycle import briefing_key
 from weft.store.contract import Store
 
 # Somebody may still be working with a session that was used this recently.
@@ -149,7 +150,9 @@ async def _find_busy(store: Store, family: SessionFamily) -> str:
 
 async def empty_trash(store: Store, *, before: int) -> list[str]:
     """Delete the bundles that have been in the trash since before a time. Return their ids."""
-    old = [trashed.id for trashed in await store.list_trash() if trashed.time < before]
-    for id in old:
-        await store.purge(id)
-    return old
+    old = [trashed for trashed in await store.list_trash() if trashed.time < before]
+    for trashed in old:
+        await store.purge(trashed.id)
+        for session in trashed.sessions:
+            await store.put_value(briefing_key(session.id), None)
+    return [trashed.id for trashed in old]

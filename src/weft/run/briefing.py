@@ -25,7 +25,7 @@ from weft.model.session import SessionInfo, get_weft_data
 from weft.model.transcript import Transcript
 from weft.model.wire import from_plain, to_plain
 from weft.run.runtime import Runtime
-from weft.session.lifecycle import get_plan_path
+from weft.session.lifecycle import briefing_key, get_plan_path
 from weft.store.contract import Key
 
 PINNED_SOURCE = "notes pinned to this session"
@@ -72,7 +72,7 @@ def list_briefing_keys(session: SessionInfo) -> list[Key]:
     """Return the store keys of a session's briefing, its own first. A fork shares that of its original."""
     origin = get_weft_data(session).forked_from
     sessions = [session.id] if origin is None else [session.id, origin.session_id]
-    return [("prompt", id) for id in sessions]
+    return [briefing_key(id) for id in sessions]
 
 
 def read_briefing(stored: Any) -> Briefing | None:

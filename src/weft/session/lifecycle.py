@@ -26,7 +26,7 @@ from weft.model.session import (
 )
 from weft.model.session_query import SessionQuery
 from weft.session.tree import FamilySearch, make_child_data, make_child_rules
-from weft.store.contract import Store
+from weft.store.contract import Key, Store
 from weft.version import VERSION
 
 
@@ -209,6 +209,11 @@ def check_tag(text: str) -> str:
             hint=f"up to {MAX_TAG_LENGTH} printable characters, no comma",
         )
     return tag
+
+
+def briefing_key(session: SessionID) -> Key:
+    """Return the store key of what the model was told before the conversation. The value is deleted with the session."""
+    return ("prompt", session)
 
 
 def get_plan_path(session: SessionInfo, place: Place, plans: str) -> str:

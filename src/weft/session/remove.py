@@ -11,7 +11,7 @@ from weft.journal import Journal
 from weft.model.event import SessionDeleted
 from weft.model.ids import SessionID
 from weft.model.session import SessionInfo
-from weft.session.lifecycle import list_descendants
+from weft.session.lifecycle import briefing_key, list_descendants
 from weft.store.contract import Store
 
 RevokeShare = Callable[[SessionInfo], Awaitable[None]]
@@ -47,6 +47,8 @@ async def remove(remover: Remover, id: SessionID, *, trash: bool = True) -> list
             await remover.journal.discard([session.id for session in family], at=remover.clock.now())
         else:
             await remover.journal.commit(*(SessionDeleted(info=session) for session in reversed(family)))
+            for session in family:
+                await remover.store.put_value(briefing_key(session.id), None)
     return family[::-1]
 
 

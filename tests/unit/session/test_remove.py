@@ -6,6 +6,7 @@ import pytest
 
 from given.engine import NOW, open_engine, text_prompt
 from weft.errors import NotFoundError, SessionBusyError, StoreError
+from weft.maintenance.prune import empty_trash
 from weft.model.event import SessionDeleted, SessionIdled, StatusChanged
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
@@ -34,6 +35,20 @@ async def test_a_run_is_ended_before_its_session_goes() -> None:
         assert kinds.index(SessionIdled) < kinds.index(SessionDeleted)
         assert await engine.store.list_messages(child.id) == []
         assert await engine.api.abort(child.id) is False
+
+
+async def test_nothing_that_was_stored_for_a_session_outlives_it_and_the_trash() -> None:
+    async with open_engine([Say(text="one")], [Say(text="two")]) as engine:
+        gone, trashed = [await engine.api.create_session(SessionInput()) for _ in range(2)]
+        before = await engine.store.list_keys()
+        for session in (gone, trashed):
+            await engine.api.prompt(session.id, text_prompt("go"))
+        assert await engine.store.list_keys(("prompt",)) == sorted([("prompt", gone.id), ("prompt", trashed.id)])
+        await engine.api.remove_session(gone.id, trash=False)
+        await engine.api.remove_session(trashed.id)
+        assert await engine.store.list_keys(("prompt",)) == [("prompt", trashed.id)]
+        await empty_trash(engine.store, before=2**53)
+        assert await engine.store.list_keys() == before
 
 
 async def test_a_session_that_runs_elsewhere_is_not_removed() -> None:
