@@ -3,7 +3,7 @@
     python tools/soak.py --minutes 10 [--store sqlite:PATH] [--picture docs/soak.svg]
 
 Clients prompt, let tools edit files, fork, undo, redo, abort, reconnect and remove what they made, over and over. Meanwhile the memory, open files,
-threads and disk of the server are sampled. It fails if one of them is higher at the end than in the beginning.
+threads and store of the server are sampled. It fails if one of them is higher at the end than in the beginning.
 """
 
 import argparse
@@ -34,7 +34,7 @@ SAMPLE_SECONDS = 2.0
 # The first part of a run fills caches; it is left out of the comparison.
 WARM_UP = 0.2
 # What the last part may have more than the first one after the warm-up.
-ALLOWED_GROWTH = {"memory (MB)": 1.10, "open files": 1.10, "threads": 1.10, "disk (MB)": 1.25}
+ALLOWED_GROWTH = {"memory (MB)": 1.10, "open files": 1.10, "threads": 1.10, "store (MB)": 1.25}
 COLOURS = ("#3b6fd4", "#c2553a", "#3a8f5c", "#8a5bc2")
 PASSWORD = "soak"
 
@@ -55,7 +55,11 @@ def main() -> int:
     scripts = {
         "Edit it.": (
             (UseTool(tool="read", input={"filePath": "notes.txt"}),),
-            (UseTool(tool="bash", input={"command": "date +%N > notes.txt", "description": "Writes the time"}),),
+            (
+                UseTool(
+                    tool="bash", input={"command": "date +%N > notes.txt", "description": "Writes the time"}
+                ),
+            ),
             (Say(text="Written. " * 40),),
         ),
         "Wait.": ((Say(text="Let me think."), Wait(seconds=60)),),
