@@ -256,6 +256,8 @@ async def bash(
 async def _ask_permission(command: str, place: ToolPath, ctx: ToolContext) -> None:
     for request in await asyncio.to_thread(_list_requests, command, place, ctx):
         metadata: dict[str, Any] = {"why": list(request.why)} if request.why else {}
+        if request.permission != "bash":  # else the patterns are the command, part by part
+            metadata["command"] = command
         if request.may_write:
             metadata["mayWrite"] = list(request.may_write)
         if request.speculative:
