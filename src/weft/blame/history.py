@@ -1,4 +1,4 @@
-"""Read the changes of a file from the dataset and the snapshots, and find the author of each line. Calls block."""
+"""Read the changes of a file from the dataset and the snapshots, and find the author of each line. Every function blocks."""
 
 import hashlib
 import os

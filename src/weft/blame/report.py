@@ -1,4 +1,4 @@
-"""Answer who wrote the lines of a file, and which sessions changed it. Calls block."""
+"""Answer who wrote the lines of a file, and which sessions changed it. Every function blocks."""
 
 import os
 import stat

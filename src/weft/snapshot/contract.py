@@ -89,7 +89,7 @@ class Coverage(Struct, frozen=True, kw_only=True):
 
 
 class SnapshotReader(Protocol):
-    """Reads files out of the stored snapshots of one checkout. Calls block."""
+    """Reads files out of the stored snapshots of one checkout. Every method blocks."""
 
     def has_tree(self, tree: Tree) -> bool: ...
 
@@ -172,7 +172,7 @@ class Snapshots(Protocol):
         """Return the diff of each file, within the bounds of `model.diff`; names are relative to the directory."""
         ...
 
-    async def diff_text(self, before: Tree, after: Tree, files: Sequence[str] | None = None) -> str:
+    async def diff_text(self, before: Tree, after: Tree) -> str:
         """Return the difference as a unified diff."""
         ...
 

@@ -221,8 +221,8 @@ class GitSnapshots:
     ) -> tuple[FileDiff, ...]:
         return await asyncio.to_thread(self._tracker.diffs.list_diffs, before, after, files)
 
-    async def diff_text(self, before: Tree, after: Tree, files: Sequence[str] | None = None) -> str:
-        return await asyncio.to_thread(self._tracker.diffs.make_text, before, after, files)
+    async def diff_text(self, before: Tree, after: Tree) -> str:
+        return await asyncio.to_thread(self._tracker.diffs.make_text, before, after)
 
     # --- reading ---
 

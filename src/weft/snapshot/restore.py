@@ -53,7 +53,7 @@ class RestoreIntent(Struct, frozen=True, kw_only=True):
 
 
 class Restorer:
-    """Carries out restore plans. Calls block."""
+    """Carries out restore plans. Every method blocks."""
 
     def __init__(
         self, place: SnapshotLocation, files: SafeDirectory, objects: ObjectStore, max_file_bytes: int

@@ -215,8 +215,3 @@ def list_tools(setup: ToolSetup) -> tuple[AnyTool, ...]:
         configured["skill"] = make_skill_tool(setup.skills)
     tools = (*TOOLS, *PLAN_TOOLS) if setup.planning else TOOLS
     return tuple(configured.get(tool.name, tool) for tool in tools if tool.name not in disabled)
-
-
-def find_tool(name: str) -> AnyTool | None:
-    """Return the tool of this name, configured or not, or None."""
-    return next((tool for tool in TOOLS if tool.name == name), None)

@@ -9,7 +9,6 @@ from weft.tool.registry import (
     PLAN_TOOLS,
     TOOLS,
     ToolSetup,
-    find_tool,
     list_tools,
     prefers_patches,
 )
@@ -112,13 +111,6 @@ def test_without_skills_there_is_nothing_to_load() -> None:
     assert "skill" not in list_offered(
         ToolSetup(skills=SkillSource(find=lambda: SKILLS[:1], read=str)), denied="weaving"
     )
-
-
-def test_a_tool_is_found_by_name() -> None:
-    found = find_tool("list")
-    assert found is not None
-    assert found.name == "list"
-    assert find_tool("nothing") is None
 
 
 def test_models_are_told_how_long_a_command_may_take() -> None:
