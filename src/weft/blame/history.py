@@ -194,7 +194,7 @@ class FileHistories:
                 continue
             before, after = contents
             history = self.trace(path, change, depth=depth + 1)
-            version = history.authorship.settle(os.path.realpath(change.root), before)
+            version = history.authorship.attribute(os.path.realpath(change.root), before)
             found.append(OtherFile(path, version, () if after is None else after.lines))
         return found
 

@@ -294,7 +294,7 @@ class AuditLog:
         for _ in range(waiting):
             self._waiting.popleft()
 
-    async def settle(self) -> None:
+    async def try_flush(self) -> None:
         """Try to write what waits at once. On failure it is tried again later."""
         with suppress(StoreError):
             await self.flush()

@@ -215,7 +215,7 @@ class Snapshots(Protocol):
         """Finish the work of dead processes. `should_stand` decides by session and note whether a restore should stand."""
         ...
 
-    async def is_unsettled(self, session: SessionID) -> bool:
+    async def has_unfinished_restore(self, session: SessionID) -> bool:
         """Return True if a restore of the session still has to be finished or rolled back. Keep its trees until then."""
         ...
 

@@ -100,7 +100,7 @@ class NoSnapshots:
         del should_stand
         return RecoveryReport()
 
-    async def is_unsettled(self, session: SessionID) -> bool:
+    async def has_unfinished_restore(self, session: SessionID) -> bool:
         del session
         return False
 
