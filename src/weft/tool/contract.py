@@ -452,8 +452,8 @@ def to_input(tool: Tool[Input], arguments: dict[str, Any]) -> Input:
 
 
 @cache
-def read_description(name: str) -> str:
-    """Return the text of `about/<name>.md`, which describes a tool to models."""
+def read_text(name: str) -> str:
+    """Return `about/<name>.md`: the description of a tool for models, or the prompt with which it hands over to another agent."""
     path = os.path.join(os.path.dirname(__file__), "about", f"{name}.md")
     with open(path, encoding="utf-8") as file:
         return file.read().strip()

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 
 from weft.model.agent import list_offered
-from weft.tool.contract import AnyTool, Audience, Tool, ToolContext, ToolResult, read_description
+from weft.tool.contract import AnyTool, Audience, Tool, ToolContext, ToolResult, read_text
 from weft.tool.inputs import (
     DEFAULT_COMMAND_TIMEOUT_MS,
     BashInput,
@@ -50,9 +50,7 @@ async def invalid(arguments: InvalidInput, ctx: ToolContext) -> ToolResult:
     return ToolResult(title="Invalid Tool", output=output)
 
 
-INVALID = Tool(
-    name="invalid", about=read_description("invalid"), takes=InvalidInput, run=invalid, watch_all=False
-)
+INVALID = Tool(name="invalid", about=read_text("invalid"), takes=InvalidInput, run=invalid, watch_all=False)
 
 
 def declare(
@@ -76,7 +74,7 @@ def declare(
 
     return Tool(
         name=name,
-        about=read_description(name),
+        about=read_text(name),
         takes=takes,
         run=run,
         describe=describe,
@@ -93,7 +91,7 @@ def make_bash_tool(timeout_ms: int) -> AnyTool:
 
         return await bash(wanted, ctx, default_ms=timeout_ms)
 
-    about = read_description("bash").replace(TIMEOUT_PLACEHOLDER, f"{timeout_ms / 1000:g} seconds")
+    about = read_text("bash").replace(TIMEOUT_PLACEHOLDER, f"{timeout_ms / 1000:g} seconds")
     return Tool(name="bash", about=about, takes=BashInput, run=run, watch_all=False, notes=True)
 
 
@@ -106,15 +104,15 @@ def prefers_patches(api_id: str) -> bool:
 
 
 def describe_apply_patch(audience: Audience) -> str | None:
-    return read_description("apply_patch") if prefers_patches(audience.api_id) else None
+    return read_text("apply_patch") if prefers_patches(audience.api_id) else None
 
 
 def describe_edit(audience: Audience) -> str | None:
-    return None if prefers_patches(audience.api_id) else read_description("edit")
+    return None if prefers_patches(audience.api_id) else read_text("edit")
 
 
 def describe_write(audience: Audience) -> str | None:
-    return None if prefers_patches(audience.api_id) else read_description("write")
+    return None if prefers_patches(audience.api_id) else read_text("write")
 
 
 def describe_task(audience: Audience) -> str | None:
@@ -124,7 +122,7 @@ def describe_task(audience: Audience) -> str | None:
         for name, agent in list_offered(audience.agents).items()
         if audience.allowed("task", name)
     ]
-    return read_description("task").replace(AGENTS_PLACEHOLDER, "\n".join(usable)) if usable else None
+    return read_text("task").replace(AGENTS_PLACEHOLDER, "\n".join(usable)) if usable else None
 
 
 # A tool with `watch_all=False` changes no files, or names them with `ctx.watch`. `jobs` is watched: a job that it stops may
