@@ -102,11 +102,8 @@ def __getattr__(name: str) -> object:
     if name not in _DEFINITIONS:
         from difflib import get_close_matches  # noqa: PLC0415  only a mistake needs it
 
-        hint = "".join(
-            f"; did you mean `{near}`?" for near in get_close_matches(name, __all__, n=1, cutoff=0.7)
-        )
-        if name in _REMOVED:
-            hint = f"; write `{_REMOVED[name]}`"
+        near = "".join(get_close_matches(name, __all__, n=1, cutoff=0.7))
+        hint = f"; write `{_REMOVED[name]}`" if name in _REMOVED else (near and f"; did you mean `{near}`?")
         raise AttributeError(f"module 'weft' has no attribute {name!r}{hint}")
     return _import(_DEFINITIONS[name])
 

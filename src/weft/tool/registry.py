@@ -50,7 +50,9 @@ async def invalid(arguments: InvalidInput, ctx: ToolContext) -> ToolResult:
     return ToolResult(title="Invalid Tool", output=output)
 
 
-INVALID = Tool(name="invalid", about=read_text("invalid"), takes=InvalidInput, run=invalid, watch_all=False)
+INVALID = Tool(
+    name="invalid", about=read_text("invalid"), takes=InvalidInput, run=invalid, watch_all=False, hidden=True
+)
 
 
 def declare(
@@ -61,10 +63,12 @@ def declare(
     describe: Callable[[Audience], str | None] | None = None,
     watch_all: bool = True,
     notes: bool = False,
+    own_deadline: bool = False,
+    hidden: bool = False,
 ) -> AnyTool:
     """Return a built-in tool. `function` names what does the work, as `module:name` in this package.
 
-    It is loaded when the tool is called: a run calls few of the tools, and many runs none. `watch_all` and `notes` are those of `Tool`.
+    It is loaded when the tool is called: a run calls few of the tools, and many runs none. The other arguments are those of `Tool`.
     """
     module, _, attribute = function.partition(":")
 
@@ -80,6 +84,8 @@ def declare(
         describe=describe,
         watch_all=watch_all,
         notes=notes,
+        own_deadline=own_deadline,
+        hidden=hidden,
     )
 
 
@@ -92,7 +98,9 @@ def make_bash_tool(timeout_ms: int) -> AnyTool:
         return await bash(wanted, ctx, default_ms=timeout_ms)
 
     about = read_text("bash").replace(TIMEOUT_PLACEHOLDER, f"{timeout_ms / 1000:g} seconds")
-    return Tool(name="bash", about=about, takes=BashInput, run=run, watch_all=False, notes=True)
+    return Tool(
+        name="bash", about=about, takes=BashInput, run=run, watch_all=False, notes=True, own_deadline=True
+    )
 
 
 def prefers_patches(api_id: str) -> bool:
@@ -125,8 +133,9 @@ def describe_task(audience: Audience) -> str | None:
     return read_text("task").replace(AGENTS_PLACEHOLDER, "\n".join(usable)) if usable else None
 
 
-# A tool with `watch_all=False` changes no files, or names them with `ctx.watch`. `jobs` is watched: a job that it stops may
-# change files while it ends.
+# `jobs` is watched: a job that it stops may change files while it ends. The model chooses the deadline of a shell command, that of a
+# task includes all sessions below it, and each call of a batch has its own. Hidden are `invalid`, which answers broken calls, `list`,
+# which attaches directories to prompts, and `multiedit`, which is there for models that were trained on it.
 QUESTION = declare("question", QuestionInput, "question:question", watch_all=False)
 BASH = make_bash_tool(DEFAULT_COMMAND_TIMEOUT_MS)
 READ = declare("read", ReadInput, "read:read", watch_all=False)
@@ -134,7 +143,7 @@ GLOB = declare("glob", GlobInput, "glob:glob", watch_all=False)
 GREP = declare("grep", GrepInput, "grep:grep", watch_all=False)
 EDIT = declare("edit", EditInput, "edit:edit", describe=describe_edit, watch_all=False, notes=True)
 WRITE = declare("write", WriteInput, "write:write", describe=describe_write, watch_all=False, notes=True)
-TASK = declare("task", TaskInput, "task:task", describe=describe_task, watch_all=False)
+TASK = declare("task", TaskInput, "task:task", describe=describe_task, watch_all=False, own_deadline=True)
 WEBFETCH = declare("webfetch", WebFetchInput, "webfetch:webfetch", watch_all=False)
 TODOWRITE = declare("todowrite", TodoWriteInput, "todo:todowrite", watch_all=False)
 TODOREAD = declare("todoread", TodoReadInput, "todo:todoread", watch_all=False)
@@ -142,9 +151,9 @@ APPLY_PATCH = declare(
     "apply_patch", PatchInput, "patch:apply_patch", describe=describe_apply_patch, watch_all=False, notes=True
 )
 LSP = declare("lsp", LspInput, "lsp.tool:lsp", watch_all=False)
-BATCH = declare("batch", BatchInput, "batch:batch", watch_all=False)
-LIST = declare("list", ListInput, "list:list_directory", watch_all=False)
-MULTIEDIT = declare("multiedit", MultiEditInput, "edit:multiedit", watch_all=False, notes=True)
+BATCH = declare("batch", BatchInput, "batch:batch", watch_all=False, own_deadline=True)
+LIST = declare("list", ListInput, "list:list_directory", watch_all=False, hidden=True)
+MULTIEDIT = declare("multiedit", MultiEditInput, "edit:multiedit", watch_all=False, notes=True, hidden=True)
 RECALL = declare("recall", RecallInput, "recall:recall", watch_all=False)
 HISTORY = declare("history", HistoryInput, "history:search_history", watch_all=False)
 JOBS = declare("jobs", JobsInput, "shell.jobs:jobs")
@@ -180,10 +189,6 @@ TOOLS: Final[tuple[AnyTool, ...]] = (
 
 # These exist only if plans are kept in files.
 PLAN_TOOLS: Final[tuple[AnyTool, ...]] = (PLAN_EXIT, PLAN_ENTER)
-
-# These are not listed to models: `invalid` answers broken calls, `list` attaches directories to prompts, and
-# `multiedit` is there for models that were trained on it.
-HIDDEN_TOOLS: Final = frozenset({"invalid", "list", "multiedit"})
 
 # `recall` is only useful after a compaction, `jobs` only after a background job was started.
 AFTER_COMPACTION: Final = frozenset({"recall"})

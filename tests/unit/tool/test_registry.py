@@ -5,7 +5,6 @@ import pytest
 from weft.model.agent import AgentInfo, Skill
 from weft.tool.contract import Audience
 from weft.tool.registry import (
-    HIDDEN_TOOLS,
     PLAN_TOOLS,
     TOOLS,
     ToolSetup,
@@ -30,9 +29,11 @@ def list_offered(
         provider_id=provider, api_id=api, allowed=lambda _, pattern: pattern != denied, agents=AGENTS
     )
     texts = {
-        tool.name: tool.describe(audience) if tool.describe else tool.about for tool in list_tools(equipment)
+        tool.name: tool.describe(audience) if tool.describe else tool.about
+        for tool in list_tools(equipment)
+        if not tool.hidden
     }
-    return {name: text for name, text in texts.items() if text is not None and name not in HIDDEN_TOOLS}
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 USUAL = [
