@@ -98,17 +98,17 @@ _REMOVED = {
 
 def __getattr__(name: str) -> object:
     if name in _DEPRECATED:
-        return _find_deprecated(name)
+        return _import_deprecated(name)
     if name not in _DEFINITIONS:
         from difflib import get_close_matches  # noqa: PLC0415  only a mistake needs it
 
         near = "".join(get_close_matches(name, __all__, n=1, cutoff=0.7))
-        instead = f"; write `{found}`" if (found := _REMOVED.get(name, near)) else ""
-        raise AttributeError(f"module 'weft' has no attribute {name!r}{instead}")
+        hint = f"; write `{_REMOVED[name]}`" if name in _REMOVED else (near and f"; did you mean `{near}`?")
+        raise AttributeError(f"module 'weft' has no attribute {name!r}{hint}")
     return _import(_DEFINITIONS[name])
 
 
-def _find_deprecated(name: str) -> object:
+def _import_deprecated(name: str) -> object:
     from warnings import warn  # noqa: PLC0415  few programs use a deprecated name, and each of them only until it is changed
 
     definition, instead, removal = _DEPRECATED[name]

@@ -1,7 +1,7 @@
 """The journal: the only way to write. It stores events, then publishes them.
 
 The growth of a part that is being streamed is the one exception: it is published at once, and stored with the next commit to its
-session or at most `FLUSH_SECONDS` later. A crash loses no more than that. On a full disk as much growth is stored as fits; the
+session or at most `GROWTH_SECONDS` later. A crash loses no more than that. On a full disk as much growth is stored as fits; the
 rest waits and is retried, and does not keep anything else from being stored.
 
 If the store has an event log, through which other nodes see what happens here, everything that others want to see is also logged:
@@ -43,7 +43,8 @@ from weft.store.lease import LeaseToken
 if TYPE_CHECKING:  # for types alone: starting up is faster without it
     from weft.store.event_log import LogBatch
 
-FLUSH_SECONDS = 0.25
+# What a crash may lose of an answer: the promise is a quarter of a second.
+GROWTH_SECONDS = 0.25
 LOG_SECONDS = 0.05
 # If growth does not fit on the disk, it is stored in pieces of this size.
 PIECE_CHARS = 4096
@@ -421,19 +422,18 @@ class Journal:
                 self._growth_arrived.set()
 
     async def keep_flushing(self, clock: Clock) -> None:
-        """Store growth every `FLUSH_SECONDS` until cancelled; with a log every `LOG_SECONDS`, and what is urgent at once."""
-        loop = asyncio.get_running_loop()
-        due = 0.0
+        """Store growth every `GROWTH_SECONDS` until cancelled; with a log every `LOG_SECONDS`, and what is urgent at once."""
+        loop = asyncio.get_running_loop()  # its time, for the clock's may be set back
+        logged = 0.0
         while True:
             await self._growth_arrived.wait()
             if self._log is None:
-                await clock.sleep(FLUSH_SECONDS)
+                await clock.sleep(GROWTH_SECONDS)
             else:
-                # Counted from the last time: writing takes some of it.
                 with suppress(TimeoutError):
-                    async with asyncio.timeout_at(max(due, loop.time() + LOG_SECONDS / 2)):
+                    async with asyncio.timeout_at(choose_log_time(loop.time(), logged)):
                         await self._urgent.wait()
-                due = loop.time() + LOG_SECONDS
+                logged = loop.time()
             # On a full disk the growth waits on. The next commit, which somebody awaits, raises the error.
             with suppress(StoreError):
                 await self.flush()
@@ -451,6 +451,15 @@ class Journal:
         if lock is None:
             self._locks[session] = lock = asyncio.Lock()
         return lock
+
+
+def choose_log_time(now: float, logged: float) -> float:
+    """Return when to write to the log next, if it was last `logged` at this time.
+
+    That is `LOG_SECONDS` later, however long the write took. After a slow write it is half of `LOG_SECONDS` from now, so that some
+    growth is collected for the next one.
+    """
+    return max(logged + LOG_SECONDS, now + LOG_SECONDS / 2)
 
 
 def _split(growth: PartGrew) -> list[PartGrew]:
@@ -477,7 +486,7 @@ def to_deletion_events(trashed: TrashBundle) -> list[Event]:
 
 @asynccontextmanager
 async def open_journal(store: Store, bus: Bus, clock: Clock, *, directory: str) -> AsyncIterator[Journal]:
-    """Open a journal that stores growth every `FLUSH_SECONDS`, and all that waits when it is closed."""
+    """Open a journal that stores growth every `GROWTH_SECONDS`, and all that waits when it is closed."""
     journal = Journal(store, bus, directory=directory)
     async with open_tasks() as tasks:
         flushing = tasks.create_task(journal.keep_flushing(clock))

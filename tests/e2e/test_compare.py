@@ -84,7 +84,7 @@ def test_a_replay_is_a_test(weaver: Weaver) -> None:
     ("words", "said", "hint"),
     [
         (["bisect", "last", "--check", "true"], "no session", ""),
-        (["compare"], "there is no trial", "weft try"),
+        (["compare"], "this project has no trials", "weft try"),
         (["adopt"], "ID: there is none", "weft compare"),
         (["adopt", "--undo"], "there is no merge", "weft adopt"),
         (["try"], "message: there is none", "weft try"),

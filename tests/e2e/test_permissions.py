@@ -103,7 +103,7 @@ def test_a_run_is_answered_from_another_terminal_and_outlived_by_its_question(sh
         [asked] = shell.asked()
         assert (asked["permission"], asked["state"]) == ("read", "waits")
         assert shell.weft("permission", "reply", asked["id"], "once").returncode == 0
-        terminal.until("? edit")
+        terminal.until("Allow edit?")
         [open_] = shell.asked()
     finally:
         terminal.close()
@@ -116,7 +116,7 @@ def test_a_person_at_the_terminal_is_asked(shell: Shell) -> None:
     try:
         terminal.until("allow [o]nce")
         terminal.type("t")
-        terminal.until("? edit")
+        terminal.until("Allow edit?")
         terminal.type("r leave it alone")
         terminal.until("feedback: leave it alone")
         terminal.process.wait(PATIENCE)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -238,6 +239,49 @@ async def test_a_killed_command_in_a_project_without_files(directory: Path) -> N
     after = await go_on(directory, session, "bash")
     assert (after.verdict.kind, after.verdict.files) == ("partial", ("b.txt",))
     assert "Since it began, b.txt changed." in after.told
+
+
+@pytest.fixture
+def other_project(directory: Path) -> Path:
+    """Another project whose sessions are in the same store."""
+    project = directory.parent / "other"
+    project.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    return project
+
+
+async def test_a_killed_command_is_judged_in_its_own_project(directory: Path, other_project: Path) -> None:
+    session = kill_at(directory, "never", "bash", bash("echo b > b.txt; kill -9 {pid}; sleep 600"))
+    async with open_directory(OpenOptions(directory=str(other_project))):
+        pass
+    after = await go_on(directory, session, "bash")
+
+    assert (after.verdict.kind, after.verdict.files) == ("partial", ("b.txt",))
+
+
+async def test_a_killed_command_of_a_removed_project_is_settled_elsewhere(
+    directory: Path, other_project: Path
+) -> None:
+    session = kill_at(directory, "never", "bash", bash("echo b > b.txt; kill -9 {pid}; sleep 600"))
+    shutil.rmtree(directory)
+    async with open_directory(OpenOptions(directory=str(other_project))) as api:
+        (call,) = [part for message in await api.list_messages(session) for part in message.parts
+                   if isinstance(part, ToolPart) and part.tool == "bash"]  # fmt: skip
+
+    assert Aftermath(call, "").verdict == CallVerdict(
+        kind="unknown",
+        why="It was running when weft died, and was ended with it. It is not known which files it changed.",
+    )
+
+
+async def test_no_other_project_says_that_a_killed_command_changed_nothing(
+    directory: Path, other_project: Path
+) -> None:
+    session = kill_at(directory, "never", "bash", bash("echo b > b.txt; kill -9 {pid}; sleep 600"))
+    after = await go_on(other_project, session, "bash")
+
+    assert (after.verdict.kind, after.verdict.files) == ("unknown", ())
+    assert "It is not known which files it changed." in after.told
 
 
 async def test_a_command_that_ended_unseen_is_known_by_its_supervisor(directory: Path) -> None:

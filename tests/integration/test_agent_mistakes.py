@@ -201,7 +201,7 @@ def test_only_opening_takes_a_store() -> None:
 
 
 def test_a_misspelt_name_of_the_package_is_answered_with_the_nearest() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'opne'; write `open`"):
+    with pytest.raises(AttributeError, match=r"no attribute 'opne'; did you mean `open`\?"):
         weft.opne  # type: ignore[attr-defined]  # noqa: B018
     assert not hasattr(weft, "__wrapped__")
 

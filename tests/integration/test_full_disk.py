@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from given.engine import NOW, PLACE, Engine, open_engine, text_prompt
 from given.small_disk import SmallDisk
 from weft.errors import StoreError
-from weft.journal import FLUSH_SECONDS
+from weft.journal import GROWTH_SECONDS
 from weft.model.event import PartGrew, PartUpdated
 from weft.model.failure import StorageFailure
 from weft.model.ids import SessionID
@@ -122,8 +122,8 @@ async def test_what_was_told_is_stored_as_soon_as_there_is_room_without_anybody_
         session = (await engine.api.create_session(SessionInput(title="Long"))).id
         with filled_up(disk, ROOM):
             await ask(engine, session)
-        await clock.somebody_sleeps(FLUSH_SECONDS)
-        clock.turn(round(FLUSH_SECONDS * 1000))
+        await clock.somebody_sleeps(GROWTH_SECONDS)
+        clock.turn(round(GROWTH_SECONDS * 1000))
         while text_of(await stored_answer(root, session)) != WORDS:
             pass  # reading it lets the journal go on
 

@@ -14,9 +14,10 @@ from weft.host.git import Git
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
 from weft.model.project import Place, Project, ProjectTime
 from weft.model.session import SessionInfo, SessionTime
+from weft.model.wire import to_plain
 from weft.project.checkout import find_checkout, write_id
-from weft.project.facts import History, KnownProjects, ProjectAlias, Resolution, alias_to_plain, find_alias
-from weft.project.resolve import adopt_sessions, find_settled, resolve
+from weft.project.facts import KnownProjects, LastSeen, Resolution, RootCommits, parse_last_seen
+from weft.project.resolve import adopt_sessions, find_stored, resolve
 
 NOW = 1_790_000_000_000
 AUTHOR = {
@@ -63,17 +64,17 @@ class ProjectHarness:
     """A store in three dictionaries, and the steps of a caller of `resolve`."""
 
     def __init__(self) -> None:
-        self.git: History = Git(os.environ)
+        self.git: RootCommits = Git(os.environ)
         self.projects: dict[ProjectID, Project] = {}
-        self.aliases: dict[ProjectID, ProjectAlias] = {}
+        self.last_seen: dict[ProjectID, LastSeen] = {}
         self.sessions: dict[SessionID, SessionInfo] = {}
 
     def resolve(self, directory: Path | str) -> Resolution:
         at = find_checkout(str(directory))
-        known = KnownProjects(projects=self.projects, aliases=self.aliases)
+        known = KnownProjects(projects=self.projects, last_seen=self.last_seen)
         found = resolve(at, known, git=self.git, now=NOW)
         id = ProjectID(at.id)
-        short = find_settled(at, self.projects.get(id), self.aliases.get(id))
+        short = find_stored(at, self.projects.get(id), self.last_seen.get(id))
         assert short in (None, found), "the short way leads elsewhere"
         return found
 
@@ -82,17 +83,17 @@ class ProjectHarness:
         self.store(found)
         again = self.resolve(directory)
         assert again.place == found.place
-        assert (again.project, again.alias, again.id_file) == (None, None, None)
+        assert (again.project, again.last_seen, again.id_file) == (None, None, None)
         return found.place
 
     def store(self, found: Resolution) -> None:
         id = found.place.project.id
         if found.project is not None:
             self.projects[id] = found.project
-        if found.alias is not None:
-            kept = find_alias(alias_to_plain(found.alias))
-            assert kept == found.alias
-            self.aliases[id] = kept
+        if found.last_seen is not None:
+            kept = parse_last_seen(to_plain(found.last_seen))
+            assert kept == found.last_seen
+            self.last_seen[id] = kept
         if found.id_file is not None:
             write_id(found.id_file)
         if found.adoption is not None:
@@ -192,7 +193,7 @@ def test_outside_any_repository_everything_is_global(harness: ProjectHarness, tm
 
     assert (place.project.id, place.project.worktree, place.project.vcs) == (GLOBAL_PROJECT, "/", None)
     assert place.worktree == "/"
-    assert harness.resolve(tmp_path).settled
+    assert harness.resolve(tmp_path).is_stored
 
 
 def test_a_repository_that_is_as_we_left_it_needs_its_own_two_records_alone(
@@ -204,9 +205,9 @@ def test_a_repository_that_is_as_we_left_it_needs_its_own_two_records_alone(
 
     at = find_checkout(f"{repository}/")
 
-    assert find_settled(at, harness.projects[id], harness.aliases[id]) == Resolution(place=place)
-    assert find_settled(at, None, None) is None
-    assert find_settled(at, harness.projects[id], None) is None
+    assert find_stored(at, harness.projects[id], harness.last_seen[id]) == Resolution(place=place)
+    assert find_stored(at, None, None) is None
+    assert find_stored(at, harness.projects[id], None) is None
 
 
 def test_the_short_way_loads_nothing_it_does_not_need() -> None:

@@ -16,7 +16,7 @@ from weft.project.checkout import (
     read_id,
     write_id,
 )
-from weft.project.facts import Checkout, IdFile, Inode, LastLocation, ProjectAlias
+from weft.project.facts import Checkout, IdFile, Inode, LastLocation, LastSeen
 
 ROOT = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
@@ -206,16 +206,16 @@ def test_an_id_that_is_a_path_is_never_written(tmp_path: Path) -> None:
 def test_the_home_of_a_project_is_what_is_there_today(repository: Path, tmp_path: Path) -> None:
     (repository / ".git" / "opencode").write_text(ROOT)
     (tmp_path / "plain").mkdir()
-    alias = ProjectAlias(worktree=str(repository), common_dir=str(repository / ".git"))
+    seen = LastSeen(worktree=str(repository), common_dir=str(repository / ".git"))
     found = LastLocation(
         exists=True, common_dir=str(repository / ".git"), id=ROOT, inode=find_inode(str(repository))
     )
 
     assert (
-        inspect_last_location(str(repository), alias) == inspect_last_location(str(repository), None) == found
+        inspect_last_location(str(repository), seen) == inspect_last_location(str(repository), None) == found
     )
     assert inspect_last_location(str(tmp_path / "plain"), None) == LastLocation(
         exists=True, inode=find_inode(str(tmp_path / "plain"))
     )
-    assert inspect_last_location(str(tmp_path / "gone"), alias) == LastLocation()
+    assert inspect_last_location(str(tmp_path / "gone"), seen) == LastLocation()
     assert find_inode(str(tmp_path / "gone")) == Inode()

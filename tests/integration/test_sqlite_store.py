@@ -39,7 +39,7 @@ from weft.model.session import SessionInfo
 from weft.model.session_query import SessionQuery
 from weft.store.lease import LeaseToken
 from weft.store.reader import open_reader
-from weft.store.sqlite.connection import SqliteOptions, to_store_error
+from weft.store.sqlite.connection import SqliteOptions, make_store_error
 from weft.store.sqlite.database import (
     APPLICATION_ID,
     DatabaseFile,
@@ -376,7 +376,7 @@ async def test_a_full_disk_creates_no_half_of_a_database(
 
 def test_an_error_that_hides_a_full_disk_says_so() -> None:
     # In /proc nothing is free. SQLite says the same of a disk that is too full for its shared memory.
-    error = to_store_error(apsw.IOError("disk I/O error"), "/proc/sessions.db")
+    error = make_store_error(apsw.IOError("disk I/O error"), "/proc/sessions.db")
     assert str(error) == "the database /proc/sessions.db cannot be used: No space left on device"
     assert error.hint == "free some space and try again; nothing needs a restart"
 
@@ -395,7 +395,7 @@ async def test_a_writer_that_never_ends_is_named_after_a_deadline(path: Path) ->
 
 def test_every_error_of_sqlite_says_what_to_do() -> None:
     errors = (apsw.BusyError, apsw.FullError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.CorruptError)
-    assert all(to_store_error(kind("reason"), "/a.db").hint for kind in errors)
+    assert all(make_store_error(kind("reason"), "/a.db").hint for kind in errors)
 
 
 # --- group commit ---

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -115,7 +116,7 @@ async def test_a_background_job_has_a_timeout_only_on_request(
     result = await harness.call(BASH, command="sleep 999", description="Wait", background=True, timeout=1)
     (job,) = jobs.list(harness.context().session_id)
     assert job.id in result.output
-    assert (await ended(jobs, job)).code == -15
+    assert (await ended(jobs, job)).code == 128 + signal.SIGTERM
     assert processes_in(harness.directory) == []
 
 

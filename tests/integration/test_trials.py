@@ -26,6 +26,7 @@ from weft.errors import (
     SessionBusyError,
 )
 from weft.local.api import LocalApi
+from weft.model.event import Event, SessionCreated, SessionDeleted
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput, prompt
 from weft.model.message import UserMessage
@@ -357,6 +358,30 @@ async def test_trials_that_cannot_begin_leave_nothing_behind(
     assert await bench.api.list_sessions() == []
 
 
+async def test_listeners_hear_that_trials_which_were_cancelled_are_deleted(bench: Bench) -> None:
+    before, heard = bench.state(), list[tuple[str, str]]()
+
+    def watch(event: Event) -> None:
+        if isinstance(event, SessionCreated | SessionDeleted):
+            heard.append((event.type, event.info.title))
+            if event.info.title.endswith("(trial 2 of 3)"):
+                creating.cancel()
+
+    bench.api.bus.watch(watch)
+    creating = asyncio.ensure_future(bench.api.trials.create(TrialInput(prompt=prompt("go"), count=3)))
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+
+    assert heard == [
+        ("session.created", "go (trial 1 of 3)"),
+        ("session.created", "go (trial 2 of 3)"),
+        ("session.deleted", "go (trial 1 of 3)"),
+        ("session.deleted", "go (trial 2 of 3)"),
+    ]
+    assert bench.state() == before
+    assert await bench.api.list_sessions() == []
+
+
 async def test_trials_need_a_repository_with_a_commit(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     async with open_loom(tmp_path / "plain", LoomProvider({})) as api:
@@ -370,5 +395,5 @@ async def test_a_session_that_is_no_trial_is_not_discarded_or_adopted(bench: Ben
         await bench.api.trials.discard(session.id)
     with pytest.raises(ConflictError, match="did not work in a worktree"):
         await bench.api.trials.adopt(AdoptInput(picks=(Pick(session=session.id),)))
-    with pytest.raises(NotFoundError, match="trial"):
+    with pytest.raises(InvalidInputError, match="this project has no trials"):
         await bench.compare()

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from weft.bus import Bus, BusListener
 from weft.errors import LeaseLostError, NotFoundError, StoreError
-from weft.journal import FLUSH_SECONDS, Journal, open_journal
+from weft.journal import GROWTH_SECONDS, LOG_SECONDS, Journal, choose_log_time, open_journal
 from weft.model.event import (
     Durable,
     Event,
@@ -32,7 +32,7 @@ from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 
 HERE = "/home/ada/loom"
-FLUSH_MS = round(FLUSH_SECONDS * 1000)
+FLUSH_MS = round(GROWTH_SECONDS * 1000)
 ONE, TWO = SessionID("ses_1"), SessionID("ses_2")
 
 
@@ -335,6 +335,17 @@ async def test_growth_is_told_at_once_and_stored_within_the_flush_interval() -> 
         assert await text_in(store) == ""
         await harness.pass_time(1)
         assert await text_in(store) == "abcd"
+
+
+def test_streamed_text_is_stored_within_a_quarter_of_a_second() -> None:
+    assert max(GROWTH_SECONDS, LOG_SECONDS) <= 0.25, (
+        "README: a killed process loses no more than a quarter of a second of streamed text"
+    )
+
+
+def test_the_log_is_written_at_regular_times_and_growth_is_collected_after_a_slow_write() -> None:
+    assert choose_log_time(now=10 + LOG_SECONDS / 4, logged=10) == 10 + LOG_SECONDS
+    assert choose_log_time(now=20, logged=10) == 20 + LOG_SECONDS / 2
 
 
 async def test_growth_goes_on_being_stored_interval_after_interval() -> None:

@@ -123,7 +123,7 @@ class LoopThread:
             if not self.stopped and threading.current_thread() is not self._thread:
                 self.run(_close_iterator(items))
 
-    async def settle(self) -> None:
+    async def end_calls(self) -> None:
         """Cancel all calls and close all iterators. Their runs have ended when this returns."""
         await _cancel_tasks(each.task for each in self._waiting if each.task is not None)
         await asyncio.gather(*(_close_iterator(each) for each in self._reading), return_exceptions=True)
@@ -145,7 +145,7 @@ class LoopThread:
 
     async def _end(self) -> None:
         """Cancel what is still running, as `asyncio.run` does, and give it some seconds to finish."""
-        await asyncio.wait([asyncio.ensure_future(self.settle())], timeout=STOP_SECONDS)
+        await asyncio.wait([asyncio.ensure_future(self.end_calls())], timeout=STOP_SECONDS)
         await _cancel_tasks(asyncio.all_tasks())
         await self.loop.shutdown_asyncgens()
 
@@ -420,7 +420,7 @@ class BlockingAgent(BlockingAsker[T]):
         """End what is running, and close the agent."""
         try:
             if not self._loop.stopped:  # otherwise the program is ending
-                self._loop.run(self._loop.settle())
+                self._loop.run(self._loop.end_calls())
                 self._loop.leave()
         finally:
             self._loop.stop()

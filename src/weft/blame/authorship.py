@@ -102,7 +102,7 @@ class Authorship:
         removed_elsewhere: Callable[[], Sequence[FileVersion]] = tuple,
     ) -> None:
         """Add a change. `came_from` is the file that it renamed, `removed_elsewhere` what it removed from other files."""
-        before = self.settle(edit.checkout, edit.before)
+        before = self.attribute(edit.checkout, edit.before)
         if edit.after is None:
             self._stand(edit.checkout, None, undone=edit.undone)
             return
@@ -125,7 +125,7 @@ class Authorship:
         """Note that a call changed the file here without a snapshot: what is new next may be anybody's."""
         self._uncertain.add(checkout)
 
-    def settle(self, checkout: str, content: Content | None) -> FileVersion:
+    def attribute(self, checkout: str, content: Content | None) -> FileVersion:
         """Return a content with its authors, as it was found in a checkout. What nobody recorded is a person's, or unknown."""
         if content is None:
             self._stand(checkout, None)

@@ -1,4 +1,4 @@
-"""Read the changes of a file from the dataset and the snapshots, and find the author of each line. Calls block."""
+"""Read the changes of a file from the dataset and the snapshots, and find the author of each line. Every function blocks."""
 
 import hashlib
 import os
@@ -194,7 +194,7 @@ class FileHistories:
                 continue
             before, after = contents
             history = self.trace(path, change, depth=depth + 1)
-            version = history.authorship.settle(os.path.realpath(change.root), before)
+            version = history.authorship.attribute(os.path.realpath(change.root), before)
             found.append(OtherFile(path, version, () if after is None else after.lines))
         return found
 

@@ -1,4 +1,4 @@
-"""Answer who wrote the lines of a file, and which sessions changed it. Calls block."""
+"""Answer who wrote the lines of a file, and which sessions changed it. Every function blocks."""
 
 import os
 import stat
@@ -60,7 +60,7 @@ def blame_file(source: BlameSource, path: str, lines: LineRange | None = None) -
     stored = to_stored_path(path)
     history = histories.trace(stored)
     if history.changes:
-        authors = history.authorship.settle(os.path.realpath(source.root), content).authors
+        authors = history.authorship.attribute(os.path.realpath(source.root), content).authors
     else:
         _, origin = histories.find_origin(stored, content)
         authors = origin_authors(origin, content.lines)

@@ -18,17 +18,15 @@ def run_command(arguments: Sequence[str], *, own_process: bool = False) -> int:
     """
     arguments = normalise(arguments)
     if not arguments and sys.stdin.isatty() and sys.stdout.isatty():
-        arguments = [
-            "chat"
-        ]  # a person at a terminal wants to work; a script that forgot the command wants to know
+        # A person at a terminal wants to work; a script that forgot the command wants to know.
+        arguments = ["chat"]
     try:
         args = parse_arguments(arguments)
         if args.command_function is None:  # `weft` or `weft session`: the command itself is missing
             args.command_parser.print_help()
             return ExitCode.USAGE if arguments else ExitCode.DONE
-        args.own_process = (
-            own_process  # not an option: the commands that start runs pass it on to their `ExitTimer`
-        )
+        # Not an option: the commands that start runs pass it on to their `ExitTimer`.
+        args.own_process = own_process
         code: int = import_function(args.command_function)(args)
     except WeftError as error:
         return report_error(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -96,7 +97,7 @@ async def read_line() -> str:
     line: asyncio.Future[bytes] = loop.create_future()
 
     def read() -> None:
-        if not line.done():
+        if not line.done():  # a terminal gives at most one line at a time
             line.set_result(os.read(fd, MAX_LINE_BYTES))
 
     loop.add_reader(fd, read)
@@ -107,14 +108,15 @@ async def read_line() -> str:
 
 
 def format_permission(request: PermissionRequest) -> list[str]:
-    paint, patterns = Paint(sys.stderr), ", ".join(request.patterns)
-    line = f"{paint.bold('?')} {sanitize(request.permission)}: {sanitize(patterns)}"
-    if not request.always:
-        return [line, "  allow [o]nce, or [r]eject (and say what instead)? "]
-    return [
-        line,
-        "  allow [o]nce, [a]lways, for this [t]urn or [p]roject, or [r]eject (and say what instead)? ",
-    ]
+    """Return what is asked and why, as the terminal's dialog shows it, and the possible answers."""
+    from weft.tui.dialog import MAX_DIFF_LINES, render_details  # noqa: PLC0415  few runs ask, and it loads what draws
+    from weft.tui.text import to_plain_text  # noqa: PLC0415  the same
+
+    details = render_details(request, shutil.get_terminal_size().columns, limit=MAX_DIFF_LINES)
+    first, *rest = to_plain_text(details).split("\n")
+    lasting = ", [a]lways, for this [t]urn or [p]roject," if request.always else ","
+    answers = f"  allow [o]nce{lasting} or [r]eject (and say what instead)? "
+    return [Paint(sys.stderr).bold(first), *rest, answers]
 
 
 def format_question(question: Question) -> list[str]:

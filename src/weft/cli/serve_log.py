@@ -17,7 +17,7 @@ from weft.model.wire import encode
 from weft.server.metrics import RequestRecord
 
 MAX_LINES: Final = 1000
-FLUSH_SECONDS: Final = 2.0
+CLOSE_SECONDS: Final = 2.0
 SESSION_ID: Final = re.compile(r"\bses_\w+")
 LEVELS: Final = {
     "DEBUG": logging.DEBUG,
@@ -50,12 +50,12 @@ class LineWriter:
             self._missing += 1
 
     def close(self) -> None:
-        """Write the lines that are queued, but do not wait longer than `FLUSH_SECONDS`."""
+        """Write the lines that are queued, but do not wait longer than `CLOSE_SECONDS`."""
         try:
-            self._queue.put(None, timeout=FLUSH_SECONDS)
+            self._queue.put(None, timeout=CLOSE_SECONDS)
         except queue.Full:
             return
-        self._thread.join(FLUSH_SECONDS)
+        self._thread.join(CLOSE_SECONDS)
 
     def _write_all(self) -> None:
         line, reported = self._queue.get(), 0

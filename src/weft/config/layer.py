@@ -27,7 +27,7 @@ OriginKind = Literal[
 
 MAX_CONFIG_BYTES = 4 << 20
 
-# Tools that write files were once configured one by one. They all use the permission "edit".
+# Tools that write files were once configured one by one, as OpenCode's old `tools` still does. No new tool joins these.
 _EDITING_TOOLS = ("write", "edit", "patch", "multiedit")
 _AGENT_KEYS = frozenset(field.encode_name for field in fields(AgentConfig))
 

@@ -19,13 +19,13 @@ from weft.model.part import (
     ToolPart,
     list_patch_files,
 )
+from weft.model.permission import EDIT_TOOLS
 from weft.model.search import RecallMatch
 from weft.model.session import Todo
 from weft.provider.contract import ModelMessage, TextContent, ToolModelMessage, UserModelMessage
 
 MAX_REQUEST_CHARS = 8_000
 MAX_CHANGED_FILES = 50
-EDIT_TOOLS = frozenset({"edit", "write", "multiedit", "patch", "apply_patch"})
 CLOSED_STATUSES = frozenset({"completed", "cancelled"})
 
 

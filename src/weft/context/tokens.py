@@ -19,12 +19,13 @@ from weft.model.part import (
     count_used,
 )
 
-# A number of tokens, or a share of the usable ones.
+# When to compact: at a number of tokens (an int), or at a share of the usable ones (a float).
 Threshold = int | float
 
 # Measured with current tokenizers: about four characters per token for Latin text, about two for digits, JSON and code, about
 # one for East Asian scripts. OpenCode assumes four for all of them.
-EAST_ASIAN = r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"  # compiled when needed: 4 ms
+# Not compiled here: that takes 4 ms, and most texts have no such characters.
+EAST_ASIAN = r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 MARKS = re.compile(r"[0-9{}\[\]()<>\"'`:;,=+*/\\|&^%$#@!?~_-]")
 TOKENS_PER_LETTER = 1 / 4.2
 TOKENS_PER_MARK = 1 / 2.2
@@ -44,8 +45,11 @@ def find_usable_tokens(model: Model, output_limit: int) -> int | None:
     limit = model.limit
     if limit.context == 0:
         return None
-    answer = min(limit.output, output_limit) or output_limit
-    return limit.input or limit.context - answer
+    if limit.input:
+        return limit.input
+    # The rest of the context is for the answer. An output limit of 0 is an unknown one.
+    answer = min(limit.output, output_limit) if limit.output else output_limit
+    return limit.context - answer
 
 
 def find_request_limit(model: Model, output_limit: int, threshold: Threshold | None = None) -> int | None:
@@ -106,8 +110,9 @@ def estimate_bias(history: Sequence[MessageWithParts]) -> float:
 def find_counted_tokens(message: MessageWithParts) -> Tokens | None:
     """Return the tokens that a provider counted for an answer. A summary does not count: its request was of another kind."""
     info = message.info
-    has_count = isinstance(info, AssistantMessage) and not info.summary and count_used(info.tokens) > 0
-    return info.tokens if isinstance(info, AssistantMessage) and has_count else None
+    if not isinstance(info, AssistantMessage) or info.summary or count_used(info.tokens) == 0:
+        return None
+    return info.tokens
 
 
 def estimate_message(message: MessageWithParts) -> int:

@@ -306,7 +306,7 @@ def _parse_count(lines: str) -> int:
 
 
 class Plumbing:
-    """Runs git's low-level commands on a repository of our own, over files that are not ours. Calls block.
+    """Runs git's low-level commands on a repository of our own, over files that are not ours. Every method blocks.
 
     `alternate` is a directory of objects that are read in addition, and never written. Safe for several threads; `stop`
     ends running commands and refuses new ones.

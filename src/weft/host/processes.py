@@ -259,9 +259,13 @@ class ProcessCommand(Struct, frozen=True, kw_only=True):
     token: str = ""
 
 
+# As shells do, so that a command has the same code with a supervisor, which is a shell, and without one.
+SIGNAL_CODE: Final = 128
+
+
 class ProcessExit(Struct, frozen=True, kw_only=True):
-    """How a process ended. `code` is negative for a signal; `leftovers` is the number of processes it started and
-    left."""
+    """How a process ended. If a signal ended it, `code` is 128 and the number of the signal, as in every shell. `leftovers` is
+    the number of processes that it started and left."""
 
     code: int | None
     timed_out: bool = False
@@ -470,7 +474,8 @@ class _Child:
 
     @property
     def code(self) -> int | None:
-        return self._process.returncode if self._process else None
+        code = self._process.returncode if self._process else None
+        return SIGNAL_CODE - code if code is not None and code < 0 else code
 
     async def wait(self) -> None:
         if self._process is not None:

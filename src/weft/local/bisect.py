@@ -70,7 +70,7 @@ async def bisect_session(
 ) -> BisectReport:
     """Find the call that broke the check, in a scratch checkout that is removed at the end."""
     if not input.check.strip():
-        raise InvalidInputError("--check", "there is no command", hint='name it: --check "make test"')
+        raise InvalidInputError("check", "there is no command", hint="name one, such as make test")
     async with open_step_checkout(runtime, sources, session) as checkout:
         recorded = checkout.recorded
         if not recorded.files.places:

@@ -33,7 +33,7 @@ ATTEMPTS = 5
 
 
 class StoredData:
-    """Sessions as data, read from a store without an event loop. Calls block."""
+    """Sessions as data, read from a store without an event loop. Every method blocks."""
 
     def __init__(self, reader: SessionReader) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""The health of a store and of the machine, as `weft doctor` and front ends show it. Calls block."""
+"""The health of a store and of the machine, as `weft doctor` and front ends show it. Every function blocks."""
 
 from collections.abc import Callable, Mapping
 

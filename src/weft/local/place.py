@@ -15,8 +15,9 @@ from weft.model.event import ProjectUpdated, SessionUpdated
 from weft.model.ids import GLOBAL_PROJECT, ProjectID
 from weft.model.project import Place, is_at
 from weft.model.session import SessionInfo
+from weft.model.wire import to_plain
 from weft.project.checkout import find_checkout, write_id
-from weft.project.facts import KnownProjects, Resolution, alias_key, alias_to_plain, find_alias
+from weft.project.facts import KnownProjects, Resolution, last_seen_key, parse_last_seen
 from weft.project.resolve import adopt_sessions, resolve
 from weft.store.contract import Store
 
@@ -28,9 +29,9 @@ async def find_place(store: Store, directory: str, env: Mapping[str, str], now: 
     """Find the project of a directory. Write nothing."""
     at = await asyncio.to_thread(find_checkout, directory, fake_vcs=env.get("OPENCODE_FAKE_VCS", ""))
     projects = {project.id: project for project in await store.list_projects()}
-    found = {id: find_alias(await store.find_value(alias_key(id))) for id in projects}
-    aliases = {id: alias for id, alias in found.items() if alias is not None}
-    known = KnownProjects(projects=projects, aliases=aliases)
+    found = {id: parse_last_seen(await store.find_value(last_seen_key(id))) for id in projects}
+    last_seen = {id: seen for id, seen in found.items() if seen is not None}
+    known = KnownProjects(projects=projects, last_seen=last_seen)
     return await asyncio.to_thread(resolve, at, known, git=Git(env), now=now)
 
 
@@ -43,8 +44,8 @@ async def record_place(store: Store, journal: Journal, found: Resolution) -> Non
     """Store what `find_place` found. The id file comes last, because it must not name a project that is not stored."""
     if found.project is not None:
         await journal.commit(ProjectUpdated(info=found.project))
-    if found.alias is not None:
-        await store.put_value(alias_key(found.place.project.id), alias_to_plain(found.alias))
+    if found.last_seen is not None:
+        await store.put_value(last_seen_key(found.place.project.id), to_plain(found.last_seen))
     if found.adoption is not None:
         for source in found.adoption.sources:
             sessions = await store.list_sessions(source)

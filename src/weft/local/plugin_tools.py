@@ -22,7 +22,7 @@ from weft.plugin.loader import PluginContents, collect, load_file, load_module
 from weft.plugin.tools import TOOL_NAME, CustomTool, ToolAnswer, ToolCallContext, check_is_async, name_in_file
 from weft.plugin.worker import Failed, MainLoop, OnStrayError, PluginWorker, Returned, run_in_thread
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
-from weft.tool.registry import AFTER_BACKGROUND_JOB, AFTER_COMPACTION, HIDDEN_TOOLS
+from weft.tool.registry import AFTER_BACKGROUND_JOB, AFTER_COMPACTION, TOOLS
 
 LOAD_SECONDS: Final = 30.0
 
@@ -93,7 +93,9 @@ def _load_source(source: PluginSource) -> PluginContents:
 
 
 # Tool names that have a meaning for runs.
-RESERVED_NAMES: Final = HIDDEN_TOOLS | AFTER_COMPACTION | AFTER_BACKGROUND_JOB | {VALUE_TOOL}
+RESERVED_NAMES: Final = (
+    {tool.name for tool in TOOLS if tool.hidden} | AFTER_COMPACTION | AFTER_BACKGROUND_JOB | {VALUE_TOOL}
+)
 
 
 class NamedTool(Struct, frozen=True, kw_only=True):

@@ -17,8 +17,8 @@ from weft.model.project import Place, get_root
 from weft.model.session import SessionInfo, hide_share_secret
 from weft.model.session_query import SessionQuery, select_sessions, to_next_page
 from weft.project.checkout import find_checkout
-from weft.project.facts import Checkout, KnownProjects, Resolution, alias_key, find_alias
-from weft.project.resolve import find_settled
+from weft.project.facts import Checkout, KnownProjects, Resolution, last_seen_key, parse_last_seen
+from weft.project.resolve import find_stored
 from weft.store.reader import open_reader
 from weft.store.url import check_store_exists
 
@@ -171,17 +171,17 @@ class SessionReader:
     def _place(self) -> Resolution:
         at = find_checkout(self._directory, fake_vcs=self.env.get("OPENCODE_FAKE_VCS", ""))
         project = ProjectID(at.id or GLOBAL_PROJECT)
-        alias = find_alias(self.store.find_value(alias_key(project)))
-        return find_settled(at, self.store.find_project(project), alias) or self._resolve_with_git(at)
+        seen = parse_last_seen(self.store.find_value(last_seen_key(project)))
+        return find_stored(at, self.store.find_project(project), seen) or self._resolve_with_git(at)
 
     def _resolve_with_git(self, at: Checkout) -> Resolution:
         from weft.host.git import Git  # noqa: PLC0415  listing sessions does not need it
         from weft.project.resolve import resolve  # noqa: PLC0415  listing sessions does not need it
 
         projects = {project.id: project for project in self.store.list_projects()}
-        aliases = {id: find_alias(self.store.find_value(alias_key(id))) for id in projects}
+        last_seen = {id: parse_last_seen(self.store.find_value(last_seen_key(id))) for id in projects}
         known = KnownProjects(
-            projects=projects, aliases={id: alias for id, alias in aliases.items() if alias is not None}
+            projects=projects, last_seen={id: seen for id, seen in last_seen.items() if seen is not None}
         )
         return resolve(at, known, git=Git(self.env), now=now())
 

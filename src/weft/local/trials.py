@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from weft.errors import ConflictError, InvalidInputError, NotFoundError, SessionBusyError
+from weft.errors import ConflictError, InvalidInputError, SessionBusyError
 from weft.host.tasks import run_to_completion
 from weft.local.comparison import compare_sessions, find_top, get_top
 from weft.local.sources import WorkspaceSources
@@ -95,23 +96,16 @@ class LocalTrials:
         made: list[tuple[Worktree, Trial | None]] = []
         try:
             for number, prompt in enumerate(prompts, start=1):
-                worktree = await run_to_completion(
-                    asyncio.to_thread(self._make_worktree, repository, f"{name}-{number}", base)
-                )
-                made.append((worktree, None))
                 data = TrialData(
                     group=group,
                     number=number,
                     count=len(prompts),
                     base=base,
-                    worktree=worktree.name,
+                    worktree=f"{name}-{number}",
                     check=input.check,
                     check_seconds=input.check_seconds,
                 )
-                made[-1] = (
-                    worktree,
-                    await self._make_trial(repository, worktree, source, input, prompt, data),
-                )
+                await run_to_completion(self._add_trial(repository, source, input, prompt, data, made))
         except BaseException:
             await run_to_completion(self._remove_made(repository, made))
             raise
@@ -122,7 +116,7 @@ class LocalTrials:
         """Return the prompt of each trial. Raise an error if one of them cannot be run."""
         if not is_persistent(self._sources.store or "memory:"):
             raise InvalidInputError(
-                "--store", "trials need a store that outlives the process", hint="leave out memory:"
+                "store", "trials need a store that outlives the process", hint="leave out memory:"
             )
         variants = input.variants or (Variant(),)
         prompts = [
@@ -137,7 +131,7 @@ class LocalTrials:
         ]
         if not 1 <= len(prompts) <= MAX_TRIALS:
             raise InvalidInputError(
-                "-n", f"{len(prompts)} trials at a time; at most {MAX_TRIALS} are possible"
+                "count", f"{len(prompts)} trials at a time; at most {MAX_TRIALS} are possible"
             )
         for prompt in prompts:
             choose_models(self._runtime, prompt, ())
@@ -161,8 +155,23 @@ class LocalTrials:
             await checkout.fill(checkout.recorded.files.find_last_place(before[-1].number if before else 0))
             return await asyncio.to_thread(_commit_present, WorktreeGit(self._sources.env, checkout.root))
 
+    async def _add_trial(
+        self,
+        repository: WorktreeRepository,
+        source: SessionInfo | None,
+        input: TrialInput,
+        prompt: PromptInput,
+        data: TrialData,
+        made: list[tuple[Worktree, Trial | None]],
+    ) -> None:
+        """Make a worktree and the session of a trial, and add them to `made`, so that a failure can remove them."""
+        worktree = await asyncio.to_thread(self._make_worktree, repository, data.worktree, data.base)
+        made.append((worktree, None))
+        data = replace(data, worktree=worktree.name)
+        made[-1] = (worktree, await self._make_trial(repository, worktree, source, input, prompt, data))
+
     def _make_worktree(self, repository: WorktreeRepository, name: str, base: str) -> Worktree:
-        worktree = create_worktree(repository, name, os.urandom, commit=base)
+        worktree = create_worktree(repository, name, self._runtime.maker.random, commit=base)
         copy_trust(repository, worktree)
         # What was there at the start is no work of the trial: only what came after it is merged.
         repository.checkouts.put_ref(MERGED_PREFIX + worktree.name, base)
@@ -197,13 +206,13 @@ class LocalTrials:
             renamed = {top: worktree.directory}
 
             def edit_fork(
-                session: SessionInfo, messages: list[MessageWithParts]
-            ) -> tuple[SessionInfo, list[MessageWithParts]]:
+                session: SessionInfo, messages: Sequence[MessageWithParts]
+            ) -> tuple[SessionInfo, Sequence[MessageWithParts]]:
                 return edit(session), [rename_paths(message, renamed) for message in messages]
 
             history = await runtime.store.list_messages(source.id)
             at = None if input.at is None else choose_message(history, input.at)
-            session = await fork(runtime.maker, runtime.store, source, at=at, edit=edit_fork)  # type: ignore[arg-type]
+            session = await fork(runtime.maker, runtime.store, source, at=at, edit=edit_fork)
         return Trial(session=session.id, directory=directory, worktree=worktree.name, prompt=prompt)
 
     async def _prepare(self, repository: WorktreeRepository, worktrees: list[Worktree]) -> None:
@@ -222,7 +231,7 @@ class LocalTrials:
         for worktree, trial in made:
             await asyncio.to_thread(delete_worktree, repository, worktree)
             if trial is not None:
-                await self._runtime.store.discard([trial.session], at=self._runtime.clock.now())
+                await self._runtime.journal.discard([trial.session], at=self._runtime.clock.now())
 
     # --- compare ---
 
@@ -246,7 +255,9 @@ class LocalTrials:
         if not sessions:
             trials = await self._list_trials()
             if not trials:
-                raise NotFoundError("trial", "here", hint='weft try -n 3 "…" makes some')
+                raise InvalidInputError(
+                    "sessions", "this project has no trials", hint='weft try -n 3 "…" makes some'
+                )
             sessions = trials[:1]
         trial = get_weft_data(sessions[0]).trial
         if trial is None:
@@ -274,7 +285,7 @@ class LocalTrials:
             return session
         command = input.check or trial.check
         if not command:
-            raise InvalidInputError("--check", "there is no command", hint='name it: --check "make test"')
+            raise InvalidInputError("check", "there is no command", hint="name one, such as make test")
         top = await asyncio.to_thread(find_top, session.directory)
         if top is None:
             return session
@@ -294,12 +305,15 @@ class LocalTrials:
 
     async def adopt(self, input: AdoptInput) -> TrialAdoption:
         if not input.picks:
-            raise InvalidInputError("ID", "there is none", hint="weft compare lists the trials")
+            raise InvalidInputError("picks", "there is none", hint="weft compare lists the trials")
         repository = await self._get_repository()
         sessions = {pick.session: await self._get_session(pick.session) for pick in input.picks}
         group = await self._list_members(list(sessions.values())) if input.discard else []
         await self._require_idle([*sessions.values(), *group])
-        picks = [self._to_pick(repository, sessions[pick.session], pick) for pick in input.picks]
+        picks = [
+            await asyncio.to_thread(self._find_pick, repository, sessions[pick.session], pick)
+            for pick in input.picks
+        ]
         merged = await run_to_completion(asyncio.to_thread(_merge_locked, repository, picks, input.commit))
         discarded = [] if merged.left_out else await self._discard(repository, group)
         return replace(_to_adoption(merged), discarded=tuple(discarded))
@@ -312,7 +326,7 @@ class LocalTrials:
         found = await self._get_session(session)
         if get_weft_data(found).trial is None:
             raise InvalidInputError(
-                "ID", f"session {found.id} is no trial", hint="weft worktree discard removes a worktree"
+                "session", f"{found.id} is no trial", hint="weft worktree discard removes a worktree"
             )
         group = await self._list_members([found])
         await self._require_idle(group)
@@ -351,7 +365,8 @@ class LocalTrials:
 
         return await run_to_completion(asyncio.to_thread(discard))
 
-    def _to_pick(self, repository: WorktreeRepository, session: SessionInfo, pick: Pick) -> WorktreePick:
+    def _find_pick(self, repository: WorktreeRepository, session: SessionInfo, pick: Pick) -> WorktreePick:
+        """Find the worktree of a session that is picked. Raise `ConflictError` if it did not work in one."""
         check_project(self._runtime, session)
         trial = get_weft_data(session).trial
         worktree = find_worktree(repository, trial.worktree) if trial is not None else None

@@ -33,7 +33,6 @@ from weft.model.workspace import (
 from weft.run.request import make_audience, to_specs
 from weft.run.runtime import Runtime
 from weft.tool.contract import schema_of
-from weft.tool.registry import HIDDEN_TOOLS
 from weft.trust.decision import ProjectTrust, get_trust, make_report, trust_as_reported
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
@@ -166,7 +165,7 @@ class LocalWorkspace(Struct, frozen=True, kw_only=True):
 
     async def list_tools(self, model: ModelRef | None = None) -> list[ToolInfo]:
         available = {**self.runtime.tools, **self.runtime.mcp().tools()}
-        tools = [tool for name, tool in available.items() if name not in HIDDEN_TOOLS]
+        tools = [tool for tool in available.values() if not tool.hidden]
         if model is None:
             return [
                 ToolInfo(id=tool.name, description=tool.about, parameters=schema_of(tool)) for tool in tools

@@ -104,7 +104,7 @@ INTERRUPTED_RUNS: Final = DoctorFinding(
     severity="note",
     area=AREA,
     what="runs that were interrupted: {}",
-    means="they are settled the next time weft is opened",
+    means="they are settled the next time weft is opened in their directory",
     repair="weft run --session ID",
 )
 RUNS_WITHOUT_SESSION: Final = DoctorFinding(

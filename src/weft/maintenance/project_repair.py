@@ -12,7 +12,7 @@ from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
 from weft.model.project import Place, Project
 from weft.model.session import SessionInfo
 from weft.project.checkout import find_git_directories
-from weft.project.facts import Adoption, ProjectAlias, alias_key, find_alias
+from weft.project.facts import Adoption, LastSeen, last_seen_key, parse_last_seen
 from weft.project.resolve import adopt_sessions
 from weft.store.contract import Store
 from weft.store.reader import StoreReader
@@ -27,10 +27,10 @@ class MisfiledSession(Struct, frozen=True, kw_only=True):
 
 
 class ProjectOverview(Struct, frozen=True, kw_only=True):
-    """All projects, where each was last seen (`aliases`), and all sessions."""
+    """All projects, where each was last seen (`last_seen`), and all sessions."""
 
     projects: Sequence[Project]
-    aliases: Mapping[ProjectID, ProjectAlias]
+    last_seen: Mapping[ProjectID, LastSeen]
     sessions: Sequence[SessionInfo]
 
     def list_unrecorded(self) -> list[ProjectID]:
@@ -42,10 +42,12 @@ class ProjectOverview(Struct, frozen=True, kw_only=True):
 
 async def read_overview(store: Store) -> ProjectOverview:
     projects = await store.list_projects()
-    kept = {project.id: find_alias(await store.find_value(alias_key(project.id))) for project in projects}
+    kept = {
+        project.id: parse_last_seen(await store.find_value(last_seen_key(project.id))) for project in projects
+    }
     return ProjectOverview(
         projects=projects,
-        aliases={id: alias for id, alias in kept.items() if alias is not None},
+        last_seen={id: seen for id, seen in kept.items() if seen is not None},
         sessions=await store.list_sessions(),
     )
 
@@ -53,10 +55,10 @@ async def read_overview(store: Store) -> ProjectOverview:
 def read_overview_now(reader: StoreReader) -> ProjectOverview:
     """Like `read_overview`, for commands without an event loop."""
     projects = reader.list_projects()
-    kept = {project.id: find_alias(reader.find_value(alias_key(project.id))) for project in projects}
+    kept = {project.id: parse_last_seen(reader.find_value(last_seen_key(project.id))) for project in projects}
     return ProjectOverview(
         projects=projects,
-        aliases={id: alias for id, alias in kept.items() if alias is not None},
+        last_seen={id: seen for id, seen in kept.items() if seen is not None},
         sessions=reader.list_sessions(),
     )
 
@@ -74,13 +76,13 @@ def find_misfiled(overview: ProjectOverview) -> list[MisfiledSession]:
 
 
 def _make_adoption(project: Project, sources: tuple[ProjectID, ...], overview: ProjectOverview) -> Adoption:
-    alias = overview.aliases.get(project.id)
-    home = alias.worktree if alias else project.worktree
-    common_dir = alias.common_dir if alias else ""
+    seen = overview.last_seen.get(project.id)
+    home = seen.worktree if seen else project.worktree
+    common_dir = seen.common_dir if seen else ""
     if not common_dir and os.path.exists(os.path.join(home, ".git")):
         common_dir = find_git_directories(home)[1]
     others = [
-        overview.aliases[each.id].worktree if each.id in overview.aliases else each.worktree
+        overview.last_seen[each.id].worktree if each.id in overview.last_seen else each.worktree
         for each in overview.projects
         if each.id not in (project.id, GLOBAL_PROJECT)
     ]
@@ -89,7 +91,7 @@ def _make_adoption(project: Project, sources: tuple[ProjectID, ...], overview: P
         sources=sources,
         tops=tuple(dict.fromkeys([home, project.worktree, *project.sandboxes])),
         common_dir=common_dir,
-        strangers=tuple(others),
+        other_tops=tuple(others),
     )
 
 

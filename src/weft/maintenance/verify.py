@@ -43,7 +43,7 @@ def verify_store(
     strict: bool = False,
     on_progress: CopyProgress = lambda _, __: None,
 ) -> VerifyResult:
-    """Read and check everything in a store, or one session `only`. Calls block.
+    """Read and check everything in a store, or one session `only`. It blocks.
 
     `anchored` are heads of chains that were kept elsewhere. With `strict`, what others than weft changed is a fault too.
     """

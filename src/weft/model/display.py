@@ -10,6 +10,7 @@ from typing import Final
 
 from weft.model.failure import AnyFailure, AuthFailure, OtherFailure, OutputLengthFailure
 from weft.model.part import CompletedState, ErrorState, ToolPart
+from weft.model.permission import EDIT_TOOLS
 from weft.model.spending import Spent
 from weft.model.wire import encode
 
@@ -35,7 +36,7 @@ def strip_tags(tool: str, output: str) -> str:
             return _TASK_METADATA.sub("", output)
         case "read":
             return _FILE_TAG.sub(r"\1", _SYSTEM_REMINDER.sub("", output))
-        case "edit" | "write" | "multiedit" | "patch" | "apply_patch":
+        case _ if tool in EDIT_TOOLS:
             return _DIAGNOSTICS.sub(r"\1:\n\2", output)
         case _:
             return output

@@ -1,6 +1,6 @@
 """Permission rules, requests to a person, replies and grants, and questions."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from weft.model.ids import GrantID, MessageID, PermissionID, ProjectID, QuestionID, SessionID
 from weft.model.wire import Wire
@@ -18,6 +18,10 @@ class Rule(Wire, frozen=True, kw_only=True):
     pattern: str
     action: Action
 
+
+# Tools that change files, by the names under which calls are stored and rules are written. All need the permission `edit`.
+# OpenCode leaves out apply_patch: there an agent whose `edit` is denied is still offered it.
+EDIT_TOOLS: Final = frozenset({"edit", "write", "patch", "multiedit", "apply_patch"})
 
 Ruleset = tuple[Rule, ...]
 

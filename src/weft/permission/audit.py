@@ -250,7 +250,7 @@ def _choose_later(known: ChainEnd | None, end: ChainEnd) -> ChainEnd:
     return known if known is not None and known.seq > end.seq else end
 
 
-FLUSH_SECONDS = 1.0
+AUDIT_SECONDS = 1.0
 MAX_WAITING = 10_000
 
 
@@ -294,16 +294,16 @@ class AuditLog:
         for _ in range(waiting):
             self._waiting.popleft()
 
-    async def settle(self) -> None:
+    async def try_flush(self) -> None:
         """Try to write what waits at once. On failure it is tried again later."""
         with suppress(StoreError):
             await self.flush()
 
     async def keep_flushing(self, clock: Clock) -> None:
-        """Write waiting entries every `FLUSH_SECONDS` until cancelled."""
+        """Write waiting entries every `AUDIT_SECONDS` until cancelled."""
         while True:
             await self._entry_waits.wait()
-            await clock.sleep(FLUSH_SECONDS)
+            await clock.sleep(AUDIT_SECONDS)
             with suppress(StoreError):
                 await self.flush()
 

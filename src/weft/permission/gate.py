@@ -75,7 +75,7 @@ class Gate:
         kind = RequestKind(
             name="permission request",
             to_asked=_to_asked,
-            to_settled=_to_replied,
+            to_answered=_to_replied,
             is_ours=self._is_ours,
             publish=context.publish,
         )
@@ -136,7 +136,7 @@ class Gate:
                 continue
             if reply == "reject" or (grant is not None and self._grants.covers(grant, other)):
                 await self._answer_covered(other, follow_up)
-        await self._audit.settle()
+        await self._audit.try_flush()
 
     async def list_grants(self) -> list[Grant]:
         return await self._grants.list_grants()

@@ -160,7 +160,7 @@ class GrantStore:
             raise NotFoundError("grant", id, hint="weft permission grants lists them")
         await self._store.change(lambda stored: remove_grant(stored, id))
         self._audit.note(entry_for_grant("revoked", grant, self._context.clock.now(), self._policy.person))
-        await self._audit.settle()
+        await self._audit.try_flush()
         return grant
 
     async def end_turns(self, turns: frozenset[MessageID]) -> None:

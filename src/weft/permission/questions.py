@@ -22,7 +22,7 @@ class QuestionGate:
         kind = RequestKind(
             name="question",
             to_asked=_to_asked,
-            to_settled=_to_settled,
+            to_answered=_to_answered,
             is_ours=self._is_ours,
             publish=context.publish,
         )
@@ -107,7 +107,7 @@ def _to_asked(open_request: OpenRequest) -> Event:
     return QuestionAsked(request=open_request.question)
 
 
-def _to_settled(open_request: OpenRequest, answer: RequestAnswer) -> Event:
+def _to_answered(open_request: OpenRequest, answer: RequestAnswer) -> Event:
     assert open_request.question is not None, "this queue holds questions only"
     request = open_request.question
     if answer.reply == "reject":

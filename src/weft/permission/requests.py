@@ -106,7 +106,7 @@ class RequestKind(Struct, frozen=True, kw_only=True):
 
     name: str
     to_asked: Callable[[OpenRequest], Event]
-    to_settled: Callable[[OpenRequest, RequestAnswer], Event]
+    to_answered: Callable[[OpenRequest, RequestAnswer], Event]
     is_ours: Callable[[OpenRequest], bool]
     publish: Publish
 
@@ -144,7 +144,7 @@ class RequestQueue:
         try:
             if earlier is not None and earlier.answer is not None:
                 await self.forget(request.id)
-                await self._kind.publish(self._kind.to_settled(request, earlier.answer))
+                await self._kind.publish(self._kind.to_answered(request, earlier.answer))
                 return AnsweredRequest(request=request, answer=earlier.answer, earlier=True)
             return AnsweredRequest(request=request, answer=await self._wait_for(request, on_asked))
         finally:
@@ -193,7 +193,7 @@ class RequestQueue:
                 await run_to_completion(self._reopen(request, answer, waits_here=waits_here))
                 raise
             self._answered.append(request.id)
-            await run_to_completion(self._settle(request, answer, waits_here=waits_here))
+            await run_to_completion(self._publish_answer(request, answer, waits_here=waits_here))
         finally:
             self._claimed.discard(request.id)
 
@@ -231,11 +231,11 @@ class RequestQueue:
                 )
             )
 
-    async def _settle(self, request: OpenRequest, answer: RequestAnswer, *, waits_here: bool) -> None:
+    async def _publish_answer(self, request: OpenRequest, answer: RequestAnswer, *, waits_here: bool) -> None:
         waiting = self._waiting.pop(request.id, None)
         if waits_here:
             await self.forget(request.id)
-        await self._kind.publish(self._kind.to_settled(request, answer))
+        await self._kind.publish(self._kind.to_answered(request, answer))
         if waiting is not None and not waiting.answer.done():
             waiting.answer.set_result(answer)
 
@@ -273,7 +273,7 @@ class RequestQueue:
             on_asked(request)
         if not self._policy.answered:
             await self._kind.publish(self._kind.to_asked(request))
-            await self._kind.publish(self._kind.to_settled(request, self._no_answer()))
+            await self._kind.publish(self._kind.to_answered(request, self._no_answer()))
             raise NobodyError(request=request.id)
         waiting = WaitingRequest(request, asyncio.get_running_loop().create_future())
         self._waiting[request.id] = waiting
@@ -310,10 +310,10 @@ class RequestQueue:
             if waiting.request.id in self._claimed or waiting.answer.done():
                 continue  # it is being answered here right now
             if answer is not None:
-                await self._settle(waiting.request, answer, waits_here=True)
+                await self._publish_answer(waiting.request, answer, waits_here=True)
             elif timeout is not None and self._clock.now() - started >= timeout * 1000:
                 self._waiting.pop(waiting.request.id, None)
-                await self._kind.publish(self._kind.to_settled(waiting.request, self._no_answer()))
+                await self._kind.publish(self._kind.to_answered(waiting.request, self._no_answer()))
                 waiting.answer.set_exception(NobodyError(request=waiting.request.id))
 
     async def _find_answer(self, id: RequestID) -> RequestAnswer | None:
@@ -321,7 +321,7 @@ class RequestQueue:
 
     async def _withdraw(self, request: OpenRequest) -> None:
         await self.forget(request.id)
-        await self._kind.publish(self._kind.to_settled(request, self._no_answer()))
+        await self._kind.publish(self._kind.to_answered(request, self._no_answer()))
 
     def _no_answer(self) -> RequestAnswer:
         return RequestAnswer(reply="reject", time=self._clock.now())

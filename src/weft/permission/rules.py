@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from weft.model.agent import AgentInfo
-from weft.model.permission import UNKNOWN_END, UNKNOWN_START, Action, Rule, Ruleset, Rulesets
+from weft.model.permission import EDIT_TOOLS, UNKNOWN_END, UNKNOWN_START, Action, Rule, Ruleset, Rulesets
 from weft.model.session import SessionInfo, get_weft_data
 
 _WILDCARDS = {"*": ".*", "?": "."}
@@ -122,14 +122,10 @@ def _step_over_char(reached: set[int], pattern: str, char: str) -> set[int]:
 
 STRICTEST_FIRST: tuple[Action, ...] = ("deny", "ask", "allow")
 
-# All tools that change files share one permission. OpenCode leaves out apply_patch: there an agent whose `edit` is
-# denied is still offered it.
-_EDIT_TOOLS = frozenset({"edit", "write", "patch", "multiedit", "apply_patch"})
-
 
 def permission_of(tool: str) -> str:
     """Return the permission that a tool asks for."""
-    return "edit" if tool in _EDIT_TOOLS else tool
+    return "edit" if tool in EDIT_TOOLS else tool
 
 
 def merge(*rulesets: Iterable[Rule]) -> Ruleset:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from weft.errors import DirectoryError, InvalidInputError
 from weft.model.ids import GLOBAL_PROJECT, check_file_name
-from weft.project.facts import Checkout, IdFile, Inode, LastLocation, ProjectAlias, is_inside
+from weft.project.facts import Checkout, IdFile, Inode, LastLocation, LastSeen, is_inside
 
 ID_FILE = "opencode"
 MAX_ID_BYTES = 256
@@ -50,7 +50,7 @@ def read_text(path: str, limit: int) -> str:
 
 
 def write_id(id_file: IdFile) -> None:
-    """Write the id file. If that fails, the repository stays as it is: the alias identifies it too."""
+    """Write the id file. If that fails, the repository stays as it is: where it was last seen identifies it too."""
     path, text = os.path.join(id_file.common_dir, ID_FILE), check_file_name("project", id_file.id).encode()
     temp = f"{path}.{os.getpid()}"
     try:
@@ -186,11 +186,11 @@ def find_inode(path: str) -> Inode:
     return Inode(number=str(status.st_ino), device=str(status.st_dev))
 
 
-def inspect_last_location(worktree: str, alias: ProjectAlias | None) -> LastLocation:
+def inspect_last_location(worktree: str, seen: LastSeen | None) -> LastLocation:
     """Inspect the place where a project was last seen."""
     if not os.path.isdir(worktree):
         return LastLocation()
-    common_dir = alias.common_dir if alias else ""
+    common_dir = seen.common_dir if seen else ""
     if not common_dir and os.path.exists(os.path.join(worktree, ".git")):
         common_dir = find_git_directories(worktree)[1]
     return LastLocation(

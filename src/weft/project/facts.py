@@ -9,7 +9,7 @@ from msgspec import Struct
 from weft.errors import DocumentError
 from weft.model.ids import GLOBAL_PROJECT, ProjectID
 from weft.model.project import Place, Project
-from weft.model.wire import Wire, from_plain, to_plain
+from weft.model.wire import Wire, from_plain
 
 Vcs = Literal["git"] | None
 
@@ -17,8 +17,8 @@ _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 
-class History(Protocol):
-    """The part of git that identification needs. Raises `GitError`."""
+class RootCommits(Protocol):
+    """The part of git that identification needs: the commits without a parent. Raises `GitError`."""
 
     def root_commits(self, worktree: str) -> Sequence[str]: ...
 
@@ -34,7 +34,8 @@ class Checkout(Struct, frozen=True, kw_only=True):
     """What plain files say about the checkout that contains a directory.
 
     `top` contains the nearest `.git`. All checkouts of a repository share `common_dir` and `main`. `is_valid` is False if
-    `.git` points to a missing repository. `id` is the id in the id file, "" if there is none.
+    `.git` points to a missing repository. `id` is the id in the id file, "" if there is none. `fake_vcs` is what
+    `OPENCODE_FAKE_VCS` says: a directory without a repository is then recorded as if it had one.
     """
 
     directory: str
@@ -59,7 +60,7 @@ class LastLocation(Struct, frozen=True, kw_only=True):
     inode: Inode = Inode()
 
 
-class ProjectAlias(Wire, frozen=True, kw_only=True):
+class LastSeen(Wire, frozen=True, kw_only=True):
     """Where a project was last seen. It is stored next to the record, because OpenCode changes that for every clone."""
 
     worktree: str
@@ -69,13 +70,13 @@ class ProjectAlias(Wire, frozen=True, kw_only=True):
 
 
 class KnownProjects(Struct, frozen=True, kw_only=True):
-    """The project records and aliases in the store."""
+    """The project records in the store, and where each project was last seen."""
 
     projects: Mapping[ProjectID, Project]
-    aliases: Mapping[ProjectID, ProjectAlias]
+    last_seen: Mapping[ProjectID, LastSeen]
 
     def has(self, id: str) -> bool:
-        return id in self.projects or id in self.aliases
+        return id in self.projects or id in self.last_seen
 
 
 class CheckoutFacts(Struct, frozen=True, kw_only=True):
@@ -109,46 +110,45 @@ class IdFile(Struct, frozen=True, kw_only=True):
 class Adoption(Struct, frozen=True, kw_only=True):
     """Says that sessions under `sources` belong to `project` if their directory is in its checkouts (`tops`).
 
-    `strangers` are checkouts of other projects, which may be nested in those.
+    `other_tops` are checkouts of other projects. Sessions in them stay where they are, also if such a checkout is nested in `tops`.
     """
 
     project: ProjectID
     sources: tuple[ProjectID, ...]
     tops: tuple[str, ...]
     common_dir: str
-    strangers: tuple[str, ...]
+    other_tops: tuple[str, ...]
 
 
 class Resolution(Struct, frozen=True, kw_only=True):
     """The project of a directory, and what has to be stored because of it, which is usually nothing.
 
-    `project` and `alias` are None if the store has them already.
+    `project` and `last_seen` are None if the store has them already.
     """
 
     place: Place
     project: Project | None = None
-    alias: ProjectAlias | None = None
+    last_seen: LastSeen | None = None
     id_file: IdFile | None = None
     adoption: Adoption | None = None
 
     @property
-    def settled(self) -> bool:
-        return not (self.project or self.alias or self.id_file or self.adoption)
+    def is_stored(self) -> bool:
+        """True if the store and the repository have everything already."""
+        return not (self.project or self.last_seen or self.id_file or self.adoption)
 
 
-def alias_key(project: ProjectID) -> tuple[str, str]:
-    """Return the key of a project's alias in the store."""
+def last_seen_key(project: ProjectID) -> tuple[str, str]:
+    """Return the key in the store for where a project was last seen. Older versions called this its alias."""
     return "alias", project
 
 
-def alias_to_plain(alias: ProjectAlias) -> Any:
-    return to_plain(alias)
-
-
-def find_alias(stored: Any) -> ProjectAlias | None:
-    """Parse a stored alias. Return None if there is none or it is invalid."""
+def parse_last_seen(stored: Any) -> LastSeen | None:
+    """Return where a project was last seen, from its stored form. Return None if there is none or it is invalid."""
     try:
-        return None if stored is None else from_plain(stored, ProjectAlias, where="alias")
+        return (
+            None if stored is None else from_plain(stored, LastSeen, where="the last location of a project")
+        )
     except DocumentError:
         return None
 

@@ -15,7 +15,7 @@ from weft.project.facts import (
     Checkout,
     CheckoutFacts,
     KnownProjects,
-    ProjectAlias,
+    LastSeen,
     ProjectIdentity,
     is_inside,
     is_valid_id,
@@ -42,7 +42,7 @@ def needs_roots(checkout: Checkout, known: KnownProjects) -> bool:
     ):
         return False
     project_here = find_project_here(checkout, known)
-    return project_here is None or not _is_same_inode(checkout, known.aliases.get(project_here))
+    return project_here is None or not _is_same_inode(checkout, known.last_seen.get(project_here))
 
 
 def list_candidates(
@@ -59,7 +59,7 @@ def list_candidates(
 
 def find_project_here(checkout: Checkout, known: KnownProjects) -> ProjectID | None:
     """Return the project that was last seen in this place."""
-    ids = [id for id, alias in known.aliases.items() if _was_seen_here(checkout, alias)]
+    ids = [id for id, seen in known.last_seen.items() if _was_seen_here(checkout, seen)]
     ids = ids or [
         id
         for id, path in _list_recorded_paths(known)
@@ -69,7 +69,7 @@ def find_project_here(checkout: Checkout, known: KnownProjects) -> ProjectID | N
     def rank(id: ProjectID) -> tuple[bool, bool, int, str]:
         return (
             id == checkout.id,
-            _is_same_inode(checkout, known.aliases.get(id)),
+            _is_same_inode(checkout, known.last_seen.get(id)),
             _find_update_time(id, known),
             id,
         )
@@ -101,7 +101,7 @@ def _identify_by_path(checkout: Checkout, known: KnownProjects) -> ProjectIdenti
 
 def _find_nearest_directory(checkout: Checkout, known: KnownProjects) -> tuple[ProjectID, str] | None:
     """Return the nearest directory, going up, that a project is known to use. Return None if a valid `.git` is nearer."""
-    paths = [(id, alias.worktree) for id, alias in known.aliases.items()]
+    paths = [(id, seen.worktree) for id, seen in known.last_seen.items()]
     paths += _list_recorded_paths(known)
     paths += [
         (id, path)
@@ -112,8 +112,8 @@ def _find_nearest_directory(checkout: Checkout, known: KnownProjects) -> tuple[P
     if checkout.common_dir and not checkout.is_valid:
         paths += [
             (id, checkout.top)
-            for id, alias in known.aliases.items()
-            if alias.common_dir == checkout.common_dir
+            for id, seen in known.last_seen.items()
+            if seen.common_dir == checkout.common_dir
         ]
     candidates = [
         (id, path) for id, path in paths if is_inside(checkout.directory, path) and _is_nearer(path, checkout)
@@ -141,7 +141,7 @@ def _list_recorded_paths(known: KnownProjects) -> list[tuple[ProjectID, str]]:
         (id, project.worktree)
         for id, project in known.projects.items()
         if id != GLOBAL_PROJECT
-        and id not in known.aliases
+        and id not in known.last_seen
         and not project.sandboxes
         and project.worktree != "/"
     ]
@@ -177,14 +177,14 @@ def _identify_by_id_file(
 
 def _overrides_id_file(facts: CheckoutFacts, known: KnownProjects, project_here: ProjectID) -> bool:
     """Return True if this is `project_here`, the project last seen here, although the id file names another one."""
-    checkout, alias, named = facts.checkout, known.aliases.get(project_here), ProjectID(facts.checkout.id)
+    checkout, seen, named = facts.checkout, known.last_seen.get(project_here), ProjectID(facts.checkout.id)
     if _exists_elsewhere(facts, named, known, named_by_id_file=True):
         return True
-    if _is_same_inode(checkout, known.aliases.get(named)):
+    if _is_same_inode(checkout, known.last_seen.get(named)):
         return False
     # Either the same directory, or a clone in its place that OpenCode then named by its root commit.
     renamed = not known.has(named) or _is_here(facts, named, known)
-    return (renamed and _is_same_inode(checkout, alias)) or (alias is not None and named in alias.roots)
+    return (renamed and _is_same_inode(checkout, seen)) or (seen is not None and named in seen.roots)
 
 
 def _identify_by_roots(facts: CheckoutFacts, known: KnownProjects) -> ProjectIdentity:
@@ -225,8 +225,8 @@ def _make_separate_id(facts: CheckoutFacts, known: KnownProjects, contested: Pro
 def _to_identity(
     facts: CheckoutFacts, known: KnownProjects, id: ProjectID, *sources: ProjectID
 ) -> ProjectIdentity:
-    checkout, alias = facts.checkout, known.aliases.get(id)
-    recorded_roots = alias.roots if alias else ()
+    checkout, seen = facts.checkout, known.last_seen.get(id)
+    recorded_roots = seen.roots if seen else ()
     roots = facts.roots or recorded_roots or tuple(source for source in sources if source != id)
     return ProjectIdentity(
         id=id,
@@ -255,20 +255,20 @@ def _identify_as_global(checkout: Checkout) -> ProjectIdentity:
 # --- evidence ---
 
 
-def _was_seen_here(checkout: Checkout, alias: ProjectAlias) -> bool:
-    return alias.common_dir == checkout.common_dir or normalise_path(alias.worktree) == normalise_path(
+def _was_seen_here(checkout: Checkout, seen: LastSeen) -> bool:
+    return seen.common_dir == checkout.common_dir or normalise_path(seen.worktree) == normalise_path(
         checkout.main
     )
 
 
-def _is_same_inode(checkout: Checkout, alias: ProjectAlias | None) -> bool:
-    return alias is not None and alias.inode != "" and alias.inode == checkout.inode.number
+def _is_same_inode(checkout: Checkout, seen: LastSeen | None) -> bool:
+    return seen is not None and seen.inode != "" and seen.inode == checkout.inode.number
 
 
 def _is_unchanged(facts: CheckoutFacts, project_here: ProjectID, known: KnownProjects) -> bool:
     """Return True if the repository that was seen here is still here, and no other has taken its place."""
-    checkout, alias = facts.checkout, known.aliases.get(project_here)
-    if alias is None or not alias.inode or _is_same_inode(checkout, alias):
+    checkout, seen = facts.checkout, known.last_seen.get(project_here)
+    if seen is None or not seen.inode or _is_same_inode(checkout, seen):
         return True
     # The roots of a shallow clone are where its history was cut off, so they do not identify it.
     return (
@@ -279,15 +279,15 @@ def _is_unchanged(facts: CheckoutFacts, project_here: ProjectID, known: KnownPro
 
 
 def _is_here(facts: CheckoutFacts, id: ProjectID, known: KnownProjects) -> bool:
-    checkout, alias, location = facts.checkout, known.aliases.get(id), facts.last_locations.get(id)
+    checkout, seen, location = facts.checkout, known.last_seen.get(id), facts.last_locations.get(id)
     if (
         location is not None
         and location.exists
         and (location.inode == checkout.inode or location.common_dir == checkout.common_dir)
     ):
         return True
-    if alias is not None:
-        return _was_seen_here(checkout, alias)
+    if seen is not None:
+        return _was_seen_here(checkout, seen)
     # The second path is what OpenCode takes for the main checkout of a submodule or bare repository.
     return id in known.projects and known.projects[id].worktree in (
         checkout.main,
@@ -299,27 +299,29 @@ def _exists_elsewhere(
     facts: CheckoutFacts, id: ProjectID, known: KnownProjects, *, named_by_id_file: bool
 ) -> bool:
     """Return True if a project still exists in another place. `named_by_id_file` says that the id file here names it."""
-    location, alias = facts.last_locations.get(id), known.aliases.get(id)
+    location, seen = facts.last_locations.get(id), known.last_seen.get(id)
     if location is None or not location.exists or _is_here(facts, id, known):
         return False
     if location.id:
         return location.id == id
-    if alias is not None and alias.inode:
-        return alias.inode == location.inode.number
+    if seen is not None and seen.inode:
+        return seen.inode == location.inode.number
     return not named_by_id_file
 
 
 def _list_projects_with_roots(known: KnownProjects, roots: tuple[str, ...]) -> list[ProjectID]:
     commits = set(roots)
-    ids = {*known.projects, *known.aliases} - {GLOBAL_PROJECT}
+    ids = {*known.projects, *known.last_seen} - {GLOBAL_PROJECT}
     return sorted(
-        id for id in ids if id in commits or (id in known.aliases and commits & {*known.aliases[id].roots})
+        id
+        for id in ids
+        if id in commits or (id in known.last_seen and commits & {*known.last_seen[id].roots})
     )
 
 
 def _find_last_worktree(id: ProjectID, known: KnownProjects) -> str:
-    if id in known.aliases:
-        return known.aliases[id].worktree
+    if id in known.last_seen:
+        return known.last_seen[id].worktree
     return known.projects[id].worktree if id in known.projects else ""
 
 

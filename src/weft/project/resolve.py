@@ -14,12 +14,12 @@ from weft.project.facts import (
     Adoption,
     Checkout,
     CheckoutFacts,
-    History,
     IdFile,
     KnownProjects,
-    ProjectAlias,
+    LastSeen,
     ProjectIdentity,
     Resolution,
+    RootCommits,
     is_inside,
 )
 from weft.project.identify import identify, list_candidates, needs_roots
@@ -41,12 +41,12 @@ def to_resolution(
         # OpenCode changes the global record to the repository without commits that was opened last. For us it belongs to no
         # repository and is written once.
         return Resolution(place=place, project=project if stored is None else None)
-    alias = to_alias(identity, checkout, known)
-    changed = alias != known.aliases.get(identity.id)
+    seen = to_last_seen(identity, checkout, known)
+    changed = seen != known.last_seen.get(identity.id)
     return Resolution(
         place=place,
         project=project if project != stored else None,
-        alias=alias if changed else None,
+        last_seen=seen if changed else None,
         id_file=_choose_id_file(identity, checkout),
         adoption=_choose_adoption(
             identity, checkout, known, project=project, changed=changed or stored is None
@@ -72,8 +72,8 @@ def to_record(
     return record if updated == record else replace(updated, time=replace(record.time, updated=now))
 
 
-def to_alias(identity: ProjectIdentity, checkout: Checkout, known: KnownProjects) -> ProjectAlias:
-    recorded = known.aliases.get(identity.id) or ProjectAlias(worktree=identity.main)
+def to_last_seen(identity: ProjectIdentity, checkout: Checkout, known: KnownProjects) -> LastSeen:
+    recorded = known.last_seen.get(identity.id) or LastSeen(worktree=identity.main)
     if not identity.has_repository:
         return recorded
     return replace(
@@ -104,19 +104,19 @@ def _choose_adoption(
         sources=tuple(sources),
         tops=tuple(tops),
         common_dir=checkout.common_dir if identity.has_repository else "",
-        strangers=tuple(_list_other_homes(identity.id, known)),
+        other_tops=tuple(_list_other_homes(identity.id, known)),
     )
 
 
 def _list_other_homes(id: ProjectID, known: KnownProjects) -> list[str]:
-    return [alias.worktree for other, alias in known.aliases.items() if other != id]
+    return [seen.worktree for other, seen in known.last_seen.items() if other != id]
 
 
-def resolve(checkout: Checkout, known: KnownProjects, *, git: History, now: int) -> Resolution:
+def resolve(checkout: Checkout, known: KnownProjects, *, git: RootCommits, now: int) -> Resolution:
     """Return the project of a checkout. Nothing is written: the caller stores what the resolution contains."""
     roots = find_roots(checkout, git) if needs_roots(checkout, known) else None
     last_locations = {
-        id: inspect_last_location(worktree, known.aliases.get(id))
+        id: inspect_last_location(worktree, known.last_seen.get(id))
         for id, worktree in list_candidates(checkout, known, roots).items()
     }
     facts = CheckoutFacts(checkout=checkout, roots=roots, last_locations=last_locations)
@@ -129,7 +129,7 @@ def resolve(checkout: Checkout, known: KnownProjects, *, git: History, now: int)
     return to_resolution(identity, facts, known, existing_sandboxes=existing_sandboxes, now=now)
 
 
-def find_roots(checkout: Checkout, git: History) -> tuple[str, ...] | None:
+def find_roots(checkout: Checkout, git: RootCommits) -> tuple[str, ...] | None:
     """Return the root commits; None if git cannot tell, because it is missing or does not trust the files' owner."""
     try:
         return tuple(git.root_commits(checkout.top))
@@ -137,20 +137,18 @@ def find_roots(checkout: Checkout, git: History) -> tuple[str, ...] | None:
         return None
 
 
-def find_settled(
-    checkout: Checkout, project: Project | None, alias: ProjectAlias | None
-) -> Resolution | None:
+def find_stored(checkout: Checkout, project: Project | None, seen: LastSeen | None) -> Resolution | None:
     """Resolve a checkout quickly from the records of the project in its id file. Return None if that is not certain."""
-    if project is None or alias is None or not (checkout.id == project.id and _is_plain(checkout)):
+    if project is None or seen is None or not (checkout.id == project.id and _is_plain(checkout)):
         return None
-    is_alias_current = (
-        alias.worktree == checkout.main
-        and alias.common_dir == checkout.common_dir
-        and alias.inode == checkout.inode.number
+    is_current = (
+        seen.worktree == checkout.main
+        and seen.common_dir == checkout.common_dir
+        and seen.inode == checkout.inode.number
     )
     is_record_current = project.worktree == checkout.main and project.vcs == "git"
     if (
-        not is_alias_current
+        not is_current
         or not is_record_current
         or not all(is_still_checkout(path, checkout.common_dir) for path in project.sandboxes)
     ):
@@ -192,7 +190,7 @@ def covers_checkout(adoption: Adoption, checkout: Checkout) -> bool:
     nearest = max(tops, key=len)
     if any(
         is_inside(checkout.directory, other) and other != nearest and is_inside(other, nearest)
-        for other in adoption.strangers
+        for other in adoption.other_tops
     ):
         return False
     is_nested = (

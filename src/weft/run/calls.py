@@ -288,11 +288,6 @@ async def ignore_report(*, title: str | None = None, metadata: dict[str, Any] | 
     """Drop the report: nobody watches this use of a tool."""
 
 
-# The model chooses the deadline of a shell command, that of a task includes all sessions below it, and each call of a batch has
-# its own.
-TOOLS_WITH_OWN_DEADLINE = frozenset({"bash", "task", "batch"})
-
-
 class ToolCalls:
     """The tool calls of one answer. They run as tasks, and put their results into the queue of the answer.
 
@@ -379,8 +374,8 @@ class ToolCalls:
 
     async def _execute(self, call: CallStarted, context: ToolContext) -> CallDone | CallFailed:
         """Run the tool within its deadline. The model reads a failure if the time is up."""
-        seconds = None if call.tool in TOOLS_WITH_OWN_DEADLINE else self._runtime.deadlines.tool
         tool = INVALID if call.tool == INVALID.name else self._runtime.tools[call.tool]
+        seconds = None if tool.own_deadline else self._runtime.deadlines.tool
         try:
             async with Deadline(f"tool {call.tool}", seconds, self._runtime.clock).running():
                 outcome = await execute_call(call, tool, context, self._runtime.hooks)

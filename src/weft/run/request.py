@@ -27,7 +27,7 @@ from weft.provider.contract import ModelRequest, Parameters, TextContent, ToolSp
 from weft.run.decide import ModelStep
 from weft.run.json_schema import request_value
 from weft.tool.contract import AnyTool, Audience, build_schema, schema_of
-from weft.tool.registry import AFTER_BACKGROUND_JOB, AFTER_COMPACTION, HIDDEN_TOOLS
+from weft.tool.registry import AFTER_BACKGROUND_JOB, AFTER_COMPACTION
 
 # If a shortened history does not fit, its newest 1/n messages are summarised.
 HISTORY_FRACTIONS = (1, 2, 4, 16)
@@ -242,8 +242,8 @@ def list_offered_tools(
 def list_visible_tools(tools: Mapping[str, AnyTool], agent: AgentInfo, prompt: UserMessage) -> list[AnyTool]:
     """Return the tools that a model may see: no internal ones, none that its agent may never use, none that the prompt switched off."""
     switched_off = {name for name, on in (prompt.tools or {}).items() if not on}
-    hidden = HIDDEN_TOOLS | list_disabled(tools, agent.permission) | switched_off
-    return [tool for name, tool in tools.items() if name not in hidden]
+    unusable = list_disabled(tools, agent.permission) | switched_off
+    return [tool for name, tool in tools.items() if not tool.hidden and name not in unusable]
 
 
 def make_audience(settings: RequestSettings, agent: AgentInfo, model: Model) -> Audience:

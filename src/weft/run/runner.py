@@ -77,25 +77,26 @@ async def record_failure(
     If there is neither, only publish the failure. Return the error if the failure could not be stored. OpenCode only sends an
     event, and returns whichever message is last.
     """
-    storing_error: WeftError | None = None
     open_answer = find_open_answer(transcript.messages())
+    failed = SessionFailed(session_id=session.id, error=failure)
+    if open_answer is None and unanswered_step is None:
+        # A person who aborts a run needs no event that says so.
+        if not isinstance(failure, AbortedFailure):
+            await runtime.journal.commit(failed)
+        return None
     try:
-        if open_answer is not None or unanswered_step is not None:
-            if open_answer is not None:
-                await _end_answer(runtime, transcript, open_answer, failure)
-            elif unanswered_step is not None:
-                await PendingAnswer(runtime, session, transcript, unanswered_step).fail(failure)
-            with suppress(StoreError):  # it is counted the next time
-                await update_ledger(
-                    runtime.journal, session.id, [message.info for message in transcript.messages()]
-                )
-            return None
+        if open_answer is not None:
+            await _end_answer(runtime, transcript, open_answer, failure)
+        elif unanswered_step is not None:
+            await PendingAnswer(runtime, session, transcript, unanswered_step).fail(failure)
+        with suppress(StoreError):  # it is counted the next time
+            await update_ledger(
+                runtime.journal, session.id, [message.info for message in transcript.messages()]
+            )
     except WeftError as error:
-        storing_error = error
-    # A person who aborts a run needs no event that says so.
-    if storing_error is not None or not isinstance(failure, AbortedFailure):
-        await runtime.journal.commit(SessionFailed(session_id=session.id, error=failure))
-    return storing_error
+        await runtime.journal.commit(failed)
+        return error
+    return None
 
 
 async def _end_answer(
@@ -316,6 +317,18 @@ class Runner:
         await run.settled.wait()
         return run.aborted
 
+    def lose(self, error: LeaseLostError) -> None:
+        """End a run whose session another process has taken over, with its tools, even if it awaits no write: what a model says
+        from now on is stored nowhere, and costs money."""
+        session = SessionID(error.session)
+        run = self._runs.get(session)
+        if run is not None and run.lost is None and not run.closing:
+            run.lost = error
+            self._runtime.gate.abandon(session)
+            self._runtime.questions.abandon(session)
+            if run.task is not None:  # else it has not begun, and its first write is refused
+                run.task.cancel()
+
     def hand_over(self) -> None:
         """Start no more steps. Each run ends after its step, if it has one left, and another process is to continue it."""
         self._leaving = True
@@ -335,16 +348,22 @@ class Runner:
         """Settle the sessions whose runs died with their process. Return the errors of those that could not be settled.
 
         Such a session stays as it is until the next opening, and does not keep others from being opened. A session that another
-        process opened meanwhile is settled there.
+        process opened meanwhile is settled there. A session with open calls in another directory that still exists waits for an
+        opening of that directory, or of the session itself: only there it is known which files the calls changed.
         """
         try:
             abandoned = await self._runtime.store.list_abandoned()
         except StoreError as error:
             return [error]
+        if not abandoned:
+            return []
+        from weft.undo.evidence import needs_other_directory  # noqa: PLC0415  few runs die
+
         unsettled: list[WeftError] = []
         for session in abandoned:
             try:
-                await self.settle(session)
+                if not await needs_other_directory(self._runtime.undo_context, session):
+                    await self.settle(session)
             except SessionBusyError:
                 continue
             except Exception as error:  # noqa: BLE001  a broken session must not affect the others
@@ -455,18 +474,6 @@ class Runner:
             run.begun.set()
             unanswered_step = find_unanswered_step(run.transcript.messages(), run.last_prompt)
             await run_to_completion(self._end(run, failure, unanswered_step))
-
-    def lose(self, error: LeaseLostError) -> None:
-        """End a run whose session another process has taken over, with its tools, even if it awaits no write: what a model says
-        from now on is stored nowhere, and costs money."""
-        session = SessionID(error.session)
-        run = self._runs.get(session)
-        if run is not None and run.lost is None and not run.closing:
-            run.lost = error
-            self._runtime.gate.abandon(session)
-            self._runtime.questions.abandon(session)
-            if run.task is not None:  # else it has not begun, and its first write is refused
-                run.task.cancel()
 
     async def _answer(self, run: LeasedSession) -> None:
         """Run loops until nothing is left to answer. The next loop answers a prompt that came too late for the last one.

@@ -49,7 +49,7 @@ BUDGET_LIMIT = "budget"
 
 
 class Spender:
-    """The spending of one run. For every step: `reserve`, run it within `limit_time`, `settle`. `close` ends it."""
+    """The spending of one run. For every step: `reserve`, run it within `limit_time`, `count`. `close` ends it."""
 
     def __init__(self, runtime: Runtime, session: SessionInfo, transcript: Transcript) -> None:
         self._runtime = runtime
@@ -65,14 +65,14 @@ class Spender:
     async def close(self) -> None:
         """Release all reservations, after counting a step that was cut short."""
         if self._transcript.newest_answer() != self._last_counted:
-            await self._settle_all()
+            await self._count_and_release()
         self._budgets.release(self._session.id)
         self._budgets.allowances.pop(self._session.id, None)
 
     async def reserve(self, step: ModelStep) -> bool:
         """Reserve what the step is expected to cost. If a budget does not allow it, store that as the answer and return False."""
         self._accounts = None
-        if not (self._budgets.is_limited or self._shared or self._own_budget() != UNLIMITED):
+        if not (self._budgets.is_limited or self._shared or self._get_run_budget() != UNLIMITED):
             return True
         self._accounts, refusal = await self._reserve(step)
         if refusal is not None:
@@ -94,12 +94,12 @@ class Spender:
                 raise
             raise BudgetTimeError(_to_time_failure(self._accounts)) from error
 
-    async def settle(self) -> None:
+    async def count(self) -> None:
         """Count what the step cost, and release its reservation."""
         if self._accounts is None:
-            await self._count()
+            await self._count_messages()
         else:
-            await self._settle_all()
+            await self._count_and_release()
 
     # --- before a step ---
 
@@ -107,7 +107,9 @@ class Spender:
         """Reserve the expected cost of the step. Return the state of the budgets, and why the step is refused if it is."""
         async with self._budgets.lock:
             expected = self._estimate(step)
-            ancestry = await self._load_ancestry()
+            session = await self._repair_ledger()
+            ancestry = await self._load_ancestry(session)
+            self._set_allowance(session)
             accounts = self._list_accounts(ancestry)
             verdict = check_budgets(accounts, expected)
             if self._shared is not None and not isinstance(verdict, OverBudget):
@@ -117,7 +119,7 @@ class Spender:
                 accounts.append(await self._reserve_day(expected))
                 verdict = check_budgets(accounts, expected)
                 if self._shared is not None and isinstance(verdict, OverBudget):
-                    await self._budgets.groups.settle(self._shared.group, ancestry[0])
+                    await self._budgets.groups.count(self._shared.group, ancestry[0])
             if not isinstance(verdict, OverBudget):
                 reservation = Reservation(
                     ancestry=tuple(session.id for session in ancestry),
@@ -129,24 +131,24 @@ class Spender:
         return accounts, to_budget_failure(verdict.line) if isinstance(verdict, OverBudget) else None
 
     async def _reserve_day(self, expected: Spent) -> BudgetAccount:
-        def account(spent: Spent) -> BudgetAccount:
+        def make_account(spent: Spent) -> BudgetAccount:
             return BudgetAccount(scope="day", budget=self._budgets.limits.day, spent=spent)
 
         spent = await self._budgets.days.reserve(
             self._session,
-            self._messages(),
+            self._list_messages(),
             expected,
             now=self._runtime.clock.now(),
-            allow=lambda spent: not isinstance(check_budgets([account(spent)], expected), OverBudget),
+            allow=lambda spent: not isinstance(check_budgets([make_account(spent)], expected), OverBudget),
         )
-        return account(spent)
+        return make_account(spent)
 
     async def _reserve_shared(
         self, shared: SharedBudget, session: SessionInfo, expected: Spent
     ) -> BudgetAccount:
         now = self._runtime.clock.now()
 
-        def account(spent: Spent) -> BudgetAccount:
+        def make_account(spent: Spent) -> BudgetAccount:
             # The trials run at the same time, so their time is that since they were begun.
             timed = replace(spent, ms=now - shared.since)
             return BudgetAccount(scope="group", budget=shared.budget, spent=timed)
@@ -156,26 +158,31 @@ class Spender:
             session,
             expected,
             now=now,
-            allow=lambda spent: not isinstance(check_budgets([account(spent)], expected), OverBudget),
+            allow=lambda spent: not isinstance(check_budgets([make_account(spent)], expected), OverBudget),
         )
-        return account(spent)
+        return make_account(spent)
 
-    async def _load_ancestry(self) -> list[SessionInfo]:
-        """Return the session and its ancestors as stored, the root last."""
-        store, messages = self._runtime.store, self._messages()
+    async def _repair_ledger(self) -> SessionInfo:
+        """Count what a crash kept from being counted. Return the session as stored."""
+        store, messages = self._runtime.store, self._list_messages()
         session = await store.get_session(self._session.id)
-        if is_behind(session, messages):  # a crash prevented the count
-            await update_ledger(self._runtime.journal, session.id, messages)
-            session = await store.get_session(session.id)
+        if not is_behind(session, messages):
+            return session
+        await update_ledger(self._runtime.journal, session.id, messages)
+        return await store.get_session(session.id)
+
+    async def _load_ancestry(self, session: SessionInfo) -> list[SessionInfo]:
+        """Return the session and its ancestors as stored, the root last."""
         ancestry = [session]
         while (parent := ancestry[-1].parent_id) is not None and parent not in {each.id for each in ancestry}:
-            ancestry.append(await store.get_session(parent))
-        budget = self._own_budget()
-        if budget != UNLIMITED:
-            self._set_allowance(session, budget)
+            ancestry.append(await self._runtime.store.get_session(parent))
         return ancestry
 
-    def _set_allowance(self, session: SessionInfo, budget: Budget) -> None:
+    def _set_allowance(self, session: SessionInfo) -> None:
+        """Note from where this run's own budget counts, if it has one."""
+        budget = self._get_run_budget()
+        if budget == UNLIMITED:
+            return
         allowance = self._budgets.allowances.get(session.id)
         now, before = self._runtime.clock.now(), total_spent(get_ledger(session))
         self._budgets.allowances[session.id] = (
@@ -187,28 +194,28 @@ class Spender:
     def _list_accounts(self, ancestry: list[SessionInfo]) -> list[BudgetAccount]:
         budgets, root = self._budgets.limits, ancestry[-1]
         runs = [
-            BudgetAccount(scope="run", budget=allowance.budget, spent=self._spent_by_run(each, allowance))
+            BudgetAccount(scope="run", budget=allowance.budget, spent=self._add_up_run(each, allowance))
             for each in ancestry
             if (allowance := self._budgets.allowances.get(each.id)) is not None
         ]
         own = BudgetAccount(scope="session", budget=budgets.session, spent=get_ledger(ancestry[0]).own)
-        tree = BudgetAccount(scope="tree", budget=budgets.tree, spent=self._spent_by_tree(root))
+        tree = BudgetAccount(scope="tree", budget=budgets.tree, spent=self._add_up_tree(root))
         return [*runs, own, tree]
 
-    def _spent_by_run(self, session: SessionInfo, allowance: Allowance) -> Spent:
+    def _add_up_run(self, session: SessionInfo, allowance: Allowance) -> Spent:
         """Return what a run and its child sessions have spent. Its time is the time since it began."""
         counted = subtract_spent(total_spent(get_ledger(session)), allowance.before)
-        spent = add_spent((counted, self._reserved_below(session.id)))
+        spent = add_spent((counted, self._add_up_reserved(session.id)))
         return replace(spent, ms=self._runtime.clock.now() - allowance.since)
 
-    def _spent_by_tree(self, root: SessionInfo) -> Spent:
-        spent = add_spent((total_spent(get_ledger(root)), self._reserved_below(root.id)))
+    def _add_up_tree(self, root: SessionInfo) -> Spent:
+        spent = add_spent((total_spent(get_ledger(root)), self._add_up_reserved(root.id)))
         reservation = self._budgets.find_reservation(root.id)
         is_other_run = reservation is not None and root.id != self._session.id
         elapsed = self._runtime.clock.now() - reservation.since if reservation and is_other_run else 0
         return replace(spent, ms=spent.ms + elapsed)
 
-    def _reserved_below(self, session: SessionID) -> Spent:
+    def _add_up_reserved(self, session: SessionID) -> Spent:
         return self._budgets.total_reserved(session, excluding=self._session.id)
 
     def _estimate(self, step: ModelStep) -> Spent:
@@ -246,19 +253,19 @@ class Spender:
 
     # --- after a step ---
 
-    async def _settle_all(self) -> None:
-        await self._count()
+    async def _count_and_release(self) -> None:
+        await self._count_messages()
         async with self._budgets.lock:
             self._budgets.release(self._session.id)
             if self._shared is not None:
                 with suppress(NotFoundError):  # a session that was removed meanwhile
                     session = await self._runtime.store.get_session(self._session.id)
-                    await self._budgets.groups.settle(self._shared.group, session)
+                    await self._budgets.groups.count(self._shared.group, session)
             if self._budgets.has_day_limit:
                 now = self._runtime.clock.now()
-                await self._budgets.days.settle(self._session, self._messages(), now=now)
+                await self._budgets.days.count(self._session, self._list_messages(), now=now)
 
-    async def _count(self) -> None:
+    async def _count_messages(self) -> None:
         # The session's ledger has all that this run counted before; only the newest messages are missing.
         until = self._counted_until
         new = takewhile(lambda each: each.info.time.created > until, reversed(self._transcript.messages()))
@@ -267,10 +274,10 @@ class Spender:
         await update_ledger(self._runtime.journal, self._session.id, messages)
         self._counted_until = self._last_counted.time.created if self._last_counted is not None else until
 
-    def _messages(self) -> list[AnyMessage]:
+    def _list_messages(self) -> list[AnyMessage]:
         return [message.info for message in self._transcript.messages()]
 
-    def _own_budget(self) -> Budget:
+    def _get_run_budget(self) -> Budget:
         """Return the budget of this run: that of its newest prompt that sets one."""
         for each in reversed(self._transcript.messages()):
             message = each.info

@@ -192,7 +192,7 @@ class RouteEndpoint:
             value = await route.run(DirectoryCall(api=opened.api, **fields))
         if route.method != "GET":
             # Send the events of a call before its answer: a client that has the answer expects to have received the events.
-            await self._server.settle_events(opened)
+            await self._server.flush_events(opened)
         return value
 
 

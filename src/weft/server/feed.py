@@ -38,7 +38,7 @@ WAKE_SECONDS = 0.01
 MAX_DIGITS = 20
 CHUNK_BYTES = 1 << 20
 NO_LIMIT = sys.maxsize
-SETTLE_TURNS = 2
+FLUSH_TURNS = 2
 
 Granularity = Literal["deltas", "whole", "view"]
 # What every listener but our page receives.
@@ -323,9 +323,9 @@ class EventFeed:
             self.has_listeners.clear()
             self.has_no_listeners.set()
 
-    async def settle(self) -> None:
+    async def flush_listeners(self) -> None:
         """Let listeners send what has happened so far, as far as that is possible without waiting."""
-        for _ in range(SETTLE_TURNS):  # for events on their way from the bus
+        for _ in range(FLUSH_TURNS):  # for events on their way from the bus
             await asyncio.sleep(0)
         self.signal.flush()
         self._counter.signal.flush()

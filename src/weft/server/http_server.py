@@ -176,11 +176,11 @@ class HttpServer:
             self.counter.position = cluster.position
             directories.report_gap()
 
-    async def settle_events(self, opened: OpenDirectory) -> None:
+    async def flush_events(self, opened: OpenDirectory) -> None:
         """Let listeners receive the events of a call before its answer."""
         if self.cluster is not None:
             await self.cluster.catch_up()
-        await opened.feed.settle()
+        await opened.feed.flush_listeners()
 
     async def list_other_status(self, directory: str) -> dict[SessionID, AnyStatus]:
         """Return the sessions of a directory that other nodes run."""

@@ -70,7 +70,7 @@ class DayLedger:
         await self._change_day(default, change)
         return totals[0]
 
-    async def settle(self, session: SessionInfo, messages: list[AnyMessage], *, now: int) -> None:
+    async def count(self, session: SessionInfo, messages: list[AnyMessage], *, now: int) -> None:
         """Count what a session has spent, and release its reservation."""
         default = await self._make_default_page(now)
 
@@ -163,7 +163,7 @@ class GroupLedger:
         await self._store.update_value((*GROUP_KEY, group), change)
         return totals[0]
 
-    async def settle(self, group: str, session: SessionInfo) -> None:
+    async def count(self, group: str, session: SessionInfo) -> None:
         """Count what a session has spent, and release its reservation."""
 
         def change(stored: Any) -> Any:

@@ -20,12 +20,15 @@ from weft.session.settle import OPEN_STATES
 
 MAX_NAMED_FILES: Final = 10
 
-NOT_STARTED: Final = "It did not start, and nothing was changed."
 READS_ONLY: Final = "It only reads, so nothing was changed."
 NO_EVIDENCE: Final = "It is not known whether it took effect."
 ELSEWHERE: Final = "It ran on another machine, so it is not known whether it took effect."
 WAS_ENDED: Final = "It was running when weft died, and was ended with it."
 OUTPUT_MAY_LACK_ITS_END: Final = "The end of its output may be missing."
+
+NEVER_STARTED: Final = CallVerdict(
+    kind="not-started", why="It did not start, and nothing was changed.", repeatable=True
+)
 
 
 class CallFindings(Struct, frozen=True, kw_only=True):
@@ -50,20 +53,25 @@ def judge_call(part: ToolPart, findings: CallFindings, directory: str) -> CallVe
     state = part.state
     assert isinstance(state, OPEN_STATES), "only an open call needs a verdict"
     findings = replace(findings, changed=tuple(_shorten(file, directory) for file in findings.changed))
-    evidence = None if isinstance(state, PendingState) else find_evidence(state.metadata)
-    if isinstance(state, PendingState):
-        verdict = CallVerdict(kind="not-started", why=NOT_STARTED, repeatable=True)
-    elif evidence is None:
-        verdict = _judge_without_evidence(part.tool, (state.metadata or {}).get("sessionId"), findings)
-    elif evidence.files:
-        verdict = _judge_files(evidence, findings, directory)
-    elif evidence.command is not None:
-        verdict = _judge_command(evidence.command, evidence, findings, _to_last_result(state))
-    elif evidence.server:
-        verdict = _judge_request(evidence, findings)
-    else:
-        verdict = CallVerdict(kind="not-started", why=NOT_STARTED, repeatable=True)
+    verdict = (
+        NEVER_STARTED
+        if isinstance(state, PendingState)
+        else _judge_running(part.tool, state, findings, directory)
+    )
     return replace(verdict, files=tuple(_shorten(file, directory) for file in verdict.files))
+
+
+def _judge_running(tool: str, state: RunningState, findings: CallFindings, directory: str) -> CallVerdict:
+    evidence = find_evidence(state.metadata)
+    if evidence is None:
+        return _judge_without_evidence(tool, (state.metadata or {}).get("sessionId"), findings)
+    if evidence.files:
+        return _judge_files(evidence, findings, directory)
+    if evidence.command is not None:
+        return _judge_command(evidence.command, evidence, findings, _to_last_result(state))
+    if evidence.server:
+        return _judge_request(evidence, findings)
+    return NEVER_STARTED  # it has noted nothing that it is about to do
 
 
 def _judge_without_evidence(tool: str, child: object, findings: CallFindings) -> CallVerdict:
@@ -129,7 +137,7 @@ def _judge_command(
     if not findings.here:
         return CallVerdict(kind="unknown", why=ELSEWHERE)
     if findings.began is False:
-        return CallVerdict(kind="not-started", why=NOT_STARTED, repeatable=True)
+        return NEVER_STARTED
     if findings.code is not None:
         return _judge_exit(findings, last)
     ended = WAS_ENDED if findings.began else "It is not known how it ended."
@@ -143,7 +151,7 @@ def _judge_command(
     if findings.began and findings.seen and command.watched:
         why = f"{ended} It changed no file of the project that git does not ignore; whether it did something elsewhere is not known."
         return CallVerdict(kind="unchanged", why=why)
-    return CallVerdict(kind="unknown", why=_join(ended, "Changes of files were not recorded."))
+    return CallVerdict(kind="unknown", why=_join(ended, "It is not known which files it changed."))
 
 
 def _judge_exit(findings: CallFindings, last: CallResult) -> CallVerdict:

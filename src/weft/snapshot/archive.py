@@ -1,4 +1,4 @@
-"""Read files out of stored snapshots, without opening or changing anything. Calls block."""
+"""Read files out of stored snapshots, without opening or changing anything. Every method blocks."""
 
 import os
 from collections.abc import Collection, Mapping

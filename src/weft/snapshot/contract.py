@@ -89,7 +89,7 @@ class Coverage(Struct, frozen=True, kw_only=True):
 
 
 class SnapshotReader(Protocol):
-    """Reads files out of the stored snapshots of one checkout. Calls block."""
+    """Reads files out of the stored snapshots of one checkout. Every method blocks."""
 
     def has_tree(self, tree: Tree) -> bool: ...
 
@@ -172,7 +172,7 @@ class Snapshots(Protocol):
         """Return the diff of each file, within the bounds of `model.diff`; names are relative to the directory."""
         ...
 
-    async def diff_text(self, before: Tree, after: Tree, files: Sequence[str] | None = None) -> str:
+    async def diff_text(self, before: Tree, after: Tree) -> str:
         """Return the difference as a unified diff."""
         ...
 
@@ -215,7 +215,7 @@ class Snapshots(Protocol):
         """Finish the work of dead processes. `should_stand` decides by session and note whether a restore should stand."""
         ...
 
-    async def is_unsettled(self, session: SessionID) -> bool:
+    async def has_unfinished_restore(self, session: SessionID) -> bool:
         """Return True if a restore of the session still has to be finished or rolled back. Keep its trees until then."""
         ...
 

@@ -1,4 +1,4 @@
-"""Diffs between two trees: one per file with both texts, or one unified diff. Calls block."""
+"""Diffs between two trees: one per file with both texts, or one unified diff. Every method blocks."""
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -35,17 +35,9 @@ class TreeDiffs:
             [_make_diff(path, changed[path], counts.get(path), texts) for path in sorted(changed)]
         )
 
-    def make_text(self, before: Tree, after: Tree, files: Sequence[str] | None = None) -> str:
-        """Return the difference as one unified diff, or that of `files` only."""
-        paths = [path for path, _ in self.list_changed(before, after) if self._is_selected(path, files)]
-        if not paths:
-            return ""
-        arguments = (
-            () if files is None else ("--", *(path.decode(errors="surrogateescape") for path in paths))
-        )
-        return self._run_git("diff-tree", "-r", "-p", *DIFF_FLAGS, before, after, *arguments).decode(
-            errors="replace"
-        )
+    def make_text(self, before: Tree, after: Tree) -> str:
+        """Return the difference as one unified diff."""
+        return self._run_git("diff-tree", "-r", "-p", *DIFF_FLAGS, before, after).decode(errors="replace")
 
     def list_changed(
         self, before: Tree, after: Tree

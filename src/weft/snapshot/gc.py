@@ -1,4 +1,4 @@
-"""Collect garbage in the snapshot repository: remove objects that nothing refers to. Calls block."""
+"""Collect garbage in the snapshot repository: remove objects that nothing refers to. Every function blocks."""
 
 import os
 import re

@@ -119,7 +119,7 @@ class GitSnapshots:
             self._made_tracker.plumbing.stop()
         if self._first_scan is not None:
             await asyncio.wait([self._first_scan])
-        if self._entered and (self._made_watcher is None or self._made_watcher.is_settled):
+        if self._entered and (self._made_watcher is None or self._made_watcher.has_stored_all):
             await asyncio.to_thread(Disk().remove, self._live)
         self._locks.close()
 
@@ -221,8 +221,8 @@ class GitSnapshots:
     ) -> tuple[FileDiff, ...]:
         return await asyncio.to_thread(self._tracker.diffs.list_diffs, before, after, files)
 
-    async def diff_text(self, before: Tree, after: Tree, files: Sequence[str] | None = None) -> str:
-        return await asyncio.to_thread(self._tracker.diffs.make_text, before, after, files)
+    async def diff_text(self, before: Tree, after: Tree) -> str:
+        return await asyncio.to_thread(self._tracker.diffs.make_text, before, after)
 
     # --- reading ---
 
@@ -286,7 +286,7 @@ class GitSnapshots:
             return None
         return await asyncio.to_thread(self._tracker.restorer.find_interrupted)
 
-    async def is_unsettled(self, session: SessionID) -> bool:
+    async def has_unfinished_restore(self, session: SessionID) -> bool:
         interrupted = await self._find_interrupted()
         return interrupted is not None and interrupted[0] == session
 

@@ -1,4 +1,4 @@
-"""Keep a git index of a directory's files, and find what changed since the last scan. Calls block."""
+"""Keep a git index of a directory's files, and find what changed since the last scan. Every method blocks."""
 
 import os
 import shutil

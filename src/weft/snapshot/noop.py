@@ -64,8 +64,8 @@ class NoSnapshots:
         del before, after, files
         return ()
 
-    async def diff_text(self, before: Tree, after: Tree, files: Sequence[str] | None = None) -> str:
-        del before, after, files
+    async def diff_text(self, before: Tree, after: Tree) -> str:
+        del before, after
         return ""
 
     async def list_files(self, tree: Tree) -> Mapping[bytes, FileEntry]:
@@ -100,7 +100,7 @@ class NoSnapshots:
         del should_stand
         return RecoveryReport()
 
-    async def is_unsettled(self, session: SessionID) -> bool:
+    async def has_unfinished_restore(self, session: SessionID) -> bool:
         del session
         return False
 

@@ -1,4 +1,4 @@
-"""The object store in git's own format, and the pins that keep a session's trees. Calls block."""
+"""The object store in git's own format, and the pins that keep a session's trees. Every function blocks."""
 
 import os
 import re
@@ -28,7 +28,7 @@ class SnapshotsFullError(Exception):
 
 
 class ObjectStore:
-    """Reads objects of our own repository and of the user's (`alternate`); writes only to our own. Calls block.
+    """Reads objects of our own repository and of the user's (`alternate`); writes only to our own. Every method blocks.
 
     Every object is checked against its name when it is read. A damaged one counts as missing.
     """

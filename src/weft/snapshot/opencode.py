@@ -1,4 +1,4 @@
-"""Read OpenCode's snapshot repository: the files before it reverted a session. Calls block."""
+"""Read OpenCode's snapshot repository: the files before it reverted a session. Every function blocks."""
 
 import os
 import re

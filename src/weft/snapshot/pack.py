@@ -1,6 +1,6 @@
 """Carry files and snapshots to another machine: read the objects of trees, add them elsewhere, and plan what they change there.
 
-Calls block.
+Every function blocks.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Recover the changes that a dead process recorded but did not report. Calls block."""
+"""Recover the changes that a dead process recorded but did not report. Every function blocks."""
 
 import os
 from collections.abc import Generator

@@ -55,7 +55,7 @@ class RestoreIntent(Struct, frozen=True, kw_only=True):
 
 
 class Restorer:
-    """Carries out restore plans. Calls block."""
+    """Carries out restore plans. Every method blocks."""
 
     def __init__(
         self, place: SnapshotLocation, files: SafeDirectory, objects: ObjectStore, max_file_bytes: int
@@ -80,12 +80,12 @@ class Restorer:
         """Restore the files for the body, and keep them so if it does not raise.
 
         Raise `RestoreFailedError` if a file cannot be written. All files are then as before. If they cannot be put back
-        either, the intent stays and `recover` settles it.
+        either, the intent stays for `recover`.
         """
         with try_lock(self._place.restore_lock, seconds=LOCK_SECONDS) as mine, share_lock(self._place.lock):
             if not mine:
                 raise ConflictError("directory", self._place.root, "is being restored by another undo")
-            self._refuse_unsettled()
+            self._refuse_unfinished()
             intent = self._begin(plan)
             if intent is None:
                 yield self.preview(plan)
@@ -96,9 +96,9 @@ class Restorer:
             try:
                 yield _correct_result(intent.restoration, self._format_paths(failed))
             except BaseException:
-                self._settle(self._roll_back(intent))
+                self._close_intent(self._roll_back(intent))
                 raise
-            self._settle({})
+            self._close_intent({})
 
     def _begin(self, plan: RestorePlan) -> RestoreIntent | None:
         """Write the intent. Return None if there is nothing to change."""
@@ -113,7 +113,7 @@ class Restorer:
             ) from error
         return intent
 
-    def _refuse_unsettled(self) -> None:
+    def _refuse_unfinished(self) -> None:
         """Raise `RestoreFailedError` if an earlier restore is neither finished nor rolled back."""
         intent = self._find_intent()
         if intent is not None:
@@ -123,14 +123,14 @@ class Restorer:
     def _give_up(self, intent: RestoreIntent, unwritten: Mapping[bytes, str]) -> RestoreFailedError:
         """Roll back, and return the error to raise."""
         left = self._roll_back(intent)
-        self._settle(left)
+        self._close_intent(left)
         return RestoreFailedError(
             unwritten[min(unwritten)],
             files=[self._format_path(path) for path in sorted(unwritten)],
             left=[self._format_path(path) for path in sorted(_list_unwritten(left))],
         )
 
-    def _settle(self, failed: Mapping[bytes, str]) -> None:
+    def _close_intent(self, failed: Mapping[bytes, str]) -> None:
         """Delete the intent, unless some files are still to be written."""
         if not _list_unwritten(failed):
             Disk().remove(self._place.intent)
@@ -144,7 +144,7 @@ class Restorer:
             for step in intent.steps:
                 self._files.remove_temps(step.path)
             failed = self._apply(intent.steps, intent.emptied) if finish else self._roll_back(intent)
-            self._settle(failed)
+            self._close_intent(failed)
             return _correct_result(intent.restoration, self._format_paths(failed))
 
     def find_interrupted(self) -> tuple[SessionID, str] | None:

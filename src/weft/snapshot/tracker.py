@@ -1,4 +1,4 @@
-"""Track the files below one directory: read them, keep their contents, and turn changes into patches. Calls block."""
+"""Track the files below one directory: read them, keep their contents, and turn changes into patches. Every method blocks."""
 
 from __future__ import annotations
 

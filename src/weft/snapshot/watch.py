@@ -194,7 +194,7 @@ class CallWatcher:
         return self._ledgers[session]
 
     @property
-    def is_settled(self) -> bool:
+    def has_stored_all(self) -> bool:
         return all(ledger.is_empty for ledger in self._ledgers.values())
 
     async def _open(self, call: WatchedCall, changes: tuple[RecordedChange, ...] | None) -> None:

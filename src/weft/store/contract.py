@@ -59,7 +59,7 @@ class Store(Protocol):
     * `restore` puts a bundle back byte for byte, all or none, and never overwrites an existing session;
     * `purge` deletes a bundle for good;
     * `read_bundle` returns the sessions of a bundle with all that belongs to them, in the order of the bundle;
-    * all three raise `NotFoundError` if there is no such bundle.
+    * `restore`, `purge` and `read_bundle` raise `NotFoundError` if there is no such bundle.
 
     Private values (stored but never published as events: share secrets, grants, open requests, totals of the day):
     * `find_value` returns what `put_value` stored, None if there is nothing; putting None deletes the value;
@@ -68,8 +68,7 @@ class Store(Protocol):
 
     Logs (lines that are only ever appended: decisions about permissions):
     * `append_log` appends the lines that `extend` returns for the last line, which is None in an empty log; nobody else appends in
-      between; a line is
-      any bytes without a newline; an empty result appends nothing;
+      between; a line is any bytes without a newline; an empty result appends nothing;
     * `read_log` returns all lines, oldest first, of an unknown log none; `list_logs` works like `list_keys`;
     * `trim_log` removes the oldest lines until at most `keep` are left, and returns how many it removed.
 

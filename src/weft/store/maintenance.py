@@ -18,7 +18,7 @@ from weft.store.sizes import ProgressCallback, SizeCounter
 
 
 class StoreMaintenance(Protocol):
-    """Inspects a store. Calls block.
+    """Inspects a store. Every method blocks.
 
     * Only `upgrade` changes anything; a store of an older format is inspected as it is;
     * it lists the sessions and documents once, at the first call; to see later ones, open it again;
@@ -113,7 +113,7 @@ class StoreMaintenance(Protocol):
 
 
 class StoreRepairer(Protocol):
-    """Changes a store under the same locks as `Store`. Calls block.
+    """Changes a store under the same locks as `Store`. Every method blocks.
 
     * A document is replaced as a whole or not at all, even if the process dies in the middle;
     * what a call replaces or removes goes to the backup first, except leftovers without `keeping`.

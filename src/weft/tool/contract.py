@@ -400,7 +400,9 @@ class Tool(Struct, Generic[Input], frozen=True, kw_only=True):
 
     `describe`, if set, replaces `about`: it returns the description for an audience, or None if the tool is not offered
     to it. With `watch_all`, every change of a file while the tool runs counts as its own and can be undone.
-    Only a tool that changes no files, or that names them with `ctx.watch`, sets it to False. A tool that `notes` calls `ctx.note` before it changes anything. With a `schema`, it takes `RawArguments`: the arguments as the model wrote them.
+    Only a tool that changes no files, or that names them with `ctx.watch`, sets it to False. A tool that `notes` calls `ctx.note`
+    before it changes anything. A tool with an `own_deadline` ends by itself, and no other deadline limits it. One that is `hidden`
+    is not listed to models. With a `schema`, it takes `RawArguments`: the arguments as the model wrote them.
     """
 
     name: str
@@ -410,6 +412,8 @@ class Tool(Struct, Generic[Input], frozen=True, kw_only=True):
     describe: Callable[[Audience], str | None] | None = None
     watch_all: bool = True
     notes: bool = False
+    own_deadline: bool = False
+    hidden: bool = False
     schema: dict[str, Any] | None = None
 
 
@@ -452,8 +456,8 @@ def to_input(tool: Tool[Input], arguments: dict[str, Any]) -> Input:
 
 
 @cache
-def read_description(name: str) -> str:
-    """Return the text of `about/<name>.md`, which describes a tool to models."""
+def read_text(name: str) -> str:
+    """Return `about/<name>.md`: the description of a tool for models, or the prompt with which it hands over to another agent."""
     path = os.path.join(os.path.dirname(__file__), "about", f"{name}.md")
     with open(path, encoding="utf-8") as file:
         return file.read().strip()

@@ -4,7 +4,7 @@ from os.path import relpath
 
 from weft.errors import DismissedError, NobodyError, ToolError
 from weft.model.permission import CallRef, Option, Question
-from weft.tool.contract import ToolContext, ToolResult
+from weft.tool.contract import ToolContext, ToolResult, read_text
 from weft.tool.inputs import PlanEnterInput, PlanExitInput
 
 YES, NO = "Yes", "No"
@@ -23,9 +23,7 @@ async def plan_enter(arguments: PlanEnterInput, ctx: ToolContext) -> ToolResult:
         custom=False,
     )
     await _ask_consent(question, ctx)
-    await ctx.resources.handover.hand_over(
-        "plan", "User has requested to enter plan mode. Switch to plan mode and begin planning."
-    )
+    await ctx.resources.handover.hand_over("plan", read_text("plan_wanted"))
     return ToolResult(
         title="Switching to plan agent",
         output=f"The user agrees. The plan agent continues; the plan is in {path}.",
@@ -45,9 +43,7 @@ async def plan_exit(arguments: PlanExitInput, ctx: ToolContext) -> ToolResult:
         custom=False,
     )
     await _ask_consent(question, ctx)
-    await ctx.resources.handover.hand_over(
-        "build", f"The plan at {path} has been approved, you can now edit files. Execute the plan"
-    )
+    await ctx.resources.handover.hand_over("build", read_text("plan_approved").replace("{path}", path))
     return ToolResult(
         title="Switching to build agent", output="The user approves of the plan. The build agent continues."
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 
 from weft.model.agent import list_offered
-from weft.tool.contract import AnyTool, Audience, Tool, ToolContext, ToolResult, read_description
+from weft.tool.contract import AnyTool, Audience, Tool, ToolContext, ToolResult, read_text
 from weft.tool.inputs import (
     DEFAULT_COMMAND_TIMEOUT_MS,
     BashInput,
@@ -51,7 +51,7 @@ async def invalid(arguments: InvalidInput, ctx: ToolContext) -> ToolResult:
 
 
 INVALID = Tool(
-    name="invalid", about=read_description("invalid"), takes=InvalidInput, run=invalid, watch_all=False
+    name="invalid", about=read_text("invalid"), takes=InvalidInput, run=invalid, watch_all=False, hidden=True
 )
 
 
@@ -63,10 +63,12 @@ def declare(
     describe: Callable[[Audience], str | None] | None = None,
     watch_all: bool = True,
     notes: bool = False,
+    own_deadline: bool = False,
+    hidden: bool = False,
 ) -> AnyTool:
     """Return a built-in tool. `function` names what does the work, as `module:name` in this package.
 
-    It is loaded when the tool is called: a run calls few of the tools, and many runs none. `watch_all` and `notes` are those of `Tool`.
+    It is loaded when the tool is called: a run calls few of the tools, and many runs none. The other arguments are those of `Tool`.
     """
     module, _, attribute = function.partition(":")
 
@@ -76,12 +78,14 @@ def declare(
 
     return Tool(
         name=name,
-        about=read_description(name),
+        about=read_text(name),
         takes=takes,
         run=run,
         describe=describe,
         watch_all=watch_all,
         notes=notes,
+        own_deadline=own_deadline,
+        hidden=hidden,
     )
 
 
@@ -93,8 +97,10 @@ def make_bash_tool(timeout_ms: int) -> AnyTool:
 
         return await bash(wanted, ctx, default_ms=timeout_ms)
 
-    about = read_description("bash").replace(TIMEOUT_PLACEHOLDER, f"{timeout_ms / 1000:g} seconds")
-    return Tool(name="bash", about=about, takes=BashInput, run=run, watch_all=False, notes=True)
+    about = read_text("bash").replace(TIMEOUT_PLACEHOLDER, f"{timeout_ms / 1000:g} seconds")
+    return Tool(
+        name="bash", about=about, takes=BashInput, run=run, watch_all=False, notes=True, own_deadline=True
+    )
 
 
 def prefers_patches(api_id: str) -> bool:
@@ -106,15 +112,15 @@ def prefers_patches(api_id: str) -> bool:
 
 
 def describe_apply_patch(audience: Audience) -> str | None:
-    return read_description("apply_patch") if prefers_patches(audience.api_id) else None
+    return read_text("apply_patch") if prefers_patches(audience.api_id) else None
 
 
 def describe_edit(audience: Audience) -> str | None:
-    return None if prefers_patches(audience.api_id) else read_description("edit")
+    return None if prefers_patches(audience.api_id) else read_text("edit")
 
 
 def describe_write(audience: Audience) -> str | None:
-    return None if prefers_patches(audience.api_id) else read_description("write")
+    return None if prefers_patches(audience.api_id) else read_text("write")
 
 
 def describe_task(audience: Audience) -> str | None:
@@ -124,11 +130,12 @@ def describe_task(audience: Audience) -> str | None:
         for name, agent in list_offered(audience.agents).items()
         if audience.allowed("task", name)
     ]
-    return read_description("task").replace(AGENTS_PLACEHOLDER, "\n".join(usable)) if usable else None
+    return read_text("task").replace(AGENTS_PLACEHOLDER, "\n".join(usable)) if usable else None
 
 
-# A tool with `watch_all=False` changes no files, or names them with `ctx.watch`. `jobs` is watched: a job that it stops may
-# change files while it ends.
+# `jobs` is watched: a job that it stops may change files while it ends. The model chooses the deadline of a shell command, that of a
+# task includes all sessions below it, and each call of a batch has its own. Hidden are `invalid`, which answers broken calls, `list`,
+# which attaches directories to prompts, and `multiedit`, which is there for models that were trained on it.
 QUESTION = declare("question", QuestionInput, "question:question", watch_all=False)
 BASH = make_bash_tool(DEFAULT_COMMAND_TIMEOUT_MS)
 READ = declare("read", ReadInput, "read:read", watch_all=False)
@@ -136,7 +143,7 @@ GLOB = declare("glob", GlobInput, "glob:glob", watch_all=False)
 GREP = declare("grep", GrepInput, "grep:grep", watch_all=False)
 EDIT = declare("edit", EditInput, "edit:edit", describe=describe_edit, watch_all=False, notes=True)
 WRITE = declare("write", WriteInput, "write:write", describe=describe_write, watch_all=False, notes=True)
-TASK = declare("task", TaskInput, "task:task", describe=describe_task, watch_all=False)
+TASK = declare("task", TaskInput, "task:task", describe=describe_task, watch_all=False, own_deadline=True)
 WEBFETCH = declare("webfetch", WebFetchInput, "webfetch:webfetch", watch_all=False)
 TODOWRITE = declare("todowrite", TodoWriteInput, "todo:todowrite", watch_all=False)
 TODOREAD = declare("todoread", TodoReadInput, "todo:todoread", watch_all=False)
@@ -144,9 +151,9 @@ APPLY_PATCH = declare(
     "apply_patch", PatchInput, "patch:apply_patch", describe=describe_apply_patch, watch_all=False, notes=True
 )
 LSP = declare("lsp", LspInput, "lsp.tool:lsp", watch_all=False)
-BATCH = declare("batch", BatchInput, "batch:batch", watch_all=False)
-LIST = declare("list", ListInput, "list:list_directory", watch_all=False)
-MULTIEDIT = declare("multiedit", MultiEditInput, "edit:multiedit", watch_all=False, notes=True)
+BATCH = declare("batch", BatchInput, "batch:batch", watch_all=False, own_deadline=True)
+LIST = declare("list", ListInput, "list:list_directory", watch_all=False, hidden=True)
+MULTIEDIT = declare("multiedit", MultiEditInput, "edit:multiedit", watch_all=False, notes=True, hidden=True)
 RECALL = declare("recall", RecallInput, "recall:recall", watch_all=False)
 HISTORY = declare("history", HistoryInput, "history:search_history", watch_all=False)
 JOBS = declare("jobs", JobsInput, "shell.jobs:jobs")
@@ -183,10 +190,6 @@ TOOLS: Final[tuple[AnyTool, ...]] = (
 # These exist only if plans are kept in files.
 PLAN_TOOLS: Final[tuple[AnyTool, ...]] = (PLAN_EXIT, PLAN_ENTER)
 
-# These are not listed to models: `invalid` answers broken calls, `list` attaches directories to prompts, and
-# `multiedit` is there for models that were trained on it.
-HIDDEN_TOOLS: Final = frozenset({"invalid", "list", "multiedit"})
-
 # `recall` is only useful after a compaction, `jobs` only after a background job was started.
 AFTER_COMPACTION: Final = frozenset({"recall"})
 AFTER_BACKGROUND_JOB: Final = frozenset({"jobs"})
@@ -215,8 +218,3 @@ def list_tools(setup: ToolSetup) -> tuple[AnyTool, ...]:
         configured["skill"] = make_skill_tool(setup.skills)
     tools = (*TOOLS, *PLAN_TOOLS) if setup.planning else TOOLS
     return tuple(configured.get(tool.name, tool) for tool in tools if tool.name not in disabled)
-
-
-def find_tool(name: str) -> AnyTool | None:
-    """Return the tool of this name, configured or not, or None."""
-    return next((tool for tool in TOOLS if tool.name == name), None)

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from weft.errors import ConfigError, ToolError
 from weft.model.agent import Skill
-from weft.tool.contract import Audience, Tool, ToolContext, ToolResult, read_description
+from weft.tool.contract import Audience, Tool, ToolContext, ToolResult, read_text
 
 
 class SkillInput(Struct, frozen=True, kw_only=True):
@@ -52,16 +52,14 @@ def describe_skills(source: SkillSource, audience: Audience) -> str | None:
     allowed = [skill for skill in source.find() if audience.allowed("skill", skill.name)]
     if not allowed:
         return None
-    return "\n".join(
-        [read_description("skill"), "", *(f"- {skill.name}: {skill.description}" for skill in allowed)]
-    )
+    return "\n".join([read_text("skill"), "", *(f"- {skill.name}: {skill.description}" for skill in allowed)])
 
 
 def make_skill_tool(source: SkillSource) -> Tool[SkillInput]:
     """Return a `skill` tool that loads skills from a source."""
     return Tool(
         name="skill",
-        about=read_description("skill"),
+        about=read_text("skill"),
         takes=SkillInput,
         run=partial(load_skill, source),
         describe=partial(describe_skills, source),

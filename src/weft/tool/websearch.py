@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from weft.errors import ToolError
-from weft.tool.contract import AnyTool, Audience, Tool, ToolContext, ToolResult, read_description
+from weft.tool.contract import AnyTool, Audience, Tool, ToolContext, ToolResult, read_text
 from weft.tool.network import find_proxy
 from weft.version import VERSION
 
@@ -98,18 +98,18 @@ def make_search_tools(url: str | None = None) -> tuple[AnyTool, AnyTool]:
     return (
         Tool(
             name="websearch",
-            about=read_description("websearch"),
+            about=read_text("websearch"),
             takes=WebSearchInput,
             run=partial(websearch, url or SERVICE_URL),
-            describe=describe and partial(describe, read_description("websearch")),
+            describe=describe and partial(describe, read_text("websearch")),
             watch_all=False,
         ),
         Tool(
             name="codesearch",
-            about=read_description("codesearch"),
+            about=read_text("codesearch"),
             takes=CodeSearchInput,
             run=partial(codesearch, url or SERVICE_URL),
-            describe=describe and partial(describe, read_description("codesearch")),
+            describe=describe and partial(describe, read_text("codesearch")),
             watch_all=False,
         ),
     )

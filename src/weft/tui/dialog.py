@@ -117,7 +117,7 @@ def _list_facts(metadata: Mapping[str, Any]) -> Iterator[str]:
             yield f"{introduction}: {', '.join(sanitize(str(value)) for value in values)}"
     if not metadata.get("why"):
         yield f"{FACTS['why']}: your rules ask for it (weft permission explain says which)"
-    for key in ("filepath", "url", "description"):
+    for key in ("command", "filepath", "url", "description"):
         value = metadata.get(key)
         if isinstance(value, str) and value:
             yield f"{key}: {sanitize(value)}"

@@ -190,12 +190,6 @@ class MarkdownSplitter:
         self._lines, self._fence_opens = [], False
 
 
-def split_markdown(text: str) -> list[MarkdownBlock]:
-    """Split a whole text into blocks."""
-    splitter = MarkdownSplitter()
-    return [*splitter.feed(text), *splitter.finish()]
-
-
 # --- rendering ---
 
 

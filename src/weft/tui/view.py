@@ -39,7 +39,7 @@ from weft.model.event import (
     StatusChanged,
     TodoUpdated,
 )
-from weft.model.failure import AbortedFailure, BudgetFailure
+from weft.model.failure import AbortedFailure, AnyFailure, BudgetFailure
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import (
@@ -61,7 +61,7 @@ from weft.model.permission import PermissionRequest, QuestionRequest
 from weft.model.session import Busy, Idle, Retry, SessionInfo, Todo
 from weft.model.spending import Spent, add_spent, to_spent
 from weft.model.transcript import SessionDescendants
-from weft.tui.markdown import MarkdownBlock, MarkdownSplitter, split_markdown
+from weft.tui.markdown import MarkdownBlock, MarkdownSplitter
 from weft.tui.text import Line
 
 NoticeKind = Literal["note", "retry", "warning", "error"]
@@ -290,16 +290,16 @@ class SessionView:
                     info.agent, f"{info.model.provider_id}/{info.model.model_id}" if info.model else ""
                 )
             case MessageUpdated(info=AssistantMessage() as info):
-                self._on_answer(info)
+                self._feed_answer(info)
             case PartUpdated(part=part):
-                self._on_part(part)
+                self._feed_part(part)
             case PartGrew(field="text"):
                 self._grow(event)
             case PartRemoved(part_id=id):
                 self._calls.pop(id, None)
                 self._reasoning.pop(id, None)
             case StatusChanged(status=status):
-                self._on_status(status)
+                self.set_status(status)
             case SessionIdled():
                 self._end_run()
             case SessionUpdated(info=info):
@@ -313,20 +313,18 @@ class SessionView:
             case SessionWarned(message=message):
                 self.add(NoticeItem(kind="warning", text=message))
             case SessionFailed(error=error) if error is not None:
-                self._fail(
-                    describe_failure(error), hint=_get_hint(error), aborted=isinstance(error, AbortedFailure)
-                )
+                self._fail(error)
             case _:
                 self._feed_request(event)
 
     def _feed_child(self, event: Event) -> None:
         match event:
             case PartUpdated(part=ToolPart() as part):
-                self._on_call(part, child=True)
+                self._feed_call(part, child=True)
             case PartUpdated(part=StepFinishPart() as part):
                 self._count(part)
             case PartUpdated(part=PatchPart() as part):
-                self._on_patch(part)
+                self._feed_patch(part)
             case _:
                 self._feed_request(event)
 
@@ -349,30 +347,24 @@ class SessionView:
             self.models[model] = None
         self.status = replace(self.status, agent=agent or self.status.agent, model=model or self.status.model)
 
-    def _on_answer(self, info: AssistantMessage) -> None:
+    def _feed_answer(self, info: AssistantMessage) -> None:
         if info.id not in self._answers:
             self._set_model(info.agent, f"{info.provider_id}/{info.model_id}" if info.model_id else "")
         self._answers[info.id] = info
         if info.error is not None and info.time.completed is not None:
-            self._fail(
-                describe_failure(info.error),
-                hint=_get_hint(info.error),
-                aborted=isinstance(info.error, AbortedFailure),
-            )
+            self._fail(info.error)
 
-    def _fail(self, message: str, *, hint: str, aborted: bool) -> None:
+    def _fail(self, failure: AnyFailure) -> None:
         """Report a failure once: it arrives with the answer and as an event of its own."""
+        message = describe_failure(failure)
         if message == self._failed:
             return
         self._failed = message
         self._end_text()
+        aborted = isinstance(failure, AbortedFailure)
         self.add(NoticeItem(kind="note" if aborted else "error", text=INTERRUPTED if aborted else message))
-        if hint:
+        if hint := _get_hint(failure):
             self.add(NoticeItem(kind="note", text=hint))
-
-    def set_status(self, status: Idle | Busy | Retry) -> None:
-        """Take over the status of a session that was opened while it ran."""
-        self._on_status(status)
 
     def settle(self) -> None:
         """Settle everything: the session is not running."""
@@ -380,7 +372,7 @@ class SessionView:
         self._calls.clear()
         self._reasoning.clear()
 
-    def _on_status(self, status: Idle | Busy | Retry) -> None:
+    def set_status(self, status: Idle | Busy | Retry) -> None:
         match status:
             case Idle():
                 self.status = replace(self.status, state="idle", retry_at=0)
@@ -401,26 +393,26 @@ class SessionView:
 
     # --- parts ---
 
-    def _on_part(self, part: AnyPart) -> None:
+    def _feed_part(self, part: AnyPart) -> None:
         if part.message_id in self._prompts:
-            self._on_prompt_part(part)
+            self._feed_prompt_part(part)
             return
         match part:
             case TextPart(synthetic=False, ignored=False):
-                self._on_text(part)
+                self._feed_text(part)
             case ReasoningPart(ignored=False):
-                self._on_reasoning(part)
+                self._feed_reasoning(part)
             case ToolPart():
-                self._on_call(part, child=False)
+                self._feed_call(part, child=False)
             case StepFinishPart(tokens=tokens):
                 self._count(part)
                 self.status = replace(self.status, context=count_used(tokens))
             case PatchPart():
-                self._on_patch(part)
+                self._feed_patch(part)
             case _:
                 pass
 
-    def _on_prompt_part(self, part: AnyPart) -> None:
+    def _feed_prompt_part(self, part: AnyPart) -> None:
         if part.id in self._ended:
             return
         self._ended.add(part.id)
@@ -434,7 +426,7 @@ class SessionView:
             case _:
                 pass
 
-    def _on_text(self, part: TextPart) -> None:
+    def _feed_text(self, part: TextPart) -> None:
         if part.id in self._ended:
             return
         self._open(part.id, dimmed=self._is_summary(part.message_id))
@@ -467,9 +459,9 @@ class SessionView:
         new = text[known - offset :] if offset <= known else ""
         if new:
             self._lengths[id] = known + len(new)
-            self._settle(id, self._splitters[id].feed(new))
+            self._add_blocks(id, self._splitters[id].feed(new))
 
-    def _settle(self, id: PartID, blocks: Iterable[MarkdownBlock]) -> None:
+    def _add_blocks(self, id: PartID, blocks: Iterable[MarkdownBlock]) -> None:
         for block in blocks:
             first = id not in self._begun
             self._begun.add(id)
@@ -480,11 +472,11 @@ class SessionView:
         id, self._open_text = self._open_text, None
         if id is not None:
             self._ended.add(id)
-            self._settle(id, self._splitters.pop(id).finish())
+            self._add_blocks(id, self._splitters.pop(id).finish())
         self._settled += self._delayed
         self._delayed = []
 
-    def _on_reasoning(self, part: ReasoningPart) -> None:
+    def _feed_reasoning(self, part: ReasoningPart) -> None:
         if part.id in self._ended:
             return
         self._reasoning[part.id] = part.text
@@ -496,7 +488,7 @@ class SessionView:
 
     # --- calls, files and cost ---
 
-    def _on_call(self, part: ToolPart, *, child: bool) -> None:
+    def _feed_call(self, part: ToolPart, *, child: bool) -> None:
         if part.id in self._ended:
             return
         if isinstance(part.state, OpenState):
@@ -508,7 +500,7 @@ class SessionView:
             self._end_text()
         self.add(to_call_item(part, child=child))
 
-    def _on_patch(self, part: PatchPart) -> None:
+    def _feed_patch(self, part: PatchPart) -> None:
         for file in list_patch_files(part):
             self._run_files[file] = None
             self.files[file] = None
@@ -561,11 +553,6 @@ def to_call_item(part: ToolPart, *, child: bool = False) -> CallItem:
         child=child,
         session=SessionID(session) if isinstance(session, str) else None,
     )
-
-
-def to_blocks(text: str) -> list[AnswerItem]:
-    """Return the items of a whole Markdown text, such as a help page."""
-    return [AnswerItem(block=block, first=not at) for at, block in enumerate(split_markdown(text))]
 
 
 def find_context_share(status: ViewStatus, sizes: Mapping[str, int]) -> float | None:

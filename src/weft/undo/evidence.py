@@ -37,19 +37,36 @@ async def settle_calls(
     if not calls:
         return history, to_settling_events(history)
     records = {part.id: await asyncio.to_thread(_end_command, _get_evidence(part)) for part in calls}
-    is_scanned = not await recover(undo_context)
+    is_recovered = not await recover(undo_context)
     history = list(await undo_context.store.list_messages(session))
     verdicts = {}
     for message in history:
         directory = (
             message.info.path.cwd if isinstance(message.info, AssistantMessage) and message.info.path else "/"
         )
+        # The snapshots of this directory know nothing of changes in another one.
+        is_scanned = is_recovered and _get_call_root(message) == undo_context.totals.root
         for part in list_open_calls(message):
             findings = await asyncio.to_thread(
                 _examine, part, message, records.get(part.id), is_scanned=is_scanned
             )
             verdicts[part.id] = judge_call(part, findings, directory)
     return history, to_settling_events(history, verdicts)
+
+
+async def needs_other_directory(undo_context: UndoContext, session: SessionID) -> bool:
+    """Return True if the changes of files by an open call are recorded in another directory that still exists. Opening that
+    one settles the session with a better verdict than we can give."""
+    history = await undo_context.store.list_messages(session)
+    roots = {_get_call_root(message) for message in history if list_open_calls(message)}
+    others = roots - {undo_context.totals.root}
+    return await asyncio.to_thread(lambda: any(map(os.path.isdir, others)))
+
+
+def _get_call_root(message: MessageWithParts) -> str:
+    """Return the root of the directory in which the calls of an answer ran; "" if that is not known."""
+    path = message.info.path if isinstance(message.info, AssistantMessage) else None
+    return "" if path is None else os.path.realpath(path.cwd if path.root == "/" else path.root)
 
 
 def _get_evidence(part: ToolPart) -> CallEvidence:

@@ -54,7 +54,7 @@ class UndoContext(Struct, frozen=True, kw_only=True):
         self, session: SessionID, trees: Iterable[Tree], *, remaining: Iterable[MessageWithParts]
     ) -> None:
         """Release snapshots, unless remaining messages name them or files still have to be restored from them."""
-        if await self.snapshots.is_unsettled(session):
+        if await self.snapshots.has_unfinished_restore(session):
             return
         await self.snapshots.unpin(session, sorted({*trees} - get_history_trees(remaining)))
 

@@ -49,7 +49,7 @@ async def run_check(
     if ended.code in CANNOT_RUN_CODES and not ended.timed_out:
         reason = output.strip().splitlines()[-1] if output.strip() else f"exit code {ended.code}"
         raise InvalidInputError(
-            "--check", f"the command cannot be run: {reason}", hint=f"it runs in bash, in {directory}"
+            "check", f"the command cannot be run: {reason}", hint=f"it runs in bash, in {directory}"
         )
     return CheckResult(
         command=command,

@@ -1,4 +1,4 @@
-"""Run git for worktrees: create, inspect, merge and remove checkouts. Calls block."""
+"""Run git for worktrees: create, inspect, merge and remove checkouts. Every function blocks."""
 
 import os
 import shutil

@@ -62,7 +62,7 @@ def remove_dead_scratches(repository: WorktreeRepository) -> list[str]:
 
 
 class ScratchCheckout:
-    """A checkout of `commit`, into which any files can be written. Calls block."""
+    """A checkout of `commit`, into which any files can be written. Every method blocks."""
 
     def __init__(self, git: WorktreeGit, commit: str) -> None:
         self.directory = git.top

@@ -45,7 +45,7 @@ class Writer:
     def find(self, truth: Truth, checkout: str = HERE) -> list[tuple[bytes, LineAuthor]]:
         content = self.make(truth)
         assert content is not None
-        found = self.authorship.settle(checkout, content)
+        found = self.authorship.attribute(checkout, content)
         return list(zip(found.lines, found.authors, strict=True))
 
 

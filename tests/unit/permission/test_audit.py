@@ -183,7 +183,7 @@ async def test_a_write_that_is_cancelled_is_completed_and_not_written_again() ->
     store.may_go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await writing
-    await log.settle()
+    await log.try_flush()
     assert list(read_entries(await store.read_log(log_key(PROJECT)))) == [(1, entry(1))]
 
 

@@ -13,7 +13,7 @@ from weft.project.facts import (
     Inode,
     KnownProjects,
     LastLocation,
-    ProjectAlias,
+    LastSeen,
     ProjectIdentity,
     is_inside,
     normalise_path,
@@ -21,7 +21,7 @@ from weft.project.facts import (
 from weft.project.identify import find_project_here, identify, list_candidates, needs_roots
 
 X, Y, Z = (ProjectID(letter * 40) for letter in "abc")
-NOBODY = KnownProjects(projects={}, aliases={})
+NOBODY = KnownProjects(projects={}, last_seen={})
 
 HERE = Checkout(
     directory="/home/loom",
@@ -40,13 +40,13 @@ def record(id: ProjectID, worktree: str, **more: Any) -> Project:
 
 def seen(id: ProjectID, worktree: str, *, inode: str = "7", roots: tuple[str, ...] = ()) -> KnownProjects:
     """Return what is known after a project was seen in a directory."""
-    alias = ProjectAlias(worktree=worktree, common_dir=f"{worktree}/.git", inode=inode, roots=roots)
-    return KnownProjects(projects={id: record(id, worktree)}, aliases={id: alias})
+    seen = LastSeen(worktree=worktree, common_dir=f"{worktree}/.git", inode=inode, roots=roots)
+    return KnownProjects(projects={id: record(id, worktree)}, last_seen={id: seen})
 
 
 def recorded(*projects: Project) -> KnownProjects:
     """Return what is known if only OpenCode has recorded projects."""
-    return KnownProjects(projects={project.id: project for project in projects}, aliases={})
+    return KnownProjects(projects={project.id: project for project in projects}, last_seen={})
 
 
 def home(id: str = "", *, inode: str = "8") -> LastLocation:
@@ -136,7 +136,7 @@ def test_a_second_clone_gets_an_unused_id() -> None:
     first = id_of(known, roots=(X,), a=home(X))
     known = KnownProjects(
         projects={**known.projects, first: record(first, "/third")},
-        aliases={**known.aliases, first: ProjectAlias(worktree="/third", inode="3", roots=(X,))},
+        last_seen={**known.last_seen, first: LastSeen(worktree="/third", inode="3", roots=(X,))},
     )
     last_locations = {X: home(X), first: home(first)}
 
@@ -156,7 +156,7 @@ def test_a_root_commit_identifies_the_one_project_that_is_gone() -> None:
 def test_if_two_projects_are_gone_neither_is_chosen() -> None:
     known = KnownProjects(
         projects={},
-        aliases={id: ProjectAlias(worktree=f"/gone/{id}", inode="1", roots=(X,)) for id in (Y, Z)},
+        last_seen={id: LastSeen(worktree=f"/gone/{id}", inode="1", roots=(X,)) for id in (Y, Z)},
     )
 
     assert id_of(known, roots=(X,), b=LastLocation(), c=LastLocation()) == X
@@ -171,7 +171,7 @@ def test_the_same_directory_by_another_name_is_not_a_copy() -> None:
 
 def test_a_repository_created_again_and_named_by_opencode_keeps_its_project() -> None:
     known = seen(X, "/home/loom")
-    known = KnownProjects(projects={**known.projects, Y: record(Y, "/home/loom")}, aliases=known.aliases)
+    known = KnownProjects(projects={**known.projects, Y: record(Y, "/home/loom")}, last_seen=known.last_seen)
     here = LastLocation(exists=True, common_dir=HERE.common_dir, id=Y, inode=HERE.inode)
 
     verdict = identify(CheckoutFacts(checkout=replace(HERE, id=Y), last_locations={Y: here}), known)
@@ -182,7 +182,7 @@ def test_a_repository_created_again_and_named_by_opencode_keeps_its_project() ->
 def test_a_repository_moved_to_the_place_of_another_keeps_its_id() -> None:
     known, other = seen(X, "/home/loom", inode="6"), seen(Y, "/elsewhere")
     both = KnownProjects(
-        projects={**known.projects, **other.projects}, aliases={**known.aliases, **other.aliases}
+        projects={**known.projects, **other.projects}, last_seen={**known.last_seen, **other.last_seen}
     )
 
     assert id_of(both, replace(HERE, id=Y), b=LastLocation()) == Y
@@ -191,7 +191,7 @@ def test_a_repository_moved_to_the_place_of_another_keeps_its_id() -> None:
 def test_a_second_clone_removed_and_cloned_again_is_still_the_second() -> None:
     second, first = seen(Z, "/home/loom", inode="6", roots=(X,)), seen(X, "/elsewhere", inode="5")
     both = KnownProjects(
-        projects={**second.projects, **first.projects}, aliases={**second.aliases, **first.aliases}
+        projects={**second.projects, **first.projects}, last_seen={**second.last_seen, **first.last_seen}
     )
     named_by_opencode = replace(HERE, id=X)
 

@@ -16,7 +16,7 @@ from weft.project.facts import (
     Inode,
     KnownProjects,
     LastLocation,
-    ProjectAlias,
+    LastSeen,
     Resolution,
 )
 from weft.project.identify import identify, list_candidates, needs_roots
@@ -40,7 +40,7 @@ class World:
     def __init__(self) -> None:
         self.disk: dict[str, Folder] = {}
         self.projects: dict[ProjectID, Project] = {}
-        self.aliases: dict[ProjectID, ProjectAlias] = {}
+        self.last_seen: dict[ProjectID, LastSeen] = {}
         self.number = count(1)
 
     # what people do
@@ -83,7 +83,7 @@ class World:
         return LastLocation(exists=True, common_dir=f"{path}/.git", id=it.id if it.git else "", inode=inode)
 
     def resolve(self, path: str) -> Resolution:
-        at, known = self.look(path), KnownProjects(projects=self.projects, aliases=self.aliases)
+        at, known = self.look(path), KnownProjects(projects=self.projects, last_seen=self.last_seen)
         roots = (self.disk[path].root,) if needs_roots(at, known) else None
         last_locations = {id: self.look_home(home) for id, home in list_candidates(at, known, roots).items()}
         facts = CheckoutFacts(checkout=at, roots=roots, last_locations=last_locations)
@@ -96,13 +96,13 @@ class World:
         id = found.place.project.id
         if found.project is not None:
             self.projects[id] = found.project
-        if found.alias is not None:
-            self.aliases[id] = found.alias
+        if found.last_seen is not None:
+            self.last_seen[id] = found.last_seen
         if found.id_file is not None:
             self.disk[path] = replace(self.disk[path], id=found.id_file.id)
         again = self.resolve(path)
         assert again.place == found.place or id == GLOBAL_PROJECT
-        assert (again.project, again.alias, again.id_file) == (None, None, None)
+        assert (again.project, again.last_seen, again.id_file) == (None, None, None)
         return id
 
 

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
 from weft.model.project import Place, Project, ProjectTime
 from weft.model.session import SessionInfo, SessionTime
+from weft.model.wire import to_plain
 from weft.project.facts import (
     Adoption,
     Checkout,
@@ -12,12 +13,11 @@ from weft.project.facts import (
     IdFile,
     Inode,
     KnownProjects,
-    ProjectAlias,
+    LastSeen,
     ProjectIdentity,
     Resolution,
-    alias_key,
-    alias_to_plain,
-    find_alias,
+    last_seen_key,
+    parse_last_seen,
 )
 from weft.project.resolve import adopt_sessions, covers_checkout, to_resolution
 
@@ -33,14 +33,14 @@ LINKED = Checkout(
     inode=Inode(number="7", device="1"),
 )
 VERDICT = ProjectIdentity(id=X, worktree="/linked", main="/loom", vcs="git", roots=(X,))
-ALIAS = ProjectAlias(worktree="/loom", common_dir="/loom/.git", inode="7", roots=(X,))
+SEEN = LastSeen(worktree="/loom", common_dir="/loom/.git", inode="7", roots=(X,))
 GLOBAL = Project(id=GLOBAL_PROJECT, worktree="/", time=ProjectTime(created=1, updated=1))
 ADOPTION = Adoption(
     project=X,
     sources=(GLOBAL_PROJECT,),
     tops=("/loom", "/linked"),
     common_dir="/loom/.git",
-    strangers=("/loom/lost",),
+    other_tops=("/loom/lost",),
 )
 
 
@@ -49,9 +49,9 @@ def project(updated: int, *sandboxes: str) -> Project:
     return Project(id=X, worktree="/loom", vcs="git", name="Loom", time=time, sandboxes=sandboxes)
 
 
-def resolution(stored: Project | None, alias: ProjectAlias | None, at: Checkout = LINKED) -> Resolution:
+def resolution(stored: Project | None, seen: LastSeen | None, at: Checkout = LINKED) -> Resolution:
     projects = {GLOBAL_PROJECT: GLOBAL} | ({X: stored} if stored else {})
-    known = KnownProjects(projects=projects, aliases={X: alias} if alias else {})
+    known = KnownProjects(projects=projects, last_seen={X: seen} if seen else {})
     return to_resolution(
         VERDICT, CheckoutFacts(checkout=at), known, existing_sandboxes={"/linked", "/third"}, now=9
     )
@@ -60,17 +60,17 @@ def resolution(stored: Project | None, alias: ProjectAlias | None, at: Checkout 
 def test_nothing_is_stored_if_nothing_changed() -> None:
     stored = project(5, "/linked")
 
-    found = resolution(stored, ALIAS)
+    found = resolution(stored, SEEN)
 
     assert found == Resolution(place=Place(project=stored, directory="/linked/src", worktree="/linked"))
-    assert found.settled
+    assert found.is_stored
 
 
 def test_a_new_checkout_is_added_and_one_that_is_gone_is_dropped() -> None:
-    found = resolution(project(5, "/gone", "/third"), ALIAS)
+    found = resolution(project(5, "/gone", "/third"), SEEN)
 
     assert found.project == found.place.project == project(9, "/third", "/linked")
-    assert not found.settled
+    assert not found.is_stored
 
 
 def test_a_new_project_is_recorded_and_adopts_global_sessions() -> None:
@@ -82,14 +82,14 @@ def test_a_new_project_is_recorded_and_adopts_global_sessions() -> None:
     assert found == Resolution(
         place=Place(project=fresh, directory="/linked/src", worktree="/linked"),
         project=fresh,
-        alias=ALIAS,
+        last_seen=SEEN,
         id_file=IdFile(common_dir="/loom/.git", id=X),
         adoption=Adoption(
             project=X,
             sources=(GLOBAL_PROJECT,),
             tops=("/linked", "/loom"),
             common_dir="/loom/.git",
-            strangers=(),
+            other_tops=(),
         ),
     )
 
@@ -99,31 +99,31 @@ def test_the_global_record_is_written_once_and_never_changed() -> None:
     facts = CheckoutFacts(checkout=Checkout(directory="/new", top="/new"))
 
     first = to_resolution(
-        verdict, facts, KnownProjects(projects={}, aliases={}), existing_sandboxes=(), now=9
+        verdict, facts, KnownProjects(projects={}, last_seen={}), existing_sandboxes=(), now=9
     )
     again = to_resolution(
         verdict,
         facts,
-        KnownProjects(projects={GLOBAL_PROJECT: GLOBAL}, aliases={}),
+        KnownProjects(projects={GLOBAL_PROJECT: GLOBAL}, last_seen={}),
         existing_sandboxes=(),
         now=9,
     )
 
     assert first.project == first.place.project
-    assert again.settled
+    assert again.is_stored
     assert again.place.project.worktree == "/new"
 
 
-def test_an_alias_is_read_back_and_an_invalid_one_is_none() -> None:
-    assert find_alias(alias_to_plain(ALIAS)) == ALIAS
-    assert alias_to_plain(ALIAS) == {
+def test_where_a_project_was_seen_is_read_back_and_an_invalid_one_is_none() -> None:
+    assert parse_last_seen(to_plain(SEEN)) == SEEN
+    assert to_plain(SEEN) == {
         "worktree": "/loom",
         "commonDir": "/loom/.git",
         "inode": "7",
         "roots": [X],
     }
-    assert [find_alias(kept) for kept in (None, [], {}, {"worktree": 1})] == [None] * 4
-    assert alias_key(X) == ("alias", X)
+    assert [parse_last_seen(kept) for kept in (None, [], {}, {"worktree": 1})] == [None] * 4
+    assert last_seen_key(X) == ("alias", X)
 
 
 def test_a_project_adopts_sessions_in_its_own_checkouts_only() -> None:
@@ -140,7 +140,7 @@ def test_a_project_adopts_sessions_in_its_own_checkouts_only() -> None:
 
 
 def test_a_project_without_git_adopts_sessions_in_outer_repositories() -> None:
-    bare = replace(ADOPTION, common_dir="", strangers=())
+    bare = replace(ADOPTION, common_dir="", other_tops=())
 
     assert covers_checkout(bare, Checkout(directory="/loom/src"))
     assert covers_checkout(bare, Checkout(directory="/loom/src", top="/", common_dir="/.git"))

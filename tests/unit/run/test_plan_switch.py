@@ -52,8 +52,8 @@ async def test_approving_a_plan_switches_to_the_build_agent() -> None:
         [words] = prompts[1].parts
         assert isinstance(words, TextPart)
         assert words.synthetic
-        assert words.text.startswith("The plan at plans/")
-        assert words.text.endswith(" has been approved, you can now edit files. Execute the plan")
+        assert words.text.startswith("The person has approved the plan in plans/")
+        assert words.text.endswith(". You may change files now. Carry out the plan.")
         [call] = [part for message in messages for part in message.parts if isinstance(part, ToolPart)]
         assert isinstance(call.state, CompletedState)
         assert call.state.title == "Switching to build agent"
@@ -72,7 +72,7 @@ async def test_approving_planning_switches_to_the_plan_agent() -> None:
         words = [part.text for part in messages[2].parts if isinstance(part, TextPart)] + [
             part.text for part in messages[1].parts if isinstance(part, TextPart)
         ]
-        assert "User has requested to enter plan mode. Switch to plan mode and begin planning." in words
+        assert "The person wants a plan first. Plan now, and change nothing." in words
         assert messages[-1].info.agent == "plan"
 
 

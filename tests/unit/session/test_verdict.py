@@ -21,7 +21,7 @@ from weft.model.verdict import (
     with_evidence,
 )
 from weft.session.settle import INTERRUPTED, is_interrupted, to_settling_events
-from weft.session.verdict import ELSEWHERE, NOT_STARTED, CallFindings, judge_call
+from weft.session.verdict import ELSEWHERE, NEVER_STARTED, CallFindings, judge_call
 
 RESULT = CallResult(title="t", output="done")
 TRACE = CommandTrace(token="0" * 32, record="/o/tool_1.exit", watched=True)
@@ -44,7 +44,7 @@ def files(*paths: str) -> CallEvidence:
 
 
 def test_a_call_that_noted_nothing_did_not_start_and_one_that_never_notes_is_unknown() -> None:
-    assert judge(CallEvidence()) == CallVerdict(kind="not-started", why=NOT_STARTED, repeatable=True)
+    assert judge(CallEvidence()) == NEVER_STARTED
     assert judge(None, "my_tool").kind == "unknown"
     assert judge(None, "grep").kind == "unchanged"
     pending = replace(tool_part("A1"), state=PendingState(input={}, raw=""))

@@ -5,11 +5,9 @@ import pytest
 from weft.model.agent import AgentInfo, Skill
 from weft.tool.contract import Audience
 from weft.tool.registry import (
-    HIDDEN_TOOLS,
     PLAN_TOOLS,
     TOOLS,
     ToolSetup,
-    find_tool,
     list_tools,
     prefers_patches,
 )
@@ -31,9 +29,11 @@ def list_offered(
         provider_id=provider, api_id=api, allowed=lambda _, pattern: pattern != denied, agents=AGENTS
     )
     texts = {
-        tool.name: tool.describe(audience) if tool.describe else tool.about for tool in list_tools(equipment)
+        tool.name: tool.describe(audience) if tool.describe else tool.about
+        for tool in list_tools(equipment)
+        if not tool.hidden
     }
-    return {name: text for name, text in texts.items() if text is not None and name not in HIDDEN_TOOLS}
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 USUAL = [
@@ -112,13 +112,6 @@ def test_without_skills_there_is_nothing_to_load() -> None:
     assert "skill" not in list_offered(
         ToolSetup(skills=SkillSource(find=lambda: SKILLS[:1], read=str)), denied="weaving"
     )
-
-
-def test_a_tool_is_found_by_name() -> None:
-    found = find_tool("list")
-    assert found is not None
-    assert found.name == "list"
-    assert find_tool("nothing") is None
 
 
 def test_models_are_told_how_long_a_command_may_take() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.tui.markdown import MarkdownBlock, MarkdownSplitter, highlight, render_block, split_markdown
+from weft.tui.markdown import MarkdownBlock, MarkdownSplitter, highlight, render_block
 from weft.tui.text import Line, cut, measure, to_ansi, to_plain_text, wrap
 
 SAMPLE = """# Title
@@ -34,6 +34,12 @@ y = 2
 ```
 ~~gone~~ [here](http://weft.test)
 """
+
+
+def split_markdown(text: str) -> list[MarkdownBlock]:
+    """Split a whole text into blocks."""
+    splitter = MarkdownSplitter()
+    return [*splitter.feed(text), *splitter.finish()]
 
 
 def render(text: str, width: int = 40) -> list[str]:

@@ -71,9 +71,8 @@ class Adapters:
 
     def __init__(self, deadlines: StreamDeadlines | None = None) -> None:
         self._deadlines = deadlines or StreamDeadlines()
-        self._clients: dict[
-            bool, Any
-        ] = {}  # an httpx2.AsyncClient for plain HTTP on this machine, and one for the rest
+        # An httpx2.AsyncClient for plain HTTP on this machine, and one for the rest.
+        self._clients: dict[bool, Any] = {}
         self._closable: list[Any] = []  # adapters with connections of their own
 
     def connect(self, access: Access) -> Provider:

@@ -1,4 +1,4 @@
-"""Read messages and parts from the JSON tree. Calls block. Listing sessions does not load this module."""
+"""Read messages and parts from the JSON tree. Every function blocks. Listing sessions does not load this module."""
 
 import os
 from collections.abc import Collection

@@ -75,7 +75,7 @@ def connect(
     `immutable` reads a database in a directory that we may not write to. Nobody may change it meanwhile.
     """
     check_library(options.library)
-    # Also a reader opens the file for writing: then the last one that closes it removes the files next to it.
+    # Readers open it for writing too, so that whoever closes last can remove the WAL files.
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
     if immutable:
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
@@ -109,7 +109,7 @@ def prepare_writing(connection: apsw.Connection, path: str) -> None:
 
 
 def select(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> list[SqlRow]:
-    """Run a statement and return all its rows. Then it keeps no transaction open."""
+    """Run a statement and return all its rows. Reading all rows ends the statement's transaction."""
     rows: list[SqlRow] = connection.execute(sql, values).fetchall()
     return rows
 
@@ -154,7 +154,7 @@ def translate_errors(path: str, connection: apsw.Connection | None = None) -> Ge
         number = 0
         if connection is not None and isinstance(error, apsw.IOError | apsw.CantOpenError):
             number = connection.system_errno
-        raise to_store_error(error, path, number) from error
+        raise make_store_error(error, path, number) from error
     except OSError as error:
         raise StoreError(
             f"the store cannot use {error.filename or path}: {error.strerror or error}",
@@ -179,8 +179,8 @@ def find_place_fault(path: str) -> int:
     return errno.ENOSPC if found.f_bavail * found.f_frsize < ROOM_BYTES else 0
 
 
-def to_store_error(error: apsw.Error, path: str, number: int = 0) -> StoreError:
-    """Return the error for a person. `number` is the system's error number, 0 if there is none."""
+def make_store_error(error: apsw.Error, path: str, number: int = 0) -> StoreError:
+    """Make the error for a person, after a look at the disk. `number` is the system's error number, 0 if there is none."""
     if number not in ERRNO_HINTS and isinstance(error, apsw.IOError | apsw.CantOpenError):
         number = find_place_fault(path) or number
     match error:

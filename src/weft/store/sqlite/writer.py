@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import apsw
 
 from weft.errors import ClosedError, StoreError
-from weft.store.sqlite.connection import select, to_store_error
+from weft.store.sqlite.connection import make_store_error, select
 from weft.store.sqlite.database import DatabaseFile
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class DatabaseWriter:
                 self._thread.start()
 
     def close(self) -> None:
-        """Finish what waits, move the log into the database, and close the connection. Calls block."""
+        """Finish what waits, move the log into the database, and close the connection. It blocks."""
         self._closing = True
         if self._thread is not None:
             self._requests.put(None)
@@ -137,7 +137,7 @@ class DatabaseWriter:
                 connection.execute("COMMIT")
                 self.commits += 1
         except Exception as error:  # noqa: BLE001  whatever it is, those who wait must not wait for ever
-            failure = self._to_store_error(error) if isinstance(error, apsw.Error) else error
+            failure = self._make_store_error(error) if isinstance(error, apsw.Error) else error
             for request in batch:
                 request.error = request.error or failure
             self._roll_back()
@@ -154,7 +154,7 @@ class DatabaseWriter:
         except Exception as error:  # anything that a caller's function raises is raised in the caller
             if isinstance(error, apsw.Error) and not connection.in_transaction:
                 raise  # SQLite gave up the whole transaction
-            request.error = self._to_store_error(error) if isinstance(error, apsw.Error) else error
+            request.error = self._make_store_error(error) if isinstance(error, apsw.Error) else error
             connection.execute("ROLLBACK" if alone else "ROLLBACK TO operation")
         if not alone:
             connection.execute("RELEASE operation")
@@ -197,9 +197,9 @@ class DatabaseWriter:
                 self._connection.close()
             self._connection = None
 
-    def _to_store_error(self, error: apsw.Error) -> StoreError:
+    def _make_store_error(self, error: apsw.Error) -> StoreError:
         number = 0 if self._connection is None else self._connection.system_errno
-        return to_store_error(error, self._file.path, number)
+        return make_store_error(error, self._file.path, number)
 
 
 def _has_durable(batch: list[WriteRequest]) -> bool:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from weft.errors import ToolError
 from weft.host.processes import (
     MARK,
+    SIGNAL_CODE,
     OnOutput,
     ProcessCommand,
     ProcessExit,
@@ -97,11 +98,11 @@ async def _end_terminal(terminal: EditorTerminal, token: str) -> int:
 
 
 def to_exit_code(end: TerminalEnd) -> int | None:
-    """Return the exit code as for our own processes: the negative signal number if a signal ended it."""
+    """Return the exit code as of our own processes: 128 and the number of the signal if a signal ended it."""
     if end.signal is None:
         return end.code
     name = end.signal if end.signal.startswith("SIG") else f"SIG{end.signal}"
-    return -signal.Signals[name] if name in signal.Signals.__members__ else None
+    return SIGNAL_CODE + signal.Signals[name] if name in signal.Signals.__members__ else None
 
 
 MAX_METADATA_CHARACTERS: Final = 30_000
@@ -255,6 +256,8 @@ async def bash(
 async def _ask_permission(command: str, place: ToolPath, ctx: ToolContext) -> None:
     for request in await asyncio.to_thread(_list_requests, command, place, ctx):
         metadata: dict[str, Any] = {"why": list(request.why)} if request.why else {}
+        if request.permission != "bash":  # else the patterns are the command, part by part
+            metadata["command"] = command
         if request.may_write:
             metadata["mayWrite"] = list(request.may_write)
         if request.speculative:

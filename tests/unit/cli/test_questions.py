@@ -1,0 +1,43 @@
+"""What is asked on a plain terminal."""
+
+from weft.cli.questions import format_permission
+from weft.model.ids import PermissionID, SessionID
+from weft.model.permission import PermissionRequest
+
+REQUEST = PermissionRequest(
+    id=PermissionID("per_1"),
+    session_id=SessionID("ses_1"),
+    permission="bash",
+    patterns=("cd ..", "rm *.o"),
+    metadata={"why": ["it may write outside of the project"], "mayWrite": ["rm *.o"]},
+    always=("rm *",),
+)
+
+
+def test_a_permission_is_asked_for_with_its_parts_and_reasons() -> None:
+    assert format_permission(REQUEST) == [
+        "? Allow bash?",
+        "  • cd ..",
+        "  • rm *.o",
+        "    asked because: it may write outside of the project",
+        "    may write: rm *.o",
+        "  allow [o]nce, [a]lways, for this [t]urn or [p]roject, or [r]eject (and say what instead)? ",
+    ]
+
+
+def test_a_directory_is_asked_for_with_the_command_and_where_the_rule_is_told() -> None:
+    request = PermissionRequest(
+        id=REQUEST.id,
+        session_id=REQUEST.session_id,
+        permission="external_directory",
+        patterns=("/x/other/*",),
+        metadata={"command": "touch /x/other/a"},
+        always=(),
+    )
+    assert format_permission(request) == [
+        "? Allow external_directory?",
+        "  • /x/other/*",
+        "    asked because: your rules ask for it (weft permission explain says which)",
+        "    command: touch /x/other/a",
+        "  allow [o]nce, or [r]eject (and say what instead)? ",
+    ]
