@@ -245,11 +245,17 @@ async def test_a_child_sees_what_is_allowed_and_no_key(tmp_path: Path) -> None:
         "PATH": os.environ["PATH"],
         "LC_ALL": "C",
         "ANTHROPIC_API_KEY": "secret",
+        "HTTPS_PROXY": "http://me:secret@proxy.example:3128",
         "MINE": "1",
         "PWD": "/x",
     }
     seen = tool_environment(source, extra=["MINE"])
-    assert seen == {"PATH": os.environ["PATH"], "LC_ALL": "C", "MINE": "1"}
+    assert seen == {
+        "PATH": os.environ["PATH"],
+        "LC_ALL": "C",
+        "HTTPS_PROXY": "http://proxy.example:3128",
+        "MINE": "1",
+    }
     captured = await capture_output(
         ProcessCommand(argv=("env",), directory=str(tmp_path), environment=seen), limit=10_000
     )

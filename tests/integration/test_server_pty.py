@@ -1,5 +1,6 @@
 """Terminals over real HTTP and a real WebSocket: input, output and end."""
 
+import asyncio
 import base64
 import os
 import socket
@@ -14,6 +15,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, Event, RejectConnection, Request, TextMessage
 
 from given.http_server import ProjectServer, serve_project
+from given.principals import TeamServer, serve_team
 from weft.server.access import AccessPolicy
 
 SHELL = {"command": "/bin/sh", "args": [], "title": "mine"}
@@ -61,7 +63,7 @@ class Socket:
 
 
 @contextmanager
-def connected(server: ProjectServer, path: str, **headers: str) -> Iterator[Socket]:
+def connected(server: ProjectServer | TeamServer, path: str, **headers: str) -> Iterator[Socket]:
     client = Socket(server.url, path, headers)
     try:
         assert isinstance(client.next(), AcceptConnection)
@@ -194,6 +196,29 @@ def test_a_socket_needs_the_password_or_a_ticket(tmp_path: Path) -> None:
         assert status_of(server, f"{path}?ticket={again}", origin="https://evil.example") == 403
         assert status_of(server, f"{path}?ticket={again}") is None
         assert status_of(server, f"{path}?ticket={again}") == 401
+
+
+def test_a_socket_ends_with_its_token_also_if_a_ticket_opened_it(tmp_path: Path) -> None:
+    with serve_team(tmp_path, f"file:{tmp_path}/storage") as team:
+        secret = team.admit("root", "admin")
+        login = f"Bearer {secret}"
+        with team.connect(secret) as admin:
+            path = f"/pty/{admin.post('/pty', json=SHELL).json()['id']}/connect"
+            ticket = admin.post(f"{path}-token").json()["ticket"]
+        with (
+            connected(team, path, authorization=login) as one,
+            connected(team, f"{path}?ticket={ticket}") as other,
+        ):
+            other.type("echo still $((40 + 2))\n")
+            assert "still 42" in one.read_until("still 42")
+            assert "still 42" in other.read_until("still 42")
+            asyncio.run(team.tokens.revoke("root", force=True))
+            for client in (one, other):
+                event = client.next()
+                while isinstance(event, TextMessage):
+                    event = client.next()
+                assert isinstance(event, CloseConnection)
+                assert (event.code, event.reason) == (1008, "the token has ended")
 
 
 def test_a_socket_of_no_terminal_is_closed_with_the_reason(server: ProjectServer) -> None:

@@ -14,8 +14,11 @@ from weft.config.load import LoadedConfig, load_config
 from weft.config.sources import ConfigScope
 from weft.errors import ConfigError
 from weft.host.paths import paths_from
-from weft.local.models import ProviderEnvironment, build_offers
+from weft.local.mcp_settings import McpSettings, to_mcp_settings
+from weft.local.models import ProviderEnvironment, build_offers, to_provider_deadlines
+from weft.local.open import to_deadlines, to_subtasks
 from weft.model.project import TrustChange
+from weft.run.runtime import RunDeadlines
 from weft.trust.decision import ProjectTrust, TrustStatus, get_trust, is_trusted
 from weft.trust.records import TrustRecords
 
@@ -329,6 +332,26 @@ def test_what_only_withholds_is_in_force(project: Path) -> None:
     found = loaded(project, said)
     assert found.held == ()
     assert (found.config.share, found.config.formatter, found.config.model) == ("disabled", False, "x/y")
+
+
+def test_a_project_cannot_change_deadlines(project: Path) -> None:
+    own = {"experimental": {"weft": {"deadlines": {"turn": 900, "firstByte": 20}}}}
+    put(Path(paths_from(os.environ).config, "opencode.json"), json.dumps(own))
+    longer = {"turn": 90_000, "tool": 90_000, "subtask": 90_000, "firstByte": 90_000}
+    config = {"experimental": {"mcp_timeout": 90_000_000, "weft": {"deadlines": longer}}}
+
+    def read(*, trusted: bool) -> tuple[RunDeadlines, float, float, float]:
+        found = loaded(project, config, trusted=trusted).config
+        mcp = to_mcp_settings(found, auth_file="", one_shot=False)
+        first_byte = to_provider_deadlines(found).first_byte
+        return to_deadlines(found), to_subtasks(found).seconds, mcp.call, first_byte
+
+    assert read(trusted=False) == (RunDeadlines(tool=3600, turn=900), 3600, McpSettings().call, 20)
+    assert read(trusted=True) == (RunDeadlines(tool=90_000, turn=90_000), 90_000, 90_000, 90_000)
+    assert [each.name for each in loaded(project, config).held] == [
+        "experimental.mcp_timeout",
+        "experimental.weft.deadlines",
+    ]
 
 
 def test_a_project_cannot_bring_back_a_provider_that_the_person_does_without(project: Path) -> None:

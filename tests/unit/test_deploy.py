@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from weft.cli.commands import build_parser
 from weft.cli.serve_access import choose_auth
@@ -92,6 +93,31 @@ def test_the_container_looks_after_its_health_where_the_server_is() -> None:
     ast.parse(program)
     port = parsed(words_of("CMD")).port
     assert f"http://127.0.0.1:{port}/weft/ready" in program
+
+
+def test_the_container_has_the_driver_of_the_store_that_its_nodes_use() -> None:
+    stores = [
+        name for name in ("compose.yaml", "kubernetes.yaml") if "postgres://" in (DEPLOY / name).read_text()
+    ]
+    assert stores == ["compose.yaml", "kubernetes.yaml"]
+    (installed,) = re.findall(r"pip install .+ '(\S+)'$", CONTAINER.read_text(), re.MULTILINE)
+    assert installed == ".[postgres]"
+
+
+@pytest.mark.parametrize("name", ["compose.yaml", "kubernetes.yaml"])
+def test_nodes_keep_their_snapshots(name: str) -> None:
+    documents = list(yaml.safe_load_all((DEPLOY / name).read_text()))
+    if name == "compose.yaml":
+        (compose,) = documents
+        volumes = [compose["services"][node]["volumes"] for node in ("one", "two")]
+        kept = [volume.partition(":")[0] for each in volumes for volume in each if volume.endswith(":/data")]
+        assert kept == ["data-one", "data-two"]
+        assert set(kept) <= set(compose["volumes"])
+    else:
+        (nodes,) = (each["spec"] for each in documents if each["kind"] == "StatefulSet")
+        assert [claim["metadata"]["name"] for claim in nodes["volumeClaimTemplates"]] == ["data"]
+        mounts = nodes["template"]["spec"]["containers"][0]["volumeMounts"]
+        assert {"name": "data", "mountPath": "/data"} in mounts
 
 
 def test_what_the_container_copies_is_there() -> None:

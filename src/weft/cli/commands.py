@@ -12,6 +12,7 @@ from weft.version import VERSION
 
 DEFAULT_WIDTH = 100
 LOG_OPTIONS = frozenset({"--print-logs", "--log-level"})
+LEVEL_HELP = "leave out lines of the log that are less severe"
 LOG_LEVELS = ("DEBUG", "INFO", "WARN", "ERROR")
 
 EXAMPLES = """examples:
@@ -109,19 +110,17 @@ def _add_commands(
             continue
         if below[0].words == (*under, word):
             import_function(below[0].add_arguments)(branch)
-            _add_log_options(branch)
+            _add_log_options(branch, level_help=LEVEL_HELP if word == "serve" else argparse.SUPPRESS)
             branch.set_defaults(command_function=below[0].run, command_parser=branch)
         else:
             branch.set_defaults(command_parser=branch)
             _add_commands(branch, below, (*under, word), arguments)
 
 
-def _add_log_options(parser: Parser) -> None:
+def _add_log_options(parser: Parser, *, level_help: str) -> None:
     """Add the log options that OpenCode accepts with every command. Of ours only `serve` uses the level."""
     parser.add_argument("--print-logs", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--log-level", type=str.upper, choices=LOG_LEVELS, default="INFO", help=argparse.SUPPRESS
-    )
+    parser.add_argument("--log-level", type=str.upper, choices=LOG_LEVELS, default="INFO", help=level_help)
 
 
 def import_function(reference: str) -> Callable[..., Any]:

@@ -73,11 +73,10 @@ $schema theme tui layout logLevel username autoupdate watcher compaction instruc
 model small_model default_agent agent mode permission tools enabled_providers disabled_providers
 """
 ALLOWED_KEYS = frozenset(_ALLOWED_KEYS.split())
-# Allowed keys of `experimental` and of `experimental.weft`.
-ALLOWED_EXPERIMENTS = frozenset(
-    {"hook", "chatMaxRetries", "disable_paste_summary", "batch_tool", "mcp_timeout"}
-)
-ALLOWED_WEFT_KEYS = frozenset({"budget", "compaction", "deadlines", "sandbox"})
+# Allowed keys of `experimental` and of `experimental.weft`. Budgets and sandboxes count only where they are stricter. Deadlines
+# are held back: a longer one lets a run go on for longer than the user wants.
+ALLOWED_EXPERIMENTS = frozenset({"hook", "chatMaxRetries", "disable_paste_summary", "batch_tool"})
+ALLOWED_WEFT_KEYS = frozenset({"budget", "compaction", "sandbox"})
 # The value that passes, and the effect of any other.
 RESTRICTED_SWITCHES: dict[str, tuple[Any, str]] = {
     "share": ("disabled", "shares sessions"),

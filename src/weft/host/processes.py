@@ -4,6 +4,7 @@ import asyncio
 import errno
 import hashlib
 import os
+import re
 import secrets
 import signal
 import sys
@@ -234,7 +235,8 @@ echo "$_weft_code" >>"$_weft_record"
 exit "$_weft_code"
 """
 
-# The variables that a tool's process may see. Never a provider's key or our own password.
+# The variables that a tool's process may see. Never a provider's key or our own password. `SSH_AUTH_SOCK` lets git push as the
+# user; it shows no key, but whoever has it can log in with them.
 _ALLOWED_NAMES = """
 PATH HOME LANG LANGUAGE LC_* TERM COLORTERM NO_COLOR TMPDIR TZ USER LOGNAME SHELL HOSTNAME DISPLAY EDITOR PAGER
 XDG_* SSH_AUTH_SOCK VIRTUAL_ENV CONDA_PREFIX PYENV_ROOT UV_CACHE_DIR NVM_DIR NVM_BIN VOLTA_HOME BUN_INSTALL
@@ -242,6 +244,9 @@ JAVA_HOME GOPATH GOROOT CARGO_HOME RUSTUP_HOME SDKROOT SSL_CERT_FILE SSL_CERT_DI
 HTTPS_PROXY http_proxy https_proxy
 """
 ALLOWED_VARIABLES: Final = frozenset(_ALLOWED_NAMES.split())
+# The address of a proxy often contains a name and a password, which are no business of a tool.
+PROXY_VARIABLES: Final = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"})
+SCHEME: Final = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class ProcessCommand(Struct, frozen=True, kw_only=True):
@@ -383,11 +388,24 @@ def describe_process() -> str:
 
 
 def tool_environment(source: Mapping[str, str], extra: Collection[str] = ()) -> dict[str, str]:
-    """Return the variables that a tool's process may see: the allowed ones and those in `extra`. `LC_*` names a
-    prefix."""
+    """Return the variables that a tool's process may see: the allowed ones, proxies without name and password, and those in `extra`.
+
+    `LC_*` names a prefix.
+    """
     names = {*ALLOWED_VARIABLES, *extra}
     prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
-    return {name: value for name, value in source.items() if name in names or name.startswith(prefixes)}
+    return {
+        name: strip_userinfo(value) if name in PROXY_VARIABLES else value
+        for name, value in source.items()
+        if name in names or name.startswith(prefixes)
+    }
+
+
+def strip_userinfo(url: str) -> str:
+    """Return the address of a proxy without name and password. The scheme may be missing."""
+    scheme = SCHEME.match(url)
+    head = scheme[0] if scheme else ""
+    return head + url[len(head) :].rpartition("@")[2]
 
 
 async def run_command(

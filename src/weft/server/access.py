@@ -18,7 +18,7 @@ from weft.errors import DirectoryNotServedError, InvalidInputError
 from weft.model.principal import ADMINISTRATOR, Caller
 from weft.model.project import Project
 from weft.server.metrics import UNKNOWN_ROUTE, RequestRecord
-from weft.server.page_login import COOKIE_HEADER, PAGE_HEADER, PageLogins, is_page_path
+from weft.server.page_login import COOKIE_HEADER, PAGE_HEADER, TOO_MANY_ATTEMPTS, PageLogins, is_page_path
 from weft.server.response import (
     ErrorResponse,
     Receive,
@@ -29,12 +29,11 @@ from weft.server.response import (
     send_error,
     send_preflight,
 )
-from weft.server.state import Tickets
+from weft.server.state import IssuedTicket, PasswordAttempts, Tickets, to_attempt_address
 
 LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
-FREE_ATTEMPTS: Final = 5
-MAX_DELAY_SECONDS: Final = 5.0
 UNAUTHORIZED: Final = 401
+AUTHORIZATION: Final = "authorization"
 CHALLENGE: Final = {"www-authenticate": 'Basic realm="weft"'}
 DENIAL_EXTENSION: Final = "websocket.http.response"
 POLICY_VIOLATION: Final = 1008
@@ -99,7 +98,7 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
         if self.password is None:
             return False
         expected = f"{self.username}:{self.password}".encode()
-        return hmac.compare_digest(decode_basic_auth(headers.get("authorization", "")), expected)
+        return hmac.compare_digest(decode_basic_auth(headers.get(AUTHORIZATION, "")), expected)
 
     def cors_headers(self, origin: str | None) -> dict[str, str]:
         """Return the headers that let a page of an allowed origin read the answer."""
@@ -134,7 +133,7 @@ def decode_basic_auth(header: str) -> bytes:
 
 def find_token(headers: Mapping[str, str]) -> str | None:
     """Return the token of a request, None if it has none. OpenCode's clients can only send one as a password."""
-    header = headers.get("authorization", "")
+    header = headers.get(AUTHORIZATION, "")
     scheme, _, rest = header.partition(" ")
     if scheme.lower() == "bearer":
         return rest.strip()
@@ -185,32 +184,36 @@ class Callers:
         """Return a `send` that ends a response that lasts when its token has ended, before it sends any more."""
 
         async def send_while_valid(message: dict[str, Any]) -> None:
-            if message["type"] == "http.response.body" and message.get("more_body"):
-                try:
-                    valid = await self.find(secret) == caller
-                except InvalidInputError:
-                    valid = False
-                if not valid:
-                    await send({"type": "http.response.body", "body": b"", "more_body": False})
-                    raise TokenEndedError
+            continues = message["type"] == "http.response.body" and message.get("more_body")
+            if continues and not await self._is_valid(secret, caller):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                raise TokenEndedError
             await send(message)
 
         return send_while_valid
 
+    async def serve_socket(
+        self, app: Any, scope: Scope, receive: Receive, send: Send, *, secret: str, caller: Caller
+    ) -> None:
+        """Serve a socket until it ends or its token does. A socket may be silent for hours, so the token is checked every second."""
+        serving = asyncio.ensure_future(app(scope, receive, send))
+        try:
+            await asyncio.wait((serving,), timeout=TOKEN_SECONDS)
+            while not serving.done() and await self._is_valid(secret, caller):
+                await asyncio.wait((serving,), timeout=TOKEN_SECONDS)
+        finally:
+            was_ended = serving.cancel()
+            await asyncio.wait((serving,))
+        if was_ended:
+            await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "the token has ended"})
+        else:
+            serving.result()
 
-class PasswordDelay:
-    """Delays the answer to wrong passwords: the more of them in a row, the longer."""
-
-    def __init__(self) -> None:
-        self._failures = 0
-
-    def count_failure(self) -> float:
-        """Count a wrong password and return how many seconds to wait before answering."""
-        self._failures += 1
-        return min(MAX_DELAY_SECONDS, 0.1 * max(0, self._failures - FREE_ATTEMPTS))
-
-    def reset(self) -> None:
-        self._failures = 0
+    async def _is_valid(self, secret: str, caller: Caller) -> bool:
+        try:
+            return await self.find(secret) == caller
+        except InvalidInputError:
+            return False
 
 
 OnRequest = Callable[[RequestRecord], None]
@@ -230,6 +233,7 @@ class AccessMiddleware:
         tickets: Tickets,
         *,
         logins: PageLogins,
+        attempts: PasswordAttempts,
         on_request: OnRequest,
         route_paths: Mapping[Any, str],
         callers: Callers | None = None,
@@ -241,7 +245,7 @@ class AccessMiddleware:
         self._logins = logins
         self._on_request = on_request
         self._route_paths = route_paths
-        self._delay = PasswordDelay()
+        self._attempts = attempts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -255,14 +259,11 @@ class AccessMiddleware:
         headers = read_headers(scope)
         token = find_token(headers)
         caller, refusal = await self._find_caller(token, headers)
-        error = self._policy.check(scope["method"], headers, scope["path"], known=caller is not None)
-        if refusal is not None and (error is None or error.status == UNAUTHORIZED):
-            error = refusal
+        error = await self._check(scope, scope["method"], headers, caller, refusal)
         if error is not None and error.status == UNAUTHORIZED and token is None and COOKIE_HEADER in headers:
             error = await self._logins.check(scope["method"], headers, error)
         cors = self._policy.cors_headers(headers.get("origin"))
         if error is not None:
-            await self._delay_answer(error)
             challenge = CHALLENGE if token is None else BEARER_CHALLENGE
             # A browser would ask for a password in a window of its own instead of letting our page ask.
             asks = error.status == UNAUTHORIZED and PAGE_HEADER not in headers
@@ -271,7 +272,6 @@ class AccessMiddleware:
         if scope["method"] == "OPTIONS":
             await send_preflight(send, headers, cors)
             return
-        self._delay.reset()
         send = add_headers(send, cors) if cors else send
         if self._callers is not None and self._policy.is_open(scope["method"], scope["path"]):
             # Whose page it is decides who answers, whoever looks at it.
@@ -304,19 +304,46 @@ class AccessMiddleware:
 
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = read_headers(scope)
-        caller, refusal = await self._find_caller(find_token(headers), headers)
-        error = self._policy.check("GET", headers, known=caller is not None)
-        error = error if refusal is None or (error is not None and error.status != UNAUTHORIZED) else refusal
-        if error is not None and not (error.status == UNAUTHORIZED and self._has_ticket(scope)):
-            await self._delay_answer(error)
+        token = find_token(headers)
+        caller, refusal = await self._find_caller(token, headers)
+        error = await self._check(scope, "GET", headers, caller, refusal)
+        if error is not None and error.status == UNAUTHORIZED and (ticket := self._take_ticket(scope)):
+            asked = {AUTHORIZATION: ticket.authorization}
+            token = find_token(asked)
+            caller, error = await self._find_caller(token, asked)
+        if error is not None:
             self._record(scope, error.status, 0.0)
             await _reject_socket(scope, receive, send, error)
             return
         self._record(scope, SWITCHING_PROTOCOLS, 0.0)
-        if caller is None or caller.principal is None or self._callers is None:
+        if caller is None or token is None or self._callers is None:
             await self._app(scope, receive, send)
-        else:
-            await (await self._callers.get_app(caller))(scope, receive, send)
+            return
+        app = self._app if caller.principal is None else await self._callers.get_app(caller)
+        await self._callers.serve_socket(app, scope, receive, send, secret=token, caller=caller)
+
+    async def _check(
+        self,
+        scope: Scope,
+        method: str,
+        headers: Mapping[str, str],
+        caller: Caller | None,
+        refusal: ErrorResponse | None,
+    ) -> ErrorResponse | None:
+        """Return the error for a request that is not allowed, None for one that is. The error of a wrong password comes late."""
+        address = to_attempt_address(scope.get("client"))
+        has_guess = AUTHORIZATION in headers and caller is None and self._policy.password is not None
+        if has_guess and not self._attempts.may_try(address):
+            return TOO_MANY_ATTEMPTS
+        path = scope["path"] if scope["type"] == "http" else ""
+        error = self._policy.check(method, headers, path, known=caller is not None)
+        if refusal is not None and (error is None or error.status == UNAUTHORIZED):
+            error = refusal
+        if has_guess and self._policy.has_password(headers):
+            self._attempts.succeed(address)
+        elif has_guess and error is not None and error.status == UNAUTHORIZED:
+            await self._attempts.fail(address)
+        return error
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         path = scope["path"][:MAX_RECORDED_PATH_LENGTH].encode("ascii", "backslashreplace").decode()
@@ -330,13 +357,9 @@ class AccessMiddleware:
             )
         )
 
-    def _has_ticket(self, scope: Scope) -> bool:
+    def _take_ticket(self, scope: Scope) -> IssuedTicket | None:
         ticket = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("ticket", "")
         return self._tickets.take(ticket, scope["path"])
-
-    async def _delay_answer(self, error: ErrorResponse) -> None:
-        if error.status == UNAUTHORIZED:
-            await asyncio.sleep(self._delay.count_failure())
 
 
 async def _reject_socket(scope: Scope, receive: Receive, send: Send, error: ErrorResponse) -> None:

@@ -61,6 +61,7 @@ def build_app(server: HttpServer) -> Any:
         server.setup.access,
         server.tickets,
         logins=server.logins,
+        attempts=server.attempts,
         on_request=server.record_request,
         route_paths=route_paths,
         callers=None
@@ -104,7 +105,7 @@ def _list_special_routes(server: HttpServer) -> list[BaseRoute]:
         StarletteRoute("/weft/view/event", ViewEventsEndpoint(server), methods=["GET"]),
         StarletteRoute(PART_FILE, PartFileEndpoint(server), methods=["GET"]),
         StarletteRoute(SESSION_PAGE, SessionPageEndpoint(server), methods=["GET"]),
-        StarletteRoute(LOGIN_PATH, LoginEndpoint(server.logins, server.tickets)),
+        StarletteRoute(LOGIN_PATH, LoginEndpoint(server.logins, server.tickets, server.attempts)),
         StarletteRoute("/", PageEndpoint(), methods=["GET"]),
         StarletteRoute(f"{PAGE_ROOT}{{path:path}}", PageEndpoint(), methods=["GET"]),
     ]

@@ -43,7 +43,7 @@ from weft.server.page_login import PageLogins
 from weft.server.request import find_directory
 from weft.server.response import ErrorResponse, Scope, read_headers
 from weft.server.route import HttpOperation, Route
-from weft.server.state import IdempotencyKeys, Tickets, TuiControl
+from weft.server.state import IdempotencyKeys, PasswordAttempts, Tickets, TuiControl
 from weft.version import VERSION
 
 IDLE_CHECK_SECONDS: Final = 60.0
@@ -131,6 +131,7 @@ class HttpServer:
             setup.now, None if setup.cluster is None else setup.cluster.claim_key
         )
         self.tickets = Tickets()
+        self.attempts = PasswordAttempts()
         self.logins = PageLogins(setup.access.password, setup.now, setup.ended_logins)
         self.blocks = BlockCache()
         self.event_metrics = EventMetrics()

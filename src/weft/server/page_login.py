@@ -5,7 +5,6 @@ is made from the password, so it outlives a restart, and a new password ends eve
 needs a token that only our page can read.
 """
 
-import asyncio
 import hmac
 import secrets
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ from weft.api.tokens import EndedLogins
 from weft.model.wire import encode
 from weft.server.request import BodyTooLargeError, read_body
 from weft.server.response import ErrorResponse, Receive, Scope, Send, read_headers, send_error
-from weft.server.state import Tickets
+from weft.server.state import PasswordAttempts, Tickets, to_attempt_address
 
 PAGE_ROOT: Final = "/web/"
 LOGIN_PATH: Final = "/web/login"
@@ -32,8 +31,6 @@ LINK_SECONDS: Final = 300
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES: Final = frozenset({"same-origin", "none"})
 MAX_REVOKED: Final = 10_000
-FREE_ATTEMPTS: Final = 5
-MAX_DELAY_SECONDS: Final = 5.0
 
 FORGED: Final = ErrorResponse(
     status=403, name="ForbiddenError", message="the request does not come from our page: open it again"
@@ -48,6 +45,11 @@ WRONG_PASSWORD: Final = ErrorResponse(
 )
 NOT_A_LOGIN: Final = ErrorResponse(
     status=400, name="InvalidInputError", message='a login is {"ticket": …} or {"password": …}'
+)
+TOO_MANY_ATTEMPTS: Final = ErrorResponse(
+    status=429,
+    name="TooManyAttemptsError",
+    message="too many wrong passwords came from this address: none is tried for some seconds",
 )
 WRONG_METHOD: Final = ErrorResponse(status=405, name="MethodError", message="a login is GET, POST or DELETE")
 
@@ -160,10 +162,10 @@ def read_cookie(header: str, name: str) -> str:
 class LoginEndpoint:
     """`/web/login`: GET says whether the browser is logged in, POST logs it in, DELETE logs it out."""
 
-    def __init__(self, logins: PageLogins, tickets: Tickets) -> None:
+    def __init__(self, logins: PageLogins, tickets: Tickets, attempts: PasswordAttempts) -> None:
         self._logins = logins
         self._tickets = tickets
-        self._failures = 0
+        self._attempts = attempts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = read_headers(scope)
@@ -171,13 +173,13 @@ class LoginEndpoint:
             case "GET" | "HEAD":
                 await self._answer(send, await self._logins.find(headers))
             case "POST":
-                await self._log_in(send, headers, receive)
+                await self._log_in(scope, receive, send, headers)
             case "DELETE":
                 await self._log_out(send, headers)
             case _:
                 await send_error(send, WRONG_METHOD)
 
-    async def _log_in(self, send: Send, headers: Mapping[str, str], receive: Receive) -> None:
+    async def _log_in(self, scope: Scope, receive: Receive, send: Send, headers: Mapping[str, str]) -> None:
         try:
             input = msgspec.json.decode(await read_body(receive, dict(headers)), type=LoginInput)
         except (msgspec.DecodeError, UnicodeDecodeError, BodyTooLargeError):
@@ -185,20 +187,24 @@ class LoginEndpoint:
             return
         if self._logins.password is None:
             await self._answer(send, None)
-        elif self._is_valid(input):
-            await self._welcome(send, headers)
+        elif (error := await self._check(input, to_attempt_address(scope.get("client")))) is not None:
+            await send_error(send, error)
         else:
-            self._failures += 1
-            await asyncio.sleep(min(MAX_DELAY_SECONDS, 0.1 * max(0, self._failures - FREE_ATTEMPTS)))
-            await send_error(send, WRONG_LINK if input.ticket else WRONG_PASSWORD)
+            await self._welcome(send, headers)
 
-    def _is_valid(self, input: LoginInput) -> bool:
+    async def _check(self, input: LoginInput, address: str) -> ErrorResponse | None:
+        """Return why a login is refused, None for a valid one. A ticket is too long to be guessed, so only passwords are counted."""
         if input.ticket:
-            return self._tickets.take(input.ticket, LOGIN_PATH)
-        return bool(input.password) and self._logins.is_password(input.password)
+            return None if self._tickets.take(input.ticket, LOGIN_PATH) else WRONG_LINK
+        if not self._attempts.may_try(address):
+            return TOO_MANY_ATTEMPTS
+        if not self._logins.is_password(input.password):
+            await self._attempts.fail(address)
+            return WRONG_PASSWORD
+        self._attempts.succeed(address)
+        return None
 
     async def _welcome(self, send: Send, headers: Mapping[str, str]) -> None:
-        self._failures = 0
         cookie = self._logins.make()
         # A server does not know whether a proxy in front of it speaks TLS, but the origin of the page tells.
         secure = "; Secure" if headers.get("origin", "").startswith("https:") else ""

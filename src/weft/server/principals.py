@@ -85,6 +85,7 @@ class PrincipalServers:
         routes = [route for route in main.routes if route.name not in UNCHECKED_ADMIN_ROUTES]
         server = HttpServer(setup, routes)
         server.event_metrics = main.event_metrics
+        server.attempts = main.attempts
         server.shutting_down = main.shutting_down
         return PrincipalServer(caller, server, self._build(server), main.tasks)
 

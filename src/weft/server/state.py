@@ -1,10 +1,11 @@
-"""State that a server keeps between requests: tickets, idempotency keys and requests to terminal clients."""
+"""State that a server keeps between requests: tickets, password attempts, idempotency keys and requests to terminal clients."""
 
 import asyncio
 import hashlib
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from ipaddress import IPv6Address, IPv6Network
 from typing import Any, Final
 
 from msgspec import Struct
@@ -17,6 +18,14 @@ TICKET_SECONDS: Final = 60
 MAX_TICKETS: Final = 1000
 
 
+class IssuedTicket(Struct, frozen=True, kw_only=True):
+    """What a ticket is good for, and the `Authorization` header of the request that asked for it: it lends no more than that."""
+
+    path: str
+    expires: float
+    authorization: str = ""
+
+
 class Tickets:
     """One-time passwords for browsers, which cannot send a header when they open a socket or follow a link.
 
@@ -24,22 +33,84 @@ class Tickets:
     """
 
     def __init__(self) -> None:
-        self._valid: dict[str, tuple[str, float]] = {}
+        self._valid: dict[str, IssuedTicket] = {}
 
-    def issue(self, path: str, seconds: float = TICKET_SECONDS) -> str:
+    def issue(self, path: str, seconds: float = TICKET_SECONDS, *, authorization: str = "") -> str:
         """Return a new ticket for a path, valid for so many seconds."""
         now = asyncio.get_running_loop().time()
-        self._valid = {ticket: entry for ticket, entry in self._valid.items() if entry[1] > now}
+        self._valid = {ticket: issued for ticket, issued in self._valid.items() if issued.expires > now}
         while len(self._valid) >= MAX_TICKETS:
             del self._valid[next(iter(self._valid))]
         ticket = secrets.token_urlsafe(32)
-        self._valid[ticket] = path, now + seconds
+        self._valid[ticket] = IssuedTicket(path=path, expires=now + seconds, authorization=authorization)
         return ticket
 
-    def take(self, ticket: str, path: str) -> bool:
-        """Return True if the ticket is valid for this path. It is not valid again."""
-        entry = self._valid.pop(ticket, None)
-        return entry is not None and entry[0] == path and entry[1] > asyncio.get_running_loop().time()
+    def take(self, ticket: str, path: str) -> IssuedTicket | None:
+        """Return what a ticket is good for, None if it is not valid for this path. It is not valid again."""
+        issued = self._valid.pop(ticket, None)
+        if issued is None or issued.path != path or issued.expires <= asyncio.get_running_loop().time():
+            return None
+        return issued
+
+
+FREE_ATTEMPTS: Final = 5
+MAX_DELAY_SECONDS: Final = 5.0
+MAX_DELAYED: Final = 4
+MAX_ADDRESSES: Final = 10_000
+# Whoever has one IPv6 address usually has all of its network.
+IPV6_NETWORK_BITS: Final = 64
+
+
+class AddressAttempts:
+    """The wrong passwords of one address: how many in a row, and how many of their answers are being delayed."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.delayed = 0
+
+
+class PasswordAttempts:
+    """Slows down whoever guesses the password, each address by itself.
+
+    * The answer to a wrong password takes longer with each one, until a valid one comes from the same address.
+    * While `MAX_DELAYED` answers of an address are delayed, no password from it is tried. Otherwise it could guess many at once,
+      because the answer to the right one is not delayed.
+    """
+
+    def __init__(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        self._sleep = sleep
+        self._by_address: OrderedDict[str, AddressAttempts] = OrderedDict()
+
+    def may_try(self, address: str) -> bool:
+        """Return True if a password from an address may be tried now."""
+        found = self._by_address.get(address)
+        return found is None or found.delayed < MAX_DELAYED
+
+    async def fail(self, address: str) -> None:
+        """Count a wrong password, and return when its answer may be sent."""
+        attempts = self._by_address.setdefault(address, AddressAttempts())
+        self._by_address.move_to_end(address)
+        while len(self._by_address) > MAX_ADDRESSES:
+            self._by_address.popitem(last=False)
+        attempts.failures += 1
+        attempts.delayed += 1
+        try:
+            await self._sleep(min(MAX_DELAY_SECONDS, 0.1 * max(0, attempts.failures - FREE_ATTEMPTS)))
+        finally:
+            attempts.delayed -= 1
+
+    def succeed(self, address: str) -> None:
+        """Forget the wrong passwords of an address. Only a valid password may do that."""
+        if (attempts := self._by_address.get(address)) is not None:
+            attempts.failures = 0
+
+
+def to_attempt_address(client: tuple[str, int] | None) -> str:
+    """Return the address by which password attempts are counted: that of the connection, for IPv6 its network."""
+    host = "" if client is None else client[0]
+    if ":" not in host or IPv6Address(host).ipv4_mapped is not None:
+        return host
+    return str(IPv6Network((host.partition("%")[0], IPV6_NETWORK_BITS), strict=False))
 
 
 MAX_KEY_LENGTH: Final = 255

@@ -43,6 +43,23 @@ def test_nothing_on_the_list_sounds_like_a_secret() -> None:
     assert [name for name in ALLOWED_VARIABLES if any(word in name for word in words)] == []
 
 
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ("http://proxy.example:3128", "http://proxy.example:3128"),
+        ("http://ada:secret@proxy.example:3128/", "http://proxy.example:3128/"),
+        ("http://ada:sec/re@t@proxy.example", "http://proxy.example"),
+        ("http://ada:sec://ret@proxy.example", "http://proxy.example"),
+        ("ada:secret@proxy.example:3128", "proxy.example:3128"),
+        ("ada:secret://@proxy.example", "proxy.example"),
+        ("", ""),
+    ],
+)
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"])
+def test_a_proxy_is_handed_on_without_name_and_password(name: str, given: str, seen: str) -> None:
+    assert tool_environment({name: given}) == {name: seen}
+
+
 def test_what_a_program_needs_is_handed_on() -> None:
     given = {
         "PATH": "/bin",

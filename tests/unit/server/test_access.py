@@ -1,13 +1,17 @@
 """Who has access to a server, and who has not."""
 
+import asyncio
 import base64
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.server.access import AccessPolicy, PasswordDelay, decode_basic_auth, strip_port
-from weft.server.response import read_headers
+from weft.server.access import AccessMiddleware, AccessPolicy, decode_basic_auth, strip_port
+from weft.server.page_login import LOGIN_PATH, LoginEndpoint, PageLogins
+from weft.server.response import Receive, Scope, Send, read_headers
+from weft.server.state import MAX_DELAYED, PasswordAttempts, Tickets
 
 
 def basic(user: str, password: str) -> str:
@@ -104,11 +108,112 @@ def test_no_header_can_break_the_access_check(text: str) -> None:
     assert isinstance(decode_basic_auth(text), bytes)
 
 
-def test_password_guessing_is_slowed_down() -> None:
-    patience = PasswordDelay()
-    pauses = [patience.count_failure() for _ in range(100)]
-    assert pauses[:5] == [0.0] * 5
-    assert sorted(pauses) == pauses
-    assert pauses[-1] == 5.0
-    patience.reset()
-    assert patience.count_failure() == 0.0
+WRONG = basic("opencode", "guess")
+
+
+class Doorkeeper:
+    """The middleware and the login behind it, with sleeps that last until they are let go, or no time at all."""
+
+    def __init__(self) -> None:
+        self.delays: list[float] = []
+        self.go, self.all_delayed = asyncio.Event(), asyncio.Event()
+        self.go.set()
+        self._attempts = PasswordAttempts(self._sleep)
+        self._tickets, logins = Tickets(), PageLogins("s3cret", lambda: 0)
+        self._login = LoginEndpoint(logins, self._tickets, self._attempts)
+        self._middleware = AccessMiddleware(
+            self._answer,
+            DOOR,
+            self._tickets,
+            logins=logins,
+            attempts=self._attempts,
+            on_request=lambda _: None,
+            route_paths={},
+        )
+
+    async def _sleep(self, seconds: float) -> None:
+        self.delays.append(round(seconds, 3))
+        if len(self.delays) == MAX_DELAYED:
+            self.all_delayed.set()
+        await self.go.wait()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == LOGIN_PATH:
+            await self._login(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def ask(
+        self, password: str = "", path: str = "/session", body: bytes = b"", client: str = "192.0.2.7"
+    ) -> int:
+        statuses: list[int] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+
+        headers = {"host": "localhost", **({"authorization": password} if password else {})}
+        scope = {
+            "type": "http",
+            "method": "POST" if body else "GET",
+            "path": path,
+            "client": (client, 1234),
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        }
+        await self._middleware(scope, receive, send)
+        (status,) = statuses
+        return status
+
+
+async def test_password_guessing_is_slowed_down() -> None:
+    door = Doorkeeper()
+    assert [await door.ask(WRONG) for _ in range(60)] == [401] * 60
+    assert door.delays[:7] == [0.0] * 5 + [0.1, 0.2]
+    assert sorted(door.delays) == door.delays
+    assert door.delays[-1] == 5.0
+    assert await door.ask(GOOD["authorization"]) == 200
+    await door.ask(WRONG)
+    assert door.delays[-1] == 0.0
+
+
+async def test_only_a_valid_password_of_the_same_address_ends_the_delays() -> None:
+    door = Doorkeeper()
+    for _ in range(10):
+        assert await door.ask(WRONG) == 401
+        assert await door.ask(path="/") == 200
+        assert await door.ask(path="/web/assets/app.js") == 200
+        assert await door.ask(WRONG, path="/") == 200
+        assert await door.ask() == 401
+        assert await door.ask(GOOD["authorization"], client="192.0.2.8") == 200
+    assert door.delays == [0.0] * 5 + [0.1, 0.2, 0.3, 0.4, 0.5]
+
+
+async def test_the_login_of_the_page_and_the_header_share_their_count() -> None:
+    door = Doorkeeper()
+    for _ in range(4):
+        assert await door.ask(WRONG) == 401
+        assert await door.ask(path=LOGIN_PATH, body=b'{"password": "guess"}') == 401
+    assert door.delays == [0.0] * 5 + [0.1, 0.2, 0.3]
+    assert await door.ask(path=LOGIN_PATH, body=b'{"password": "s3cret"}') == 200
+    await door.ask(WRONG)
+    assert door.delays[-1] == 0.0
+
+
+async def test_passwords_are_not_tried_in_parallel() -> None:
+    door = Doorkeeper()
+    door.go.clear()
+    async with asyncio.TaskGroup() as tasks:
+        guesses = [tasks.create_task(door.ask(WRONG)) for _ in range(MAX_DELAYED)]
+        await door.all_delayed.wait()
+        # The right one is not tried either: otherwise its answer would stand out among many guesses.
+        assert await door.ask(GOOD["authorization"]) == 429
+        assert await door.ask(path=LOGIN_PATH, body=b'{"password": "s3cret"}') == 429
+        assert await door.ask(path="/") == 200
+        assert await door.ask(GOOD["authorization"], client="192.0.2.8") == 200
+        door.go.set()
+    assert [guess.result() for guess in guesses] == [401] * MAX_DELAYED
+    assert await door.ask(GOOD["authorization"]) == 200

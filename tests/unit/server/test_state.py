@@ -13,7 +13,15 @@ from weft.model.input import SessionInput
 from weft.provider.scripted import Say
 from weft.server import state as controls
 from weft.server import state as tickets_module
-from weft.server.state import IdempotencyKeys, Tickets, TuiControl, TuiRequest, hash_to_letters
+from weft.server.state import (
+    IdempotencyKeys,
+    PasswordAttempts,
+    Tickets,
+    TuiControl,
+    TuiRequest,
+    hash_to_letters,
+    to_attempt_address,
+)
 
 NOW = 1_790_000_000_000
 
@@ -41,17 +49,48 @@ async def test_requests_that_nobody_takes_do_not_pile_up() -> None:
 async def test_a_ticket_is_good_once_and_for_one_address() -> None:
     tickets = Tickets()
     one, other = tickets.issue("/pty/a/connect"), tickets.issue("/pty/a/connect")
-    assert tickets.take(one, "/pty/a/connect") is True
-    assert tickets.take(one, "/pty/a/connect") is False
-    assert tickets.take(other, "/pty/b/connect") is False
-    assert tickets.take("", "/pty/a/connect") is False
+    assert tickets.take(one, "/pty/a/connect") is not None
+    assert tickets.take(one, "/pty/a/connect") is None
+    assert tickets.take(other, "/pty/b/connect") is None
+    assert tickets.take("", "/pty/a/connect") is None
 
 
 async def test_tickets_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tickets_module, "MAX_TICKETS", 3)
     tickets = Tickets()
     given = [tickets.issue("/x") for _ in range(5)]
-    assert [tickets.take(ticket, "/x") for ticket in given] == [False, False, True, True, True]
+    valid = [tickets.take(ticket, "/x") is not None for ticket in given]
+    assert valid == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("client", "address"),
+    [
+        (("192.0.2.7", 1234), "192.0.2.7"),
+        (("::ffff:192.0.2.7", 1234), "::ffff:192.0.2.7"),
+        (("2001:db8::17", 1234), "2001:db8::/64"),
+        (("2001:db8::18", 1234), "2001:db8::/64"),
+        (("fe80::1%eth0", 1234), "fe80::/64"),
+        (None, ""),
+    ],
+)
+def test_attempts_of_an_ipv6_network_are_those_of_one_address(
+    client: tuple[str, int] | None, address: str
+) -> None:
+    assert to_attempt_address(client) == address
+
+
+async def test_addresses_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controls, "MAX_ADDRESSES", 1)
+    delays = list[float]()
+
+    async def sleep(seconds: float) -> None:
+        delays.append(seconds)
+
+    attempts = PasswordAttempts(sleep)
+    for address in ["192.0.2.7"] * 7 + ["192.0.2.8", "192.0.2.7"]:
+        await attempts.fail(address)
+    assert delays == pytest.approx([0.0] * 5 + [0.1, 0.2, 0.0, 0.0])
 
 
 @given(st.binary())

@@ -63,7 +63,9 @@ async def create_ticket(call: DirectoryCall) -> Ticket:
     """Create a ticket for the socket of a terminal, to be passed once as `?ticket=`; browsers cannot send a password."""
     await call.api.terminals.get_pty(read_pty_id(call))
     address = call.path.removesuffix("-token")
-    return Ticket(ticket=call.server.tickets.issue(address), expires_in=TICKET_SECONDS)
+    # The socket ends with the token that asked for it.
+    ticket = call.server.tickets.issue(address, authorization=call.headers.get("authorization", ""))
+    return Ticket(ticket=ticket, expires_in=TICKET_SECONDS)
 
 
 async def connect_pty(call: ServerCall) -> bool:
