@@ -124,14 +124,17 @@ class ChainFiles:
             stamp = _find_stamp(path)
         self._known[session] = _Known(entry.after, changes.changes[SESSION_KEY].digest, path, stamp)
 
-    def write(self, entry: PlannedEntry, *, head: bool) -> None:
-        """Write an entry; with `head`, the head too. It may lag behind: what it says about its own entry stays true."""
+    def write(self, entry: PlannedEntry, *, flush: bool) -> list[str]:
+        """Write an entry. Return the paths that still need a flush.
+
+        With `flush` the head is written too. Else it lags behind: what it says about its own entry stays true.
+        """
         if entry.at == HEAD_BYTES:
             self._disk.extend(entry.path, 0, encode_head(entry.after) + entry.line)
-        elif head:
-            self._disk.extend_under_head(entry.path, entry.at, entry.line, encode_head(entry.after))
-        else:
-            self._disk.append(entry.path, entry.line)
+            return [entry.path, self._layout.chains]
+        head = encode_head(entry.after) if flush else b""
+        self._disk.append(entry.path, entry.line, at=entry.at, head=head, flush=flush)
+        return [] if flush else [entry.path]
 
     def to_append(self, entry: PlannedEntry) -> ChainAppend:
         """Return an entry as a write-ahead note has it."""
