@@ -194,7 +194,7 @@ class Disk:
         finally:
             os.close(fd)
 
-    def append(self, path: str, raw: bytes, *, at: int, head: bytes = b"", flush: bool = False) -> None:
+    def append(self, path: str, raw: bytes, *, at: int, head: bytes = b"") -> None:
         """Write at byte `at`, the end of a file that exists, and then `head` over its first bytes.
 
         On failure the file ends at `at`, but `head` may have been written.
@@ -205,8 +205,6 @@ class Disk:
             _write_all(fd, raw)
             if head:
                 os.pwrite(fd, head, 0)
-            if flush:
-                os.fdatasync(fd)
         except OSError:
             with suppress(OSError):
                 os.ftruncate(fd, at)

@@ -45,10 +45,10 @@ class BatchWriter:
         else:
             touched = self._replace(plan, locks, flush=flush, repair=repair)
         if flush:
-            # Earlier writes under these locks are confirmed now too. New documents were flushed before their rename, and chains
-            # when they were extended.
-            done = {*plan.puts, *(self._layout.chain(session) for session in plan.chained)}
-            before = [path for lock in locks for path in self._unflushed.pop(lock, ()) if path not in done]
+            # Earlier writes under these locks are confirmed now too. New documents were flushed before their rename.
+            before = [
+                path for lock in locks for path in self._unflushed.pop(lock, ()) if path not in plan.puts
+            ]
             self._flush([*before, *touched])
         else:
             for lock in locks:
@@ -80,7 +80,7 @@ class BatchWriter:
                 before = {path: _find(path) for path in plan.puts if os.path.dirname(path) not in plan.fresh}
                 appends = tuple(self._chains.to_append(entry) for entry in entries)
                 note = self._write_note(steps, appends, locks, flush=flush)
-            touched = [path for entry in entries for path in self._chains.write(entry, flush=flush)]
+            touched = [path for entry in entries for path in self._chains.write(entry, head=flush)]
             touched += self._apply_all(steps, before, flush=flush)
         except RollbackFailedError:
             raise  # keep the note and the files it needs
