@@ -47,6 +47,13 @@ class FailingDisk(Disk):
             raise OSError(errno.ENOSPC, "No space left on device", path)
         super().extend(path, at, raw)
 
+    def append(self, path: str, raw: bytes, *, at: int, head: bytes = b"") -> None:
+        if self._fails():
+            if not self._for_ever:
+                super().append(path, raw[: len(raw) // 2], at=at, head=head)
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        super().append(path, raw, at=at, head=head)
+
     def move(self, source: str, target: str) -> list[str]:
         if self._fails():
             raise OSError(errno.EROFS, "Read-only file system", target)

@@ -635,3 +635,17 @@ async def test_reading_a_store_that_does_not_exist_creates_nothing(path: Path) -
     async with open_sqlite_store(str(path)) as store:
         await store.apply(SessionCreated(info=session()))
         assert reader.list_sessions() == [session()]
+
+
+async def test_chains_of_an_older_version_are_numbered_anew_by_the_upgrade(path: Path) -> None:
+    steps = list_migrations()
+    DatabaseFile(str(path), migrations=[step for step in steps if step.number <= 3]).prepare()
+    with sqlite3.connect(path) as old:
+        old.executescript("""INSERT INTO history (number, session, since) VALUES (7, 'ses_1', 1), (9, 'ses_2', 1);
+            INSERT INTO chain (history, hash, body) VALUES (9, x'0a', x'61'), (7, x'0b', x'62'), (9, x'0c', x'63');""")
+    old.close()
+    async with open_sqlite_store(str(path)) as store:
+        assert (await store.read_chain(SESSION)).lines == [b"0b b"]
+        assert (await store.read_chain(SessionID("ses_2"))).lines == [b"0a a", b"0c c"]
+        await store.apply(SessionCreated(info=session()))
+        assert len((await store.read_chain(SESSION)).lines) == 2

@@ -105,6 +105,8 @@ class StoredDocuments:
                     return "message", f"{history} AND id = ?", key
                 case "part":
                     return "part", f"{history} AND message = ? AND id = ?", key
+                case "chain":
+                    return "chain", history.replace("history =", "number >> 32 =", 1), key
                 case _:
                     return table, history, key
         match table:
@@ -207,11 +209,11 @@ class StoredDocuments:
         if self.kind == "sqlite":
             [[history]] = self._run("SELECT number FROM history WHERE session = ? AND bundle IS NULL", id)
             self._run(f"DELETE FROM {name} WHERE {condition}", *values)
-            for line in lines:
+            for number, line in enumerate(lines, 1):
                 hash, _, body = line.partition(b" ")
                 self._run(
-                    "INSERT INTO chain (history, hash, body) VALUES (?, ?, ?)",
-                    history,
+                    "INSERT INTO chain (number, hash, body) VALUES (?, ?, ?)",
+                    (history << 32) + number,
                     bytes.fromhex(hash.decode()),
                     body,
                 )

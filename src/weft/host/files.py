@@ -195,11 +195,21 @@ class Disk:
         finally:
             os.close(fd)
 
-    def append(self, path: str, raw: bytes) -> None:
-        """Write at the end of a file that exists."""
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    def append(self, path: str, raw: bytes, *, at: int, head: bytes = b"") -> None:
+        """Write at byte `at`, the end of a file that exists, and then `head` over its first bytes.
+
+        On failure the file ends at `at`, but `head` may have been written.
+        """
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
+            os.lseek(fd, at, os.SEEK_SET)
             _write_all(fd, raw)
+            if head:
+                os.pwrite(fd, head, 0)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(fd, at)
+            raise
         finally:
             os.close(fd)
 

@@ -167,7 +167,12 @@ def _check_leftovers(store: StoreMaintenance, now: int) -> list[DoctorFinding]:
         *to_findings(UNFINISHED, _to_items(each for each in idle if each.kind in ("temp", "redo"))),
         *to_findings(
             LEFTOVER_FILES,
-            _to_items(each for each in idle if each.kind in ("lock", "lease", "growth", "backup")),
+            _to_items(
+                each
+                for each in idle
+                if each.kind in ("lock", "lease", "growth", "backup")
+                or (each.kind == "chain" and each.session not in sessions)
+            ),
         ),
     ]
 

@@ -31,14 +31,14 @@ from weft.model.event import (
 )
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.part import ReasoningPart, TextPart
-from weft.model.wire import decode, encode
+from weft.model.wire import decode, encode, encode_many
 
 SESSION_KEY, DIFF_KEY, TODO_KEY = "session", "diff", "todo"
 DIGEST_CHARS = 43
 HASH_BYTES = 32
 
 
-class Change(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+class Change(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """A document that a write put, or removed if it has no digest.
 
     `length` is the number of characters of a text that can still grow.
@@ -86,55 +86,96 @@ def part_key(message: MessageID, part: PartID) -> str:
 
 
 def digest_document(value: Any) -> str:
-    return b2a_base64(sha256(encode(value)).digest(), newline=False)[:DIGEST_CHARS].decode()
+    return _digest(encode(value))
 
 
-def collect_changes(events: Iterable[Durable]) -> dict[SessionID, ChainedChanges]:
-    """Return what events change, by session. A session that ends up deleted has no chain, so it is left out."""
+def _digest(document: bytes) -> str:
+    return b2a_base64(sha256(document).digest(), newline=False)[:DIGEST_CHARS].decode()
+
+
+def encode_documents(events: Iterable[Durable]) -> list[bytes]:
+    """Return the encoded document that each event puts; of an event that puts none, something that nobody needs."""
+    # There are many of these two. A pattern asks `isinstance`, which takes as long as encoding if the answer is no.
+    values = [
+        event.part
+        if type(event) is PartUpdated
+        else event.info
+        if type(event) is MessageUpdated
+        else _find_document(event)
+        for event in events
+    ]
+    return encode_many(values)
+
+
+def _find_document(event: Durable) -> Any:
+    match event:
+        case PartUpdated():
+            return event.part
+        case MessageUpdated() | SessionUpdated() | SessionCreated() | ProjectUpdated():
+            return event.info
+        case SessionDiffed():
+            return event.diff
+        case TodoUpdated():
+            return event.todos
+        case SessionDeleted() | MessageRemoved() | PartRemoved() | PartGrew():
+            return None
+
+
+def collect_changes(events: Iterable[Durable], documents: Iterable[bytes]) -> dict[SessionID, ChainedChanges]:
+    """Return what events change, by session. `documents` are what `encode_documents` returns for them.
+
+    A session that ends up deleted has no chain, so it is left out.
+    """
     found: dict[SessionID, ChainedChanges] = {}
     deleted: set[SessionID] = set()
 
-    def put(session: SessionID, key: str, value: Any, length: int | None = None) -> None:
-        _of(found, session, deleted).changes[key] = Change(key, digest_document(value), length)
+    def changes_of(session: SessionID) -> dict[str, Change]:
+        known = found.get(session)
+        if known is None:
+            known = found[session] = ChainedChanges({}, restarted=session in deleted)
+        return known.changes
 
-    for event in events:
+    def put(session: SessionID, key: str, raw: bytes) -> None:
+        changes_of(session)[key] = Change(key, _digest(raw))
+
+    for event, raw in zip(events, documents, strict=True):
+        if type(event) is PartUpdated:  # as in `encode_documents`
+            part = event.part
+            length = len(part.text) if type(part) is TextPart or type(part) is ReasoningPart else None
+            key = part_key(part.message_id, part.id)
+            changes_of(part.session_id)[key] = Change(key, _digest(raw), length)
+            continue
+        if type(event) is MessageUpdated:
+            message = event.info
+            put(message.session_id, message_key(message.id), raw)
+            continue
         match event:
-            case PartUpdated(part=part):
-                length = len(part.text) if type(part) is TextPart or type(part) is ReasoningPart else None
-                put(part.session_id, part_key(part.message_id, part.id), part, length)
-            case MessageUpdated(info=message):
-                put(message.session_id, message_key(message.id), message)
             case SessionUpdated(info=session):
-                put(session.id, SESSION_KEY, session)
+                put(session.id, SESSION_KEY, raw)
             case SessionCreated(info=session):
-                put(session.id, SESSION_KEY, session)
+                put(session.id, SESSION_KEY, raw)
                 found[session.id] = found[session.id]._replace(created=True)
             case SessionDeleted(info=session):
                 deleted.add(session.id)
                 found.pop(session.id, None)
-            case SessionDiffed(session_id=id, diff=diff):
-                put(id, DIFF_KEY, diff)
-            case TodoUpdated(session_id=id, todos=todos):
-                put(id, TODO_KEY, todos)
+            case SessionDiffed(session_id=id):
+                put(id, DIFF_KEY, raw)
+            case TodoUpdated(session_id=id):
+                put(id, TODO_KEY, raw)
             case MessageRemoved(session_id=id, message_id=removed):
-                changes = _of(found, id, deleted).changes
-                for key in [key for key in changes if key.startswith(f"part/{removed}/")]:
-                    del changes[key]
-                changes[message_key(removed)] = Change(message_key(removed))
+                _remove_message(changes_of(id), removed)
             case PartRemoved(session_id=id, message_id=message_id, part_id=part_id):
                 key = part_key(message_id, part_id)
-                _of(found, id, deleted).changes[key] = Change(key)
+                changes_of(id)[key] = Change(key)
             case PartGrew() | ProjectUpdated():
                 pass
     return found
 
 
-def _of(
-    found: dict[SessionID, ChainedChanges], session: SessionID, deleted: set[SessionID]
-) -> ChainedChanges:
-    if session not in found:
-        found[session] = ChainedChanges({}, restarted=session in deleted)
-    return found[session]
+def _remove_message(changes: dict[str, Change], message: MessageID) -> None:
+    for key in [key for key in changes if key.startswith(f"part/{message}/")]:
+        del changes[key]
+    changes[message_key(message)] = Change(message_key(message))
 
 
 def make_removal(*keys: str) -> ChainedChanges:

@@ -89,8 +89,11 @@ class Store(Protocol):
       lease and gives it back, or the session is deleted.
 
     Chain:
-    * every write to a session adds an entry to its chain, in the same all or nothing (see `weft.store.chain`); it moves to the
-      trash and back with the session, and is deleted with it;
+    * every `apply` and `edit` adds one entry to the chain of each session that it changes, in the same all or nothing (see
+      `weft.store.chain`): the digest of each document that it puts and the key of each that it removes;
+    * growth adds none; the part is in the chain when it is put again;
+    * an entry is bound to the one before it, the first to the id of the session, and says whether the session began with it;
+    * a chain moves to the trash and back with its session, and is deleted with it;
     * `read_chain` returns the chain of a session, without entries if the session is unknown or older than chains.
 
     Sharing:

@@ -18,8 +18,9 @@ FaultKind = Literal[
 LeftoverKind = Literal[
     "message",  # all messages of a session that does not exist
     "part",  # all parts of a message that does not exist
-    "diff",  # `diff` and `todo`: those of a session that does not exist
+    "diff",  # `diff`, `todo` and `chain`: those of a session that does not exist
     "todo",
+    "chain",
     "growth",  # text that belongs to no part
     "temp",  # `temp` and `redo`: a write that a process did not finish
     "redo",

@@ -37,6 +37,7 @@ from weft.store.chain import (
     HASH_BYTES,
     ChainLines,
     collect_changes,
+    encode_documents,
     encode_entry,
     get_root,
     link,
@@ -90,7 +91,7 @@ class MemoryStore:
                     self._transcript(part.session_id).feed(event)
                 case MessageRemoved() | PartRemoved() | PartGrew():
                     self._transcript(event.session_id).feed(event)
-        for id, changes in collect_changes(events).items():
+        for id, changes in collect_changes(events, encode_documents(events)).items():
             chain = self._chains.setdefault(id, [])
             before = bytes.fromhex(chain[-1][: 2 * HASH_BYTES].decode()) if chain else get_root(id)
             body = encode_entry(changes, now=now())

@@ -12,7 +12,6 @@ from weft.model.message import AnyMessage
 from weft.model.part import AnyPart, ReasoningPart, TextPart
 from weft.model.session import SessionInfo, get_weft_data, is_archived
 from weft.model.session_query import SessionQuery, find_cursor
-from weft.model.wire import encode
 
 TAG_END = b"\n"
 MAX_INTEGER = 2**63 - 1
@@ -53,7 +52,8 @@ class SessionRow(NamedTuple):
     document: bytes
 
 
-def to_session_row(session: SessionInfo) -> SessionRow:
+def to_session_row(session: SessionInfo, document: bytes) -> SessionRow:
+    """Return the row of a session and its encoded document. Raise `InvalidIdError` for an id that no store could use."""
     data = get_weft_data(session)
     return SessionRow(
         id=check_file_name("session", session.id),
@@ -66,7 +66,7 @@ def to_session_row(session: SessionInfo) -> SessionRow:
         pinned=data.pinned,
         created=to_integer(session.time.created),
         updated=to_integer(session.time.updated),
-        document=encode(session),
+        document=document,
     )
 
 
@@ -100,8 +100,8 @@ class RowMaker:
     def __init__(self) -> None:
         self._checked: set[str] = set()
 
-    def make_message_row(self, message: AnyMessage) -> MessageRow:
-        """Return the row of a message. Raise `InvalidIdError` for an id that no store could use."""
+    def make_message_row(self, message: AnyMessage, document: bytes) -> MessageRow:
+        """Return the row of a message and its encoded document. Raise `InvalidIdError` for an id that no store could use."""
         checked, session, id, created = self._checked, message.session_id, message.id, message.time.created
         if session not in checked:
             checked.add(check_file_name("session", session))
@@ -110,10 +110,10 @@ class RowMaker:
         number = unwrap(id, created)
         if not 0 <= created < DISTANT_TIME:
             created, number = to_integer(created), to_integer(number)
-        return tuple.__new__(MessageRow, (session, id, created, number, encode(message)))
+        return tuple.__new__(MessageRow, (session, id, created, number, document))
 
-    def make_part_row(self, part: AnyPart) -> PartRow:
-        """Return the row of a part. Raise `InvalidIdError` for an id that no store could use."""
+    def make_part_row(self, part: AnyPart, document: bytes) -> PartRow:
+        """Return the row of a part and its encoded document. Raise `InvalidIdError` for an id that no store could use."""
         checked, session, message = self._checked, part.session_id, part.message_id
         if session not in checked:
             checked.add(check_file_name("session", session))
@@ -121,9 +121,7 @@ class RowMaker:
             checked.add(check_file_name("message", message))
         # `isinstance` takes longer than all of the rest if the answer is no.
         length = len(part.text) if type(part) is TextPart or type(part) is ReasoningPart else None
-        return tuple.__new__(
-            PartRow, (session, message, check_file_name("part", part.id), length, encode(part))
-        )
+        return tuple.__new__(PartRow, (session, message, check_file_name("part", part.id), length, document))
 
 
 class SqlDialect(NamedTuple):

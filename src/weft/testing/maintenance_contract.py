@@ -8,6 +8,7 @@ from weft.model.diff import FileDiff, is_capped
 from weft.model.event import MessageUpdated, PartUpdated, SessionCreated, SessionDiffed
 from weft.model.ids import SessionID
 from weft.model.message import UserSummary
+from weft.store.chain import SESSION_KEY, digest_document, read_chain
 from weft.store.contract import Store
 from weft.store.maintenance import StoreMaintenance
 from weft.store.sizes import SizeCounter
@@ -157,6 +158,27 @@ async def a_dropped_index_is_rebuilt_by_the_next_search(store: Store, look: Open
     assert await store.search("saved", limit=5) == look().reader.search("saved", limit=5) == found
 
 
+async def chains_are_listed_and_read(store: Store, open_maintenance: OpenMaintenance) -> None:
+    await fill(store)
+    assert sorted(open_maintenance().list_chains()) == [SESSION, OTHER]
+    assert list(open_maintenance().read_chain(SESSION).lines) == list((await store.read_chain(SESSION)).lines)
+    assert list(open_maintenance().read_chain(SessionID("ses_3")).lines) == []
+    await store.discard([OTHER], at=NOW)
+    assert open_maintenance().list_chains() == [SESSION]
+
+
+async def a_repair_is_in_the_chain(store: Store, open_maintenance: OpenMaintenance) -> None:
+    await fill(store)
+    before = list((await store.read_chain(SESSION)).lines)
+    repairer = open_maintenance().make_repairer("check", now=NOW)
+    repairer.edit_session(SESSION, lambda stored: replace(stored, title="mended"))
+    lines = list((await store.read_chain(SESSION)).lines)
+    chain = read_chain(SESSION, lines)
+    assert lines[:-1] == before
+    assert chain.breaks == []
+    assert chain.covered[SESSION_KEY].digest == digest_document(session(title="mended"))
+
+
 CHECKS: tuple[MaintenanceCheck, ...] = (
     a_sound_store_has_no_findings,
     every_session_is_listed,
@@ -170,4 +192,6 @@ CHECKS: tuple[MaintenanceCheck, ...] = (
     a_session_without_messages_cannot_be_rebuilt,
     large_diffs_are_shortened,
     a_dropped_index_is_rebuilt_by_the_next_search,
+    chains_are_listed_and_read,
+    a_repair_is_in_the_chain,
 )

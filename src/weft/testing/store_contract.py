@@ -25,6 +25,7 @@ from weft.model.wire import decode, encode, to_plain
 from weft.store.contract import Store
 from weft.testing.clock import HandClock
 from weft.testing.ids import seeded_mint
+from weft.testing.store_chain import CHAINS
 from weft.testing.store_leases import LEASES
 from weft.testing.store_queries import QUERIES
 from weft.testing.store_search import SEARCH
@@ -463,4 +464,4 @@ READING: tuple[Check, ...] = (
 )
 
 
-CHECKS: tuple[Check, ...] = (*WRITING, *READING, *KEEPING, *TRASHING, *QUERIES, *SEARCH, *LEASES)
+CHECKS: tuple[Check, ...] = (*WRITING, *READING, *KEEPING, *TRASHING, *QUERIES, *SEARCH, *LEASES, *CHAINS)

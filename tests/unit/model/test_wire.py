@@ -21,7 +21,17 @@ from weft.model.part import AnyPart, FilePart, StepFinishPart, TextPart, Tokens,
 from weft.model.permission import PermissionRequest
 from weft.model.project import Project
 from weft.model.session import AnyStatus, SessionInfo
-from weft.model.wire import Wire, decode, encode, encode_pretty, from_plain, parse, to_plain, wire_name
+from weft.model.wire import (
+    Wire,
+    decode,
+    encode,
+    encode_many,
+    encode_pretty,
+    from_plain,
+    parse,
+    to_plain,
+    wire_name,
+)
 
 GOLDEN = Path(__file__).parent / "documents"
 TEXT = {"type": "text", "id": "prt_1", "sessionID": "ses_1", "messageID": "msg_1", "text": "a"}
@@ -235,6 +245,16 @@ def test_bytes_that_are_no_document_raise_a_document_error_and_nothing_else(raw:
 )
 def test_odd_characters_survive_as_text_as_key_and_in_free_places(odd: str) -> None:
     assert survives({**TEXT, "text": odd, "metadata": {odd: [odd]}, odd: {odd: odd}})
+
+
+def test_many_values_are_encoded_like_each() -> None:
+    here: Any = {"session_id": SessionID("ses_1"), "message_id": MessageID("msg_1")}
+    plain = [TextPart(id=PartID("prt_1"), **here, text=text) for text in ("", "a\nb", '"$extra"', "$")]
+    unknown = decode(encode(plain[0])[:-1] + b',"later":{"a":1}}', AnyPart)
+    half = replace(plain[0], text="\ud800")
+    for values in ([], plain, [*plain, unknown], [half, *plain, unknown]):
+        assert encode_many(values) == [encode(value) for value in values]
+    assert encode_pretty(half, compact=encode(half)) == encode_pretty(half)
 
 
 def test_what_is_not_utf8_is_refused_by_name() -> None:

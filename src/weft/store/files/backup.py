@@ -45,7 +45,7 @@ class BackupWriter:
     def write(self, held: tuple[str, ...], event: Durable) -> None:
         """Apply an event, all or nothing. The caller holds its lock."""
         batch = Batch(self.tree, self.messages)
-        batch.feed(event)
+        batch.feed([event])
         plan = batch.plan()
         self._back_up(plan, held[0])
         self._writer.write(plan, held, flush=True, repair=True)

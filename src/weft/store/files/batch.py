@@ -1,7 +1,7 @@
 """Compute what a batch of events changes in the tree, before anything is written."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ from weft.model.part import AnyPart
 from weft.model.session import SessionInfo
 from weft.model.transcript import grow_part
 from weft.model.wire import encode_pretty
-from weft.store.chain import ChainedChanges, collect_changes
+from weft.store.chain import ChainedChanges, collect_changes, encode_documents
 from weft.store.files.documents import LIMIT
 from weft.store.files.growth import (
     FIELD,
@@ -109,39 +109,46 @@ class Batch:
         self._messages = messages
         self._layout: Layout = tree.layout
         self._puts: dict[str, Any] = {}
+        self._compact: dict[str, bytes] = {}  # the encoded documents of puts, as far as they are known
         self._drops: dict[str, None] = {}
         self._clears: dict[str, None] = {}
         self._tidy: dict[str, None] = {}
         self._growths: dict[tuple[MessageID, PartID], list[PartGrew]] = {}
         self._parts: dict[str, tuple[MessageID, PartID]] = {}
         self._new: set[SessionID] = set()
-        self._events: list[Durable] = []
+        self._chained: Mapping[SessionID, ChainedChanges] = {}
 
-    def feed(self, event: Durable) -> None:
+    def feed(self, events: Sequence[Durable]) -> None:
+        """Take all events of the batch."""
+        documents = encode_documents(events)
+        for event, document in zip(events, documents, strict=True):
+            self._feed(event, document)
+        self._chained = collect_changes(events, documents)
+
+    def _feed(self, event: Durable, document: bytes) -> None:
         layout = self._layout
-        self._events.append(event)
         match event:
             case ProjectUpdated(info=project):
-                self._put(layout.project(project.id), project)
+                self._put(layout.project(project.id), project, document)
             case SessionCreated(info=session):
                 if not self._tree.projects_of(session.id):
                     self._new.add(session.id)
-                self._put_session(session)
+                self._put_session(session, document)
             case SessionUpdated(info=session):
-                self._put_session(session)
+                self._put_session(session, document)
             case SessionDeleted(info=session):
                 self._delete_session(session.id)
             case SessionDiffed(session_id=session_id, diff=diff):
-                self._put(layout.diff(session_id), diff)
+                self._put(layout.diff(session_id), diff, document)
             case TodoUpdated(session_id=session_id, todos=todos):
-                self._put(layout.todo(session_id), todos)
+                self._put(layout.todo(session_id), todos, document)
             case MessageUpdated(info=message):
-                self._put(layout.message(message.session_id, message.id), message)
+                self._put(layout.message(message.session_id, message.id), message, document)
             case MessageRemoved(session_id=session_id, message_id=id):
                 self._drop(layout.message(session_id, id))
                 self._clear_parts([id])
             case PartUpdated(part=part):
-                self._put_part(part.message_id, part.id, part)
+                self._put_part(part.message_id, part.id, part, document)
             case PartRemoved(message_id=message_id, part_id=id):
                 self._growths.pop((message_id, id), None)
                 self._drop(layout.part(message_id, id))
@@ -150,13 +157,14 @@ class Batch:
                 self._grow(event)
 
     def plan(self) -> WritePlan:
-        chained = collect_changes(self._events)
-        for id, changes in chained.items():
+        for id, changes in self._chained.items():
             if changes.restarted:
                 self._drops.pop(self._layout.chain(id), None)  # the new chain replaces it
         extension = self._settle_growth()
         fresh = self._list_fresh()
-        puts = {path: encode_pretty(value) for path, value in self._puts.items()}
+        puts = {
+            path: encode_pretty(value, compact=self._compact.get(path)) for path, value in self._puts.items()
+        }
         for path, raw in list(puts.items()):
             known = path in self._parts and os.path.dirname(path) not in fresh
             growth = self._layout.growth(*self._parts[path]) if known else ""
@@ -172,7 +180,7 @@ class Batch:
             extension=extension,
             tidy=[path for path in self._tidy if path not in self._drops and os.path.lexists(path)],
             fresh=fresh,
-            chained=chained,
+            chained=self._chained,
         )
 
     def _list_fresh(self) -> frozenset[str]:
@@ -188,11 +196,11 @@ class Batch:
 
     # --- sessions ---
 
-    def _put_session(self, session: SessionInfo) -> None:
+    def _put_session(self, session: SessionInfo, document: bytes) -> None:
         # A session may move to another project. Its document then belongs into that project's directory only.
         path = self._layout.session(session.project_id, session.id)
         self._drop_session(session.id)
-        self._put(path, session)
+        self._put(path, session, document)
 
     def _drop_session(self, id: SessionID) -> None:
         name = f"/{id}{SUFFIX}"
@@ -222,17 +230,17 @@ class Batch:
             for key in [key for key in self._growths if key[0] == message]:
                 del self._growths[key]
 
-    def _put_part(self, message: MessageID, id: PartID, part: AnyPart) -> None:
+    def _put_part(self, message: MessageID, id: PartID, part: AnyPart, document: bytes | None = None) -> None:
         path = self._layout.part(message, id)
         self._growths.pop((message, id), None)
         self._parts[path] = message, id
         self._tidy[self._layout.growth(message, id)] = None
-        self._put(path, part)
+        self._put(path, part, document)
 
     def _grow(self, event: PartGrew) -> None:
         path = self._layout.part(event.message_id, event.part_id)
         if path in self._puts:
-            self._puts[path] = grow_part(self._puts[path], event)
+            self._put(path, grow_part(self._puts[path], event))
         elif event.field == FIELD and not self._is_gone(path):
             self._growths.setdefault((event.message_id, event.part_id), []).append(event)
 
@@ -263,9 +271,13 @@ class Batch:
 
     # --- documents ---
 
-    def _put(self, path: str, value: Any) -> None:
+    def _put(self, path: str, value: Any, document: bytes | None = None) -> None:
         self._drops.pop(path, None)
         self._puts[path] = value
+        if document is None:
+            self._compact.pop(path, None)
+        else:
+            self._compact[path] = document
 
     def _drop(self, path: str) -> None:
         self._puts.pop(path, None)

@@ -124,14 +124,17 @@ class ChainFiles:
             stamp = _find_stamp(path)
         self._known[session] = _Known(entry.after, changes.changes[SESSION_KEY].digest, path, stamp)
 
-    def write(self, entry: PlannedEntry, *, head: bool) -> None:
-        """Write an entry; with `head`, the head too. It may lag behind: what it says about its own entry stays true."""
+    def write(self, entry: PlannedEntry, *, head: bool) -> list[str]:
+        """Write an entry; with `head`, the head too. It may lag behind: what it says about its own entry stays true.
+
+        Return the paths that still need a flush. It comes after the documents are in place: were the entry on the disk before
+        them, a power cut could leave it there alone.
+        """
         if entry.at == HEAD_BYTES:
             self._disk.extend(entry.path, 0, encode_head(entry.after) + entry.line)
-        elif head:
-            self._disk.extend_under_head(entry.path, entry.at, entry.line, encode_head(entry.after))
-        else:
-            self._disk.append(entry.path, entry.line)
+            return [entry.path, self._layout.chains]
+        self._disk.append(entry.path, entry.line, at=entry.at, head=encode_head(entry.after) if head else b"")
+        return [entry.path]
 
     def to_append(self, entry: PlannedEntry) -> ChainAppend:
         """Return an entry as a write-ahead note has it."""

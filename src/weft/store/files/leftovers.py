@@ -11,6 +11,7 @@ from weft.host.files import read_file, try_lock
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.part import AnyPart
 from weft.store.files.backup import MAINTENANCE_LOCK, BackupWriter
+from weft.store.files.chain import list_chains
 from weft.store.files.documents import LIMIT
 from weft.store.files.growth import document_digest
 from weft.store.files.inventory import DiskUsage, Inventory, is_id, list_names, measure_usage
@@ -39,6 +40,7 @@ class LeftoverFinder:
             *self._find_lost_parts(),
             *self._find_lost_records("diff", self._inventory.diffs),
             *self._find_lost_records("todo", self._inventory.todos),
+            *self._find_lost_records("chain", frozenset(filter(is_id, list_chains(self._layout)))),
             *self._find_growths(),
             *self._find_unfinished("temp", self._layout.temps),
             *self._find_unfinished("redo", self._layout.notes),
@@ -112,7 +114,8 @@ class LeftoverFinder:
         return session if is_id(session) else ""
 
     def _find_lost_records(self, kind: LeftoverKind, names: frozenset[str]) -> Iterator[Leftover]:
-        place = self._layout.diff if kind == "diff" else self._layout.todo
+        layout = self._layout
+        place = {"diff": layout.diff, "todo": layout.todo, "chain": layout.chain}[kind]
         for name in sorted(names):
             usage = self._measure(place(SessionID(name)))
             if usage is not None and not self._exists(name):
@@ -251,7 +254,7 @@ def _remove(backup: BackupWriter, leftover: Leftover, before: int) -> bool:
         case "backup":
             backup.disk.remove(leftover.where)
             return True
-        case "message" | "part" | "diff" | "todo" | "growth":
+        case "message" | "part" | "diff" | "todo" | "chain" | "growth":
             return _remove_document(backup, leftover, before)
         case "tool-output":
             return False  # it is not in the store

@@ -287,8 +287,7 @@ class FileStore:
         self, events: tuple[Durable, ...] | list[Durable], held: tuple[str, ...], *, flush: bool
     ) -> None:
         batch = Batch(self._tree, self._messages)
-        for event in events:
-            batch.feed(event)
+        batch.feed(events)
         self._writer.write(batch.plan(), held, flush=flush)
 
     def _put_value(self, key: Key, value: Any) -> None:

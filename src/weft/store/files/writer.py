@@ -7,7 +7,7 @@ from contextlib import suppress
 from weft.host.files import Disk, read_file
 from weft.host.now import now as read_clock
 from weft.store.files.batch import GrowthAppend, WritePlan
-from weft.store.files.chain import HEAD_BYTES, ChainAppend, ChainFiles, PlannedEntry
+from weft.store.files.chain import ChainAppend, ChainFiles, PlannedEntry
 from weft.store.files.creation_order import is_reordered, note_changes
 from weft.store.files.documents import LIMIT
 from weft.store.files.layout import Layout
@@ -80,9 +80,8 @@ class BatchWriter:
                 before = {path: _find(path) for path in plan.puts if os.path.dirname(path) not in plan.fresh}
                 appends = tuple(self._chains.to_append(entry) for entry in entries)
                 note = self._write_note(steps, appends, locks, flush=flush)
-            for entry in entries:
-                self._chains.write(entry, head=flush)
-            touched = self._apply_all(steps, before, flush=flush)
+            touched = [path for entry in entries for path in self._chains.write(entry, head=flush)]
+            touched += self._apply_all(steps, before, flush=flush)
         except RollbackFailedError:
             raise  # keep the note and the files it needs
         except OSError:
@@ -95,7 +94,6 @@ class BatchWriter:
             self._locks.forget(note)
         for entry in entries:
             self._chains.note_written(entry)
-            touched += [entry.path, *([self._layout.chains] if entry.at == HEAD_BYTES else [])]
         note_changes(self._layout, reordered)
         self._remove(self._layout.absolute(step.target) for step in steps if step.way == "out")
         return touched

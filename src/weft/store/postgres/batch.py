@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from weft.model.diff import FileDiff
 from weft.model.event import (
     Durable,
     MessageRemoved,
@@ -22,10 +21,10 @@ from weft.model.ids import check_file_name
 from weft.model.message import AnyMessage
 from weft.model.part import AnyPart
 from weft.model.project import Project
-from weft.model.session import SessionInfo, Todo
+from weft.model.session import SessionInfo
 from weft.model.transcript import grow_part
 from weft.model.wire import encode
-from weft.store.chain import collect_changes, encode_entry
+from weft.store.chain import collect_changes, encode_documents, encode_entry
 from weft.store.lease import LeaseToken
 from weft.store.rows import (
     MAX_INTEGER,
@@ -63,38 +62,40 @@ class RowBatch:
         self._gone_sessions: set[str] = set()
         self._gone_messages: set[MessageKey] = set()
         self._gone_parts: set[PartKey] = set()
-        self._projects: dict[str, Project] = {}
-        self._sessions: dict[str, SessionInfo] = {}
-        self._details: dict[DetailKey, tuple[FileDiff, ...] | tuple[Todo, ...]] = {}
-        self._messages: dict[MessageKey, AnyMessage] = {}
-        self._parts: dict[PartKey, AnyPart] = {}
+        # Values with their encoded documents, and documents alone.
+        self._projects: dict[str, tuple[Project, bytes]] = {}
+        self._sessions: dict[str, tuple[SessionInfo, bytes]] = {}
+        self._details: dict[DetailKey, bytes] = {}
+        self._messages: dict[MessageKey, tuple[AnyMessage, bytes]] = {}
+        self._parts: dict[PartKey, tuple[AnyPart, bytes]] = {}
         self._growth: list[_GrowthRow] = []
         self._dirty: set[MessageKey] = set()
         events = list(events)
-        self._chained = collect_changes(events)
-        for event in events:
-            self._feed(event)
+        documents = encode_documents(events)
+        self._chained = collect_changes(events, documents)
+        for event, document in zip(events, documents, strict=True):
+            self._feed(event, document)
 
-    def _feed(self, event: Durable) -> None:
+    def _feed(self, event: Durable, document: bytes) -> None:
         match event:
             case ProjectUpdated(info=project):
-                self._projects[check_file_name("project", project.id)] = project
+                self._projects[check_file_name("project", project.id)] = project, document
             case SessionCreated(info=session) | SessionUpdated(info=session):
-                self._sessions[session.id] = session
+                self._sessions[session.id] = session, document
                 self._dirty.add((session.id, ""))
             case SessionDeleted(info=session):
                 self._delete_session(check_file_name("session", session.id))
-            case SessionDiffed(session_id=id, diff=diff):
-                self._details[check_file_name("session", id), DIFF] = diff
-            case TodoUpdated(session_id=id, todos=todos):
-                self._details[check_file_name("session", id), TODO] = todos
+            case SessionDiffed(session_id=id):
+                self._details[check_file_name("session", id), DIFF] = document
+            case TodoUpdated(session_id=id):
+                self._details[check_file_name("session", id), TODO] = document
             case MessageUpdated(info=message):
-                self._messages[message.session_id, message.id] = message
+                self._messages[message.session_id, message.id] = message, document
                 self._dirty.add((message.session_id, message.id))
             case MessageRemoved():
                 self._remove_message((to_ascii(event.session_id), to_ascii(event.message_id)))
             case PartUpdated(part=part):
-                self._put_part(part)
+                self._put_part(part, document)
             case PartRemoved():
                 self._remove_part(event)
             case PartGrew():
@@ -116,9 +117,9 @@ class RowBatch:
         self._growth = [growth for growth in self._growth if growth[:2] != key]
         self._dirty.discard(key)
 
-    def _put_part(self, part: AnyPart) -> None:
+    def _put_part(self, part: AnyPart, document: bytes) -> None:
         key = (part.session_id, part.message_id, part.id)
-        self._parts[key] = part
+        self._parts[key] = part, document
         self._growth = [growth for growth in self._growth if growth[:3] != key]
         self._dirty.add(key[:2])
 
@@ -132,7 +133,8 @@ class RowBatch:
     def _grow(self, event: PartGrew) -> None:
         key = (to_ascii(event.session_id), to_ascii(event.message_id), to_ascii(event.part_id))
         if key in self._parts:
-            self._parts[key] = grow_part(self._parts[key], event)
+            grown = grow_part(self._parts[key][0], event)
+            self._parts[key] = grown, encode(grown)
         elif event.field == "text" and 0 <= event.offset <= MAX_INTEGER and not self._is_gone(key):
             self._growth.append(_GrowthRow(*key, event.offset, to_bytes(event.delta)))
             self._dirty.add(key[:2])
@@ -144,18 +146,18 @@ class RowBatch:
         self, leases: Sequence[LeaseToken], *, revision: int, now: int, expected: int | None = None
     ) -> tuple[Any, ...]:
         """Return the arguments of the functions `apply` (see schema/0002_functions.sql) and, last, `extend_chains` (see
-        schema/0005_chain.sql). All rows are encoded here.
+        schema/0005_chain.sql).
 
         `revision` is the new one of every row. `expected` is what the only session of the batch must have.
         """
         # Rows are sorted, so that two writers lock them in the same order.
         maker = RowMaker()
-        parts = [maker.make_part_row(part) for _, part in sorted(self._parts.items())]
+        parts = [maker.make_part_row(*self._parts[key]) for key in sorted(self._parts)]
         projects = [
-            (id, to_integer(project.time.created), encode(project))
-            for id, project in sorted(self._projects.items())
+            (id, to_integer(self._projects[id][0].time.created), self._projects[id][1])
+            for id in sorted(self._projects)
         ]
-        details = [(*key, encode(value)) for key, value in sorted(self._details.items())]
+        details = [(*key, self._details[key]) for key in sorted(self._details)]
         return (
             *_to_columns([(to_ascii(token.session), token.generation) for token in leases], 2),
             expected,
@@ -165,12 +167,12 @@ class RowBatch:
             *_to_columns(sorted(self._gone_parts), 3),
             *_to_columns(projects, 3),
             *_to_columns(
-                [to_session_row(session) for _, session in sorted(self._sessions.items())],
+                [to_session_row(*self._sessions[id]) for id in sorted(self._sessions)],
                 len(SessionRow._fields),
             ),
             *_to_columns(details, 3),
             *_to_columns(
-                [maker.make_message_row(message) for _, message in sorted(self._messages.items())],
+                [maker.make_message_row(*self._messages[key]) for key in sorted(self._messages)],
                 len(MessageRow._fields),
             ),
             *_to_columns(

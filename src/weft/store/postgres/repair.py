@@ -186,7 +186,7 @@ class PostgresRepairer:
                 return self._change(DROP_LEASE, *key, saves=False)
             case "backup":
                 return self._change(REMOVE_BACKUP, *key, saves=False)
-            case "temp" | "redo" | "lock" | "tool-output":
+            case "temp" | "redo" | "lock" | "chain" | "tool-output":
                 return False  # a database has none
 
     def shrink_large(self, *, on_progress: ProgressCallback = lambda _: None) -> list[LargeDocument]:

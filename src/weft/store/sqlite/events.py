@@ -2,8 +2,9 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -23,8 +24,15 @@ from weft.model.event import (
 )
 from weft.model.ids import SessionID, check_file_name
 from weft.model.part import AnyPart, ReasoningPart, TextPart
-from weft.model.wire import decode, encode
-from weft.store.chain import ChainedChanges, collect_changes, encode_entry, get_root, link
+from weft.model.wire import decode
+from weft.store.chain import (
+    ChainedChanges,
+    collect_changes,
+    encode_documents,
+    encode_entry,
+    get_root,
+    link,
+)
 from weft.store.rows import (
     MessageRow,
     PartRow,
@@ -62,7 +70,10 @@ SELECT_LENGTH = """SELECT number, coalesce(
     (SELECT growth.length FROM growth WHERE growth.history = part.history AND growth.part = part.number
      ORDER BY growth.number DESC LIMIT 1), length)
 FROM part WHERE history = ? AND message = ? AND id = ? AND length IS NOT NULL"""
-SELECT_HEAD = "SELECT hash FROM chain WHERE history = ? ORDER BY number DESC LIMIT 1"
+# The entries of history h are those above h << 32, up to (h + 1) << 32.
+CHAIN_SHIFT = 32
+SELECT_HEAD = "SELECT number, hash FROM chain WHERE number > ? AND number < ? ORDER BY number DESC LIMIT 1"
+INSERT_ENTRY = "INSERT INTO chain (number, hash, body) VALUES (?, ?, ?)"
 SELECT_GROWTH = "SELECT start, delta FROM growth WHERE history = ? AND part = ? ORDER BY number"
 SELECT_ANY_GROWTH = "SELECT 1 FROM growth WHERE history = ? LIMIT 1"
 INSERT_GROWTH = "INSERT INTO growth (history, part, start, length, delta) VALUES (?, ?, ?, ?, ?)"
@@ -79,18 +90,13 @@ MARK_ALL_STALE = """INSERT OR IGNORE INTO stale_message (history, id) SELECT his
 WHERE history = ? AND id IN (SELECT value FROM json_each(?)) AND number <= (SELECT upto FROM indexed)"""
 # If this is true, a message that is inserted next was never indexed.
 IS_ALL_BEHIND = "SELECT (SELECT upto FROM indexed) <= (SELECT coalesce(max(number), 0) FROM message)"
-DELETE_HISTORY = tuple(
-    f"DELETE FROM {table} WHERE {column} = ?"
-    for table, column in (
-        ("growth", "history"),
-        ("part", "history"),
-        ("message", "history"),
-        ("diff", "history"),
-        ("todo", "history"),
-        ("stale_message", "history"),
-        ("chain", "history"),
-        ("history", "number"),
-    )
+DELETE_HISTORY = (
+    *(
+        f"DELETE FROM {table} WHERE history = ?"
+        for table in ("growth", "part", "message", "diff", "todo", "stale_message")
+    ),
+    f"DELETE FROM chain WHERE number > ?1 << {CHAIN_SHIFT} AND number < (?1 + 1) << {CHAIN_SHIFT}",
+    "DELETE FROM history WHERE number = ?",
 )
 
 
@@ -127,35 +133,36 @@ def plan_events(events: Iterable[Durable]) -> list[WriteStep]:
     Raise `InvalidIdError` for an id that no store could use.
     """
     events = list(events)
-    steps = _plan_documents(events)
-    changes = collect_changes(events)
+    documents = encode_documents(events)
+    steps = _plan_rows(events, documents)
+    changes = collect_changes(events, documents)
     return [*steps, ChainStep(changes)] if changes else steps
 
 
-def _plan_documents(events: Iterable[Durable]) -> list[WriteStep]:
+def _plan_rows(events: Iterable[Durable], documents: Iterable[bytes]) -> list[WriteStep]:
     steps: list[WriteStep] = []
     rows, maker = _make_upserts(), RowMaker()
-    for event in events:
+    for event, raw in zip(events, documents, strict=True):
         # There are many of these two. A pattern asks `isinstance`, which takes as long as encoding if the answer is no.
         if type(event) is PartUpdated:
             part = event.part
-            rows.parts[part.session_id].append(maker.make_part_row(part))
+            rows.parts[part.session_id].append(maker.make_part_row(part, raw))
             continue
         if type(event) is MessageUpdated:
             message = event.info
-            rows.messages[message.session_id].append(maker.make_message_row(message))
+            rows.messages[message.session_id].append(maker.make_message_row(message, raw))
             continue
         match event:
             case SessionUpdated(info=session) | SessionCreated(info=session):
-                rows.sessions.append(to_session_row(session))
+                rows.sessions.append(to_session_row(session, raw))
             case ProjectUpdated(info=project):
-                rows.projects.append((check_file_name("project", project.id), encode(project)))
-            case SessionDiffed(session_id=id, diff=diff):
+                rows.projects.append((check_file_name("project", project.id), raw))
+            case SessionDiffed(session_id=id):
                 _check_ids(session=id)
-                rows.diffs[id] = encode(diff)
-            case TodoUpdated(session_id=id, todos=todos):
+                rows.diffs[id] = raw
+            case TodoUpdated(session_id=id):
                 _check_ids(session=id)
-                rows.todos[id] = encode(todos)
+                rows.todos[id] = raw
             case PartGrew() | PartRemoved() | MessageRemoved() | SessionDeleted():
                 if _changes_something(event):
                     steps += [rows, event] if any(rows) else [event]
@@ -196,6 +203,7 @@ class EventWriter:
         self._execute = connection.execute
         self._execute_many = connection.executemany
         self._now = now
+        self._histories: dict[str, int] = {}  # those that were looked up
 
     def write(self, steps: Iterable[WriteStep]) -> None:
         for step in steps:
@@ -217,12 +225,11 @@ class EventWriter:
     def extend_chain(self, session: SessionID, changes: ChainedChanges, *, repair: bool = False) -> None:
         """Record what was changed in a session."""
         history = self._make_history(session)
-        rows = select(self._connection, SELECT_HEAD, (history,))
         body = encode_entry(changes, now=self._now, repair=repair)
-        before = rows[0][0] if rows else get_root(session)
-        self._execute(
-            "INSERT INTO chain (history, hash, body) VALUES (?, ?, ?)", (history, link(before, body), body)
-        )
+        number, before = history << CHAIN_SHIFT, get_root(session)
+        for last, hash in select(self._connection, SELECT_HEAD, (number, (history + 1) << CHAIN_SHIFT)):
+            number, before = last, hash
+        self._execute(INSERT_ENTRY, (number + 1, link(before, body), body))
 
     def put_session(self, row: SessionRow) -> None:
         self._execute(UPDATE_SESSION, row)
@@ -237,18 +244,24 @@ class EventWriter:
             self.delete_history(history)
 
     def delete_history(self, history: int) -> None:
+        self._histories.clear()
         for statement in DELETE_HISTORY:
             self._execute(statement, (history,))
 
     def find_history(self, session: str) -> int | None:
-        return find_history(self._connection, session)
+        if session not in self._histories:
+            found = find_history(self._connection, session)
+            if found is None:
+                return None
+            self._histories[session] = found
+        return self._histories[session]
 
     def _make_history(self, session: SessionID) -> int:
         found = self.find_history(session)
-        if found is not None:
-            return found
-        [(number,)] = select(self._connection, INSERT_HISTORY, (session, self._now))
-        return int(number)
+        if found is None:
+            [(found,)] = select(self._connection, INSERT_HISTORY, (session, self._now))
+            self._histories[session] = found
+        return found
 
     def _upsert(self, rows: Upserts) -> None:
         if rows.projects:
@@ -269,15 +282,8 @@ class EventWriter:
         if known is not None and select(self._connection, SELECT_ANY_GROWTH, (known,)):
             # A part that is put anew has no old growth.
             self._execute_many(DELETE_GROWTH, [(known, known, row.message, row.id) for row in parts])
-        # The rows are complete but for their first column: instead of the session it is the number of its history. They are made
-        # one by one: a list of thousands would have the garbage collector look at all of them.
-        self._execute_many(
-            UPSERT_MESSAGE,
-            ((history, id, created, number, raw) for _, id, created, number, raw in messages),
-        )
-        self._execute_many(
-            UPSERT_PART, ((history, message, id, length, raw) for _, message, id, length, raw in parts)
-        )
+        self._execute_many(UPSERT_MESSAGE, _replace_session(messages, history))
+        self._execute_many(UPSERT_PART, _replace_session(parts, history))
         if needs_marks:
             self._mark_stale(history, {*[row[1] for row in messages], *[row[1] for row in parts]})
 
@@ -322,6 +328,17 @@ class EventWriter:
         part: AnyPart = decode(document, AnyPart)
         assert isinstance(part, TextPart | ReasoningPart)
         return fold_growth(part.text, select(self._connection, SELECT_GROWTH, (history, number)))
+
+
+def _replace_session(
+    rows: Sequence[MessageRow] | Sequence[PartRow], history: int
+) -> Iterator[tuple[Any, ...]]:
+    """Return rows with the number of their history in place of their session, which is the first column.
+
+    They are made one by one, by `zip`: a list of thousands would have the garbage collector look at all of them.
+    """
+    columns = list(zip(*rows, strict=True))[1:]
+    return zip(repeat(history, len(rows)), *columns, strict=True)
 
 
 def find_history(connection: apsw.Connection, session: str) -> int | None:

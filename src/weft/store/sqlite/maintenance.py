@@ -120,7 +120,9 @@ class SqliteMaintenance:
 
     def list_chains(self) -> list[SessionID]:
         sql = """SELECT session FROM history WHERE bundle IS NULL
-        AND EXISTS (SELECT 1 FROM chain WHERE chain.history = history.number) ORDER BY session"""
+        AND EXISTS (
+            SELECT 1 FROM chain WHERE chain.number > history.number << 32 AND chain.number < (history.number + 1) << 32
+        ) ORDER BY session"""
         return [SessionID(id) for (id,) in self.reader.rows(sql)] if self._has_chains else []
 
     def read_chain(self, session: SessionID) -> ChainLines:

@@ -175,7 +175,8 @@ class SqliteReader:
         """Return the chain of a session."""
         from weft.store.chain import ChainLines, to_line  # noqa: PLC0415  a list of sessions needs none
 
-        sql = """SELECT hash, body FROM chain JOIN history ON history.number = chain.history
+        sql = """SELECT hash, body FROM history
+        JOIN chain ON chain.number > history.number << 32 AND chain.number < (history.number + 1) << 32
         WHERE history.session = ? AND history.bundle IS NULL ORDER BY chain.number"""
         rows = self.rows(sql, check_file_name("session", session))
         return ChainLines([to_line(hash, body) for hash, body in rows])

@@ -14,7 +14,7 @@ from weft.model.ids import ProjectID, SessionID
 from weft.model.message import AnyMessage
 from weft.model.project import Project
 from weft.model.session import SessionInfo
-from weft.model.wire import decode, decode_many
+from weft.model.wire import decode, decode_many, encode
 from weft.store.chain import SESSION_KEY, ChainedChanges, Change, digest_document, make_removal
 from weft.store.contract import SessionEditor
 from weft.store.findings import LargeDocument, Leftover, LeftoverFailure, RemovedLeftovers, SetAside
@@ -94,7 +94,7 @@ class SqliteRepairer:
             case "backup":
                 Disk().remove(leftover.where)
                 return True
-            case "growth" | "redo" | "lease" | "tool-output":
+            case "growth" | "redo" | "lease" | "chain" | "tool-output":
                 return False  # a database has none
 
     def _remove_rows(self, connection: apsw.Connection, leftover: Leftover, before: int) -> bool:
@@ -312,7 +312,7 @@ class SqliteRepairer:
 
 def _put_session(connection: apsw.Connection, session: SessionInfo, now: int) -> None:
     writer, key = EventWriter(connection, now), SESSION_KEY
-    writer.put_session(to_session_row(session))
+    writer.put_session(to_session_row(session, encode(session)))
     changes = ChainedChanges({key: Change(key, digest_document(session))})
     writer.extend_chain(session.id, changes, repair=True)
 

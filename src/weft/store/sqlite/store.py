@@ -213,7 +213,7 @@ class SqliteStore:
                         f"messages of session {session.id} are in the way",
                         hint="weft storage gc removes them, then restore again",
                     )
-                writer.put_session(to_session_row(session)._replace(document=document))
+                writer.put_session(to_session_row(session, document))
             connection.execute("UPDATE history SET bundle = NULL WHERE bundle = ?", (bundle,))
             _delete_bundle(connection, bundle)
             return trashed
