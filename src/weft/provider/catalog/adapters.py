@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from weft.errors import InvalidInputError
-from weft.host.proxy import read_proxies
 from weft.model.catalog import Model
 from weft.provider.catalog.access import PACKAGES, Access, is_loopback
 from weft.provider.catalog.models import Plain
@@ -116,7 +115,8 @@ class Adapters:
 
     def _get_client(self) -> HttpClient:
         if self._client is None:
-            from weft.provider.http_client import HttpClient  # noqa: PLC0415  a server starts faster without it
+            from weft.host.proxy import read_proxies  # noqa: PLC0415  a server starts faster without it
+            from weft.provider.http_client import HttpClient  # noqa: PLC0415  as above
 
             self._client = HttpClient(read_proxies())
         return self._client
