@@ -1,6 +1,7 @@
 """The `weft` command. `--version` is answered before anything else is imported."""
 
 import codecs
+import gc
 import os
 import sys
 from typing import TextIO
@@ -8,6 +9,9 @@ from typing import TextIO
 from weft.version import VERSION
 
 ESCAPE_HANDLER = "weft.escaped"
+# How many more objects must exist before Python looks for cycles again. With its default of 700 it does so 150 times while
+# our modules are imported, and finds nothing. Runs leave next to no cycles behind: memory after 120 of them is the same.
+COLLECT_AFTER = 100_000
 
 
 def main() -> int:
@@ -15,10 +19,15 @@ def main() -> int:
     if sys.argv[1:] in (["--version"], ["-v"]):
         sys.stdout.write(f"{VERSION}\n")
         return 0
+    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
     import_msgspec()
     from weft.cli.main import run_command  # noqa: PLC0415  `--version` does not need it
 
-    return run_command(sys.argv[1:], own_process=True)
+    try:
+        return run_command(sys.argv[1:], own_process=True)
+    finally:
+        # An exiting Python looks for cycles among all objects, several times. Those that are frozen it leaves alone.
+        gc.freeze()
 
 
 def open_streams() -> None:

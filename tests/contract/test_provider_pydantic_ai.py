@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 
-import httpx2
 import pytest
 from msgspec.structs import replace
 
@@ -10,6 +9,7 @@ from fake.openai import Manners, OpenAIChatDialect
 from given.models import GPT
 from weft.provider.contract import Provider
 from weft.provider.endpoint import ModelEndpoint
+from weft.provider.http_client import HttpClient
 from weft.provider.pydantic_ai.adapter import PydanticAiProvider
 from weft.testing.provider_bad_servers import (
     a_refusal_with_status_200_is_a_refusal,
@@ -25,7 +25,7 @@ NOT_OURS = (a_web_page_is_not_an_answer, a_refusal_with_status_200_is_a_refusal)
 MANNERS = Manners(message_fields=frozenset({"reasoning_content"}))
 
 
-def make(client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> Provider:
+def make(client: HttpClient, endpoint: ModelEndpoint) -> Provider:
     # Connecting and the first byte are one wait here, and so are the imports of the first request.
     deadlines = replace(endpoint.deadlines, connect=1)
     return PydanticAiProvider(

@@ -9,8 +9,6 @@ from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from types import FrameType
 
-import httpx2
-
 import weft
 from given.engine import open_engine, text_prompt
 from given.models import CLAUDE
@@ -19,6 +17,8 @@ from weft.provider.anthropic.adapter import AnthropicMessages
 from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, Usage
 from weft.provider.contract import ModelRequest
 from weft.provider.endpoint import ModelEndpoint
+from weft.provider.http_client import HttpClient
+from weft.provider.http_connection import ConnectionBrokenError, HttpConnection
 
 TO_PROVIDER = 12
 TO_SOCKET = 14
@@ -69,15 +69,27 @@ class Watcher:
         yield Finished(reason="stop", usage=Usage(input=1, output=1))
 
 
-class WatchingTransport(httpx2.AsyncBaseTransport):
-    """A transport that records our frames when a request is sent, and refuses it."""
+class WatchingConnection(HttpConnection):
+    """A connection that records our frames when a request is sent, and breaks off."""
+
+    def __init__(self, frames: list[str]) -> None:
+        super().__init__()
+        self._frames = frames
+
+    async def send(self, *_: object, **__: object) -> None:
+        self._frames[:] = list_frames()
+        raise ConnectionBrokenError("no")
+
+
+class WatchedClient(HttpClient):
+    """A client that connects to nothing, and keeps the frames of its last request."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.frames: list[str] = []
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        self.frames = list_frames()
-        return httpx2.Response(400, json={"error": {"message": "no"}}, request=request)
+    async def _connect(self, *_: object, **__: object) -> HttpConnection:
+        return WatchingConnection(self.frames)
 
 
 async def test_a_prompt_reaches_its_provider_through_few_frames() -> None:
@@ -90,13 +102,10 @@ async def test_a_prompt_reaches_its_provider_through_few_frames() -> None:
 
 
 async def test_a_prompt_reaches_the_socket_through_few_frames() -> None:
-    transport = WatchingTransport()
-    async with httpx2.AsyncClient(transport=transport) as client:
-        provider = AnthropicMessages(
-            client, ModelEndpoint(base_url="https://api.example.com/v1", api_key="k")
-        )
-        async with open_engine(model=CLAUDE, provider=provider) as engine:
-            session = await engine.api.create_session(SessionInput(title="t"))
-            await engine.api.prompt(session.id, text_prompt("Hello?"))
-    assert any(name.endswith(":take_step") for name in transport.frames)
-    assert len(transport.frames) <= TO_SOCKET, "\n".join(transport.frames)
+    client = WatchedClient()
+    provider = AnthropicMessages(client, ModelEndpoint(base_url="https://api.example.com/v1", api_key="k"))
+    async with open_engine(model=CLAUDE, provider=provider, skip_waits=True) as engine:
+        session = await engine.api.create_session(SessionInput(title="t"))
+        await engine.api.prompt(session.id, text_prompt("Hello?"))
+    assert any(name.endswith(":take_step") for name in client.frames)
+    assert len(client.frames) <= TO_SOCKET, "\n".join(client.frames)

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-import httpx2
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,6 +28,7 @@ from weft.provider.contract import Provider
 from weft.provider.copilot import Copilot
 from weft.provider.endpoint import ModelEndpoint, StreamDeadlines
 from weft.provider.gemini.adapter import Gemini
+from weft.provider.http_client import HttpClient
 from weft.provider.openai_chat.adapter import OpenAIChat
 from weft.provider.openai_responses.adapter import OpenAIResponses
 from weft.provider.pydantic_ai.adapter import PydanticAiProvider
@@ -46,11 +46,11 @@ class Wire(Struct, frozen=True):
     model: Model
 
 
-def by_pydantic_ai(client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> Provider:
+def by_pydantic_ai(client: HttpClient, endpoint: ModelEndpoint) -> Provider:
     return PydanticAiProvider(client, replace(endpoint, options={"model": "openai-chat:gpt-4.1"}))
 
 
-def on_azure(client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> Provider:
+def on_azure(client: HttpClient, endpoint: ModelEndpoint) -> Provider:
     own = {"Authorization": "Bearer k"}  # which this server wants beside Azure's
     return AzureOpenAI(client, replace(endpoint, headers=own, options={"useCompletionUrls": True}))
 

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx2
 from msgspec.structs import replace
 
 from fake.converse import REGION, SECRET, ConverseDialect
@@ -19,6 +18,7 @@ from weft.model.part import CacheTokens, TextPart, Tokens
 from weft.provider.bedrock.adapter import Bedrock
 from weft.provider.chunk import Usage
 from weft.provider.endpoint import AwsKeys, ModelEndpoint
+from weft.provider.http_client import HttpClient
 from weft.provider.scripted import End, Say, Think, UseTool
 from weft.testing.provider_harness import ServerProviderHarness, open_provider_harness
 
@@ -32,7 +32,7 @@ async def open_session(
             raise keys
         return keys
 
-    def make(client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> Bedrock:
+    def make(client: HttpClient, endpoint: ModelEndpoint) -> Bedrock:
         return Bedrock(client, replace(endpoint, api_key="", aws=find, options={"region": REGION}))
 
     model = replace(ON_BEDROCK, options={"reasoningConfig": {"type": "enabled", "budgetTokens": 4000}})

@@ -14,7 +14,6 @@ from msgspec import UNSET
 from weft.cli.exit import ExitCode
 from weft.cli.outcome import RunOutcome, RunTally
 from weft.cli.output import Paint, sanitize
-from weft.cli.questions import TerminalQuestions
 from weft.cli.screen import RunScreen
 from weft.client.abort import end_run
 from weft.errors import NotFoundError, StoreError
@@ -29,6 +28,7 @@ from weft.model.transcript import SessionDescendants
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api import Api
+    from weft.cli.questions import TerminalQuestions
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # How long an aborted run may take to settle. After that weft exits and prints what was still running; the watcher of each
@@ -145,7 +145,7 @@ async def follow(
 
     async def show() -> None:
         async with open_tasks() as tasks:
-            questions = TerminalQuestions(api, tasks) if interactive else None
+            questions = _make_questions(api, tasks) if interactive else None
             auto_reject = AutoReject(api, tasks) if attached and not interactive else None
             async for event in _show_until_idle(events, session, screen, tally):
                 if questions is not None:
@@ -175,6 +175,12 @@ async def follow(
     for line in unanswered.to_lines(Paint(sys.stderr)) if outcome.code == ExitCode.REFUSED else ():
         print(line, file=sys.stderr)
     return outcome.code
+
+
+def _make_questions(api: Api, tasks: asyncio.TaskGroup) -> TerminalQuestions:
+    from weft.cli.questions import TerminalQuestions  # noqa: PLC0415  only a person is asked
+
+    return TerminalQuestions(api, tasks)
 
 
 async def _show_until_idle(

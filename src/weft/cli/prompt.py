@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import mimetypes
 import os
-import shlex
 import sys
 from decimal import Decimal
 from pathlib import Path
@@ -57,6 +56,8 @@ def read_prompt(args: argparse.Namespace) -> str:
 
 
 def _explain_missing_prompt(args: argparse.Namespace) -> str:
+    import shlex  # noqa: PLC0415  only a mistake needs it
+
     for option in ("worktree", "title"):
         taken = getattr(args, option, None)
         if taken:

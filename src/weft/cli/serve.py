@@ -11,7 +11,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -338,12 +338,19 @@ def print_welcome(start: ServerStart) -> None:
         start.log.out.put(f"shared sessions are shown below {start.share_url}/s/")
 
 
+def make_web_socket(**options: Any) -> asyncio.Protocol:
+    """Return the protocol of one WebSocket connection. It is imported with the first: few clients use one."""
+    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol  # noqa: PLC0415
+
+    return WSProtocol(**options)
+
+
 def to_uvicorn_config(app: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="asyncio",
         http="httptools",
-        ws="wsproto",
+        ws=cast("type[asyncio.Protocol]", make_web_socket),  # uvicorn calls it for each connection
         lifespan="on",
         log_config=None,
         log_level="warning",

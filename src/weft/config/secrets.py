@@ -8,21 +8,18 @@ MASK = "***"
 # Shorter values would mask ordinary words.
 MIN_SECRET_LENGTH = 8
 
-_SECRET_KEY = re.compile(
-    r"token|secret|passw|passphrase|authori[sz]ation|credential|cookie|bearer|key(?:[-_]?id)?$", re.IGNORECASE
-)
+# Patterns that are compiled when they are first used: most commands show no settings.
+_SECRET_KEY = r"(?i)token|secret|passw|passphrase|authori[sz]ation|credential|cookie|bearer|key(?:[-_]?id)?$"
 # Token limits are not secrets.
-_NOT_SECRET_KEY = re.compile(r"tokens|max[-_]?token|token[-_]?(?:limit|budget|max|count)", re.IGNORECASE)
+_NOT_SECRET_KEY = r"(?i)tokens|max[-_]?token|token[-_]?(?:limit|budget|max|count)"
 # Every value below these keys is masked: its name may be anything.
 _MASKED_SECTIONS = ("headers", "environment", "env")
-_SECRET_TEXT = re.compile(
+_SECRET_TEXT = (
     r"(?P<before>(?i:\bbearer\s+|\bbasic\s+|//[^/\s:@]*:(?=[^/\s@]*@)|[?&][\w-]*(?:key|token|secret|password)[\w-]*=))"
     r"[^\s@&]+|\b(?:(?:sk|pk|rk|ghp|gho|ghs|xox[abp]|glpat)[-_]|AKIA|AIza)[A-Za-z0-9_-]{12,}"
 )
 _ACTIONS = ("allow", "ask", "deny")
-_SECRET_ARGUMENT = re.compile(
-    r"(?P<flag>-{0,2}[\w-]*(?:key|token|secret|password|passwd|auth)[\w-]*)(?P<rest>=.*)?", re.IGNORECASE
-)
+_SECRET_ARGUMENT = r"(?i)(?P<flag>-{0,2}[\w-]*(?:key|token|secret|password|passwd|auth)[\w-]*)(?P<rest>=.*)?"
 
 
 def mask_secrets(value: Any, *, secrets: Collection[str] = ()) -> Any:
@@ -36,7 +33,7 @@ def list_secret_values(env: Mapping[str, str]) -> set[str]:
 
 
 def _is_secret(key: str) -> bool:
-    return bool(_SECRET_KEY.search(key)) and not _NOT_SECRET_KEY.search(key)
+    return bool(re.search(_SECRET_KEY, key)) and not re.search(_NOT_SECRET_KEY, key)
 
 
 class _Masker:
@@ -60,7 +57,7 @@ class _Masker:
 
     def _mask_text(self, text: str) -> str:
         text = self._secrets.sub(MASK, text) if self._secrets is not None else text
-        return _SECRET_TEXT.sub(lambda match: f"{match['before'] or ''}{MASK}", text)
+        return re.sub(_SECRET_TEXT, lambda match: f"{match['before'] or ''}{MASK}", text)
 
     def _visit_arguments(self, values: list[Any] | tuple[Any, ...], key: str) -> list[Any]:
         """Mask secrets in a command line: `--token abc`, `API_KEY=abc`."""
@@ -68,7 +65,7 @@ class _Masker:
         secret_follows = False
         for value in values:
             argument = (
-                _SECRET_ARGUMENT.fullmatch(value) if isinstance(value, str) and key == "command" else None
+                re.fullmatch(_SECRET_ARGUMENT, value) if isinstance(value, str) and key == "command" else None
             )
             if secret_follows and isinstance(value, str):
                 masked.append(MASK)

@@ -1,10 +1,10 @@
 """Temporary files, files with secrets, and the birth time of files."""
 
 import asyncio
-import ctypes
 import os
 import secrets
 import stat
+import struct
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -82,22 +82,9 @@ def _create_secret(path: str) -> None:
 _AT_FDCWD: Final = -100
 _NO_FOLLOW: Final = 0x100
 _BIRTH_TIME: Final = 0x800
-
-
-class _Time(ctypes.Structure):
-    _fields_ = (("seconds", ctypes.c_int64), ("nanoseconds", ctypes.c_uint32), ("unused", ctypes.c_int32))
-
-
-class _Statx(ctypes.Structure):
-    """The kernel's structure of 256 bytes, of which we use the beginning."""
-
-    _fields_ = (
-        ("mask", ctypes.c_uint32),
-        ("before", ctypes.c_uint8 * 60),
-        ("accessed", _Time),
-        ("born", _Time),
-        ("after", ctypes.c_uint8 * 160),
-    )
+# The kernel's structure has 256 bytes. It begins with the fields that are known.
+_STATX_BYTES: Final = 256
+_STATX_BIRTH: Final = 80  # where the time of creation is, as seconds and nanoseconds
 
 
 def find_birth_time(path: bytes) -> int | None:
@@ -105,12 +92,16 @@ def find_birth_time(path: bytes) -> int | None:
     birth: object = getattr(os.lstat(path), "st_birthtime", None)
     if isinstance(birth, float):
         return int(birth * 1_000_000_000)
+    import ctypes  # noqa: PLC0415  slow to import, and few files are asked for it
+
     try:
         statx = ctypes.CDLL(None, use_errno=True).statx
     except (OSError, AttributeError):
         return None
-    status = _Statx()
-    failed = statx(_AT_FDCWD, ctypes.c_char_p(path), _NO_FOLLOW, _BIRTH_TIME, ctypes.byref(status))
-    if failed or not status.mask & _BIRTH_TIME:
+    status = ctypes.create_string_buffer(_STATX_BYTES)
+    failed = statx(_AT_FDCWD, ctypes.c_char_p(path), _NO_FOLLOW, _BIRTH_TIME, status)
+    (known,) = struct.unpack_from("=I", status)
+    if failed or not known & _BIRTH_TIME:
         return None
-    return int(status.born.seconds) * 1_000_000_000 + int(status.born.nanoseconds)
+    seconds, nanoseconds = struct.unpack_from("=qI", status, _STATX_BIRTH)
+    return int(seconds) * 1_000_000_000 + int(nanoseconds)

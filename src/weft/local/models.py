@@ -12,7 +12,6 @@ from msgspec import Struct
 from weft.config.flags import read_flags
 from weft.config.load import LoadedConfig
 from weft.config.schema import Config, DeadlinesConfig
-from weft.config.secrets import list_secret_values
 from weft.errors import ConfigError, InvalidInputError
 from weft.host.clock import Clock
 from weft.host.paths import Paths
@@ -57,7 +56,8 @@ def build_offers(loaded: LoadedConfig, environment: ProviderEnvironment) -> Prov
     allowed = config.enabled_providers
 
     def describe(provider: str) -> ProviderInfo | None:
-        from weft.local.configuration import to_provider_info  # noqa: PLC0415  only the login of a plugin asks
+        from weft.config.secrets import list_secret_values  # noqa: PLC0415  only the login of a plugin asks
+        from weft.local.configuration import to_provider_info  # noqa: PLC0415  as above
 
         offer = offers.find(provider)
         return None if offer is None else to_provider_info(offer, list_secret_values(environment.env))

@@ -4,12 +4,12 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-import httpx2
 from msgspec.structs import replace
 
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest, Provider
 from weft.provider.endpoint import ModelEndpoint
+from weft.provider.http_client import HttpClient
 from weft.provider.openai_chat.adapter import OpenAIChat
 from weft.provider.openai_responses.adapter import OpenAIResponses
 
@@ -24,7 +24,7 @@ class AzureOpenAI:
     addresses, and `apiVersion` selects the version.
     """
 
-    def __init__(self, client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
+    def __init__(self, client: HttpClient, endpoint: ModelEndpoint) -> None:
         self._client = client
         self._endpoint = endpoint
         self._adapters: dict[str, Provider] = {}

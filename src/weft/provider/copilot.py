@@ -5,13 +5,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
-import httpx2
 from msgspec.structs import replace
 
 from weft.errors import ProviderError
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest, UserModelMessage
 from weft.provider.endpoint import ModelEndpoint
+from weft.provider.http_client import HttpClient
 from weft.provider.media import find_modality, list_files
 from weft.provider.openai_chat.adapter import OpenAIChat
 from weft.provider.openai_responses.adapter import OpenAIResponses
@@ -26,7 +26,7 @@ FIRST_GPT_WITH_RESPONSES: Final = 5
 class Copilot:
     """Provider for Copilot through the OpenAI API that fits the model. The login's token is sent as a bearer token."""
 
-    def __init__(self, client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
+    def __init__(self, client: HttpClient, endpoint: ModelEndpoint) -> None:
         self._chat = OpenAIChat(client, endpoint)
         self._responses = OpenAIResponses(client, endpoint)
 

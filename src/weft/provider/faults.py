@@ -1,6 +1,5 @@
 """Turn error responses of model APIs into `ProviderError` with a known kind."""
 
-import email.utils
 import json
 import math
 import re
@@ -402,7 +401,9 @@ def parse_wait(headers: Mapping[str, str], now: Callable[[], int]) -> int | None
 
 
 def _parse_date(date: str) -> int:
-    return round(email.utils.parsedate_to_datetime(date).timestamp() * 1000)
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415  slow to import, and few servers name a date
+
+    return round(parsedate_to_datetime(date).timestamp() * 1000)
 
 
 # --- parsing the body ---

@@ -1,18 +1,26 @@
 """Send one HTTP request to a model API and turn its answer into chunks, with a deadline for every wait and no retry."""
 
 import asyncio
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
-from typing import Any, Final, Protocol
-
-import httpx2
+from typing import Final, Protocol
+from urllib.parse import urlsplit
 
 from weft.errors import ProviderError
+from weft.model.url import redact_url
 from weft.provider.catalog.local import find_refused_connection
 from weft.provider.chunk import AnyChunk
-from weft.provider.endpoint import HttpRequest, StreamDeadlines
+from weft.provider.endpoint import HttpRequest
 from weft.provider.faults import MAX_BODY_LENGTH, make_error, make_incomplete_error, parse_error
+from weft.provider.http_client import (
+    SUCCESS,
+    ConnectFailedError,
+    ConnectTimeoutError,
+    HttpClient,
+    InvalidRequestError,
+    TooManyConnectionsError,
+)
+from weft.provider.http_connection import HttpConnection, UndecodableBodyError
 from weft.provider.sse import SseEvent, SseReader
 from weft.version import VERSION
 
@@ -47,7 +55,7 @@ class StreamFold(Protocol):
 
 
 async def stream_chunks(
-    client: httpx2.AsyncClient,
+    client: HttpClient,
     build: Callable[[], HttpRequest],
     fold: StreamFold,
     *,
@@ -99,7 +107,7 @@ def _feed_rest(fold: StreamFold, event: SseEvent) -> list[AnyChunk]:
 
 async def _drain(pieces: AsyncGenerator[bytes]) -> None:
     """Read a complete answer to the end of the stream, for a short time, so that its connection can be reused."""
-    with suppress(TimeoutError, ProviderError, httpx2.TransportError):
+    with suppress(ProviderError, OSError, UndecodableBodyError):  # a timeout is an OSError
         async with asyncio.timeout(DRAIN_SECONDS):
             async for _ in pieces:
                 pass
@@ -108,31 +116,25 @@ async def _drain(pieces: AsyncGenerator[bytes]) -> None:
 class _OpenAnswer:
     """An answer that has begun: its response, the first bytes of its body, and the rest as it arrives."""
 
-    def __init__(self, response: httpx2.Response, deadlines: StreamDeadlines) -> None:
+    def __init__(self, response: HttpConnection, first: bytes) -> None:
         self.response = response
-        self._deadlines = deadlines
-        self._rest = _iterate_bytes(response)
-        self._first: bytes | None = None
-
-    async def read_first(self) -> None:
-        self._first = await anext(self._rest, None)
+        self._first = first
 
     async def iterate_pieces(self) -> AsyncGenerator[bytes]:
-        if self._first is None:
-            return
-        yield self._first
-        try:
-            async for piece in self._rest:
-                yield piece
-        except httpx2.ReadTimeout:
-            raise _make_timeout_error(
-                f"the server sent nothing for {self._deadlines.between:g} s in the middle of its answer"
-            ) from None
+        piece, response = self._first, self.response
+        while piece:
+            yield piece
+            try:
+                piece = await response.read()
+            except TimeoutError:
+                raise _make_timeout_error(
+                    f"the server sent nothing for {response.silence:g} s in the middle of its answer"
+                ) from None
 
     async def read_beginning(self) -> bytes:
         """Return the beginning of the body, as much as arrives and at most `MAX_BODY_LENGTH` bytes."""
         body = b""
-        with suppress(ProviderError, httpx2.TransportError):
+        with suppress(ProviderError, OSError, UndecodableBodyError):
             async with aclosing(self.iterate_pieces()) as pieces:
                 async for piece in pieces:
                     body += piece
@@ -140,66 +142,37 @@ class _OpenAnswer:
                         break
         return body[:MAX_BODY_LENGTH]
 
-    async def close(self) -> None:
-        if isinstance(self._rest, AsyncGenerator):
-            await self._rest.aclose()
-        await self.response.aclose()
-
-
-def _iterate_bytes(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """Return the bytes of the body as they arrive. An uncompressed body skips the decoder, which costs time for
-    every piece.
-    """
-    stream = response.stream
-    if isinstance(stream, httpx2.AsyncByteStream) and "content-encoding" not in response.headers:
-        return aiter(stream)
-    return response.aiter_bytes()
-
 
 @asynccontextmanager
-async def _open_answer(client: httpx2.AsyncClient, request: HttpRequest) -> AsyncIterator[_OpenAnswer]:
+async def _open_answer(client: HttpClient, request: HttpRequest) -> AsyncIterator[_OpenAnswer]:
     """Send the request and yield its answer. Raise `ProviderError` if it is not a stream of events."""
-    http_request, deadlines = _build_request(client, request), request.deadlines
-    answer: _OpenAnswer | None = None
-    try:
+    deadlines = request.deadlines
+    async with client.post(
+        request.url, _list_headers(request), request.body, connect=deadlines.connect, write=deadlines.between
+    ) as response:
         try:
-            async with asyncio.timeout(None) as deadline:
-                # The deadline for the first byte starts when the request has been sent: uploading a long history
-                # takes time.
-                http_request.extensions["trace"] = _make_deadline_trace(deadline, deadlines.first_byte)
-                answer = _OpenAnswer(await client.send(http_request, stream=True), deadlines)
-                # From here on the client's own read timeout is used: `asyncio.timeout` would cost time for every piece.
-                http_request.extensions["timeout"]["read"] = deadlines.between
-                await answer.read_first()
+            # It starts when the request has been sent: uploading a long history takes time.
+            async with asyncio.timeout(deadlines.first_byte):
+                await response.receive_head()
+                answer = _OpenAnswer(response, await response.read())
         except TimeoutError:
             raise _make_timeout_error(f"no answer within {deadlines.first_byte:g} s") from None
+        response.silence = deadlines.between
         await _require_event_stream(answer, request)
         yield answer
-    finally:
-        if answer is not None:
-            await answer.close()
-
-
-def _make_deadline_trace(deadline: asyncio.Timeout, seconds: float) -> Any:
-    """Return a trace callback that starts the deadline when the request body has been sent."""
-
-    async def trace(name: str, _: Mapping[str, Any]) -> None:
-        if name.endswith("send_request_body.complete"):
-            deadline.reschedule(asyncio.get_running_loop().time() + seconds)
-
-    return trace
 
 
 async def _require_event_stream(answer: _OpenAnswer, request: HttpRequest) -> None:
     """Raise `ProviderError` if the answer is an error, a web page or a single document."""
     response = answer.response
     content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if response.is_success and content_type not in {"text/html", "application/json"}:
+    is_success = response.status in SUCCESS
+    if is_success and content_type not in {"text/html", "application/json"}:
         return
     body, headers = await answer.read_beginning(), _drop_secret_headers(response)
     is_error = content_type == "application/json" and (b'"error"' in body or b'"__type"' in body)
-    if is_error or not response.is_success:
-        error = parse_error(response.status_code, headers, body)
+    if is_error or not is_success:
+        error = parse_error(response.status, headers, body)
         error.hint = request.key_hint if error.kind == "auth" else ""
         raise error
     raise make_error(
@@ -207,22 +180,17 @@ async def _require_event_stream(answer: _OpenAnswer, request: HttpRequest) -> No
         "the server answered with a web page instead of a stream: check the address of the API"
         if content_type == "text/html"
         else "the server answered with a single document instead of a stream",
-        status=response.status_code,
+        status=response.status,
         headers=headers,
         body=body.decode(errors="replace"),
     )
 
 
-def _drop_secret_headers(response: httpx2.Response) -> dict[str, str]:
+def _drop_secret_headers(response: HttpConnection) -> dict[str, str]:
     return {name: value for name, value in response.headers.items() if name not in SECRET_HEADERS}
 
 
-def _build_request(client: httpx2.AsyncClient, request: HttpRequest) -> httpx2.Request:
-    deadlines = request.deadlines
-    # `_open_answer` limits the wait for the first byte, and sets the read timeout when the answer begins.
-    timeouts = httpx2.Timeout(
-        connect=deadlines.connect, pool=deadlines.connect, write=deadlines.between, read=None
-    )
+def _list_headers(request: HttpRequest) -> dict[str, str]:
     # A compressed stream arrives in large batches of events.
     defaults = {
         "content-type": "application/json",
@@ -230,34 +198,33 @@ def _build_request(client: httpx2.AsyncClient, request: HttpRequest) -> httpx2.R
         "accept-encoding": "identity",
         "user-agent": f"weft/{VERSION}",
     }
-    headers = {**defaults, **request.headers}
-    return client.build_request("POST", request.url, headers=headers, content=request.body, timeout=timeouts)
+    return {**defaults, **request.headers}
 
 
 @contextmanager
 def _translate_errors(request: HttpRequest) -> Iterator[None]:
     """Turn network errors into `ProviderError`. The messages never quote a header: one of them holds the key."""
-    url = request.url
+    host = _format_host(request.url)
     try:
         yield
-    except httpx2.ConnectTimeout:
-        raise _make_timeout_error(f"connecting to {_format_host(url)} took too long") from None
-    except httpx2.PoolTimeout:
-        raise _make_timeout_error(f"too many requests to {_format_host(url)} are in progress") from None
-    except httpx2.TimeoutException:
-        raise _make_timeout_error(f"{_format_host(url)} stopped reading the request") from None
-    except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, UnicodeEncodeError, httpx2.LocalProtocolError):
+    except ConnectTimeoutError:
+        raise _make_timeout_error(f"connecting to {host} took too long") from None
+    except TooManyConnectionsError:
+        raise _make_timeout_error(f"too many requests to {host} are in progress") from None
+    except TimeoutError:
+        raise _make_timeout_error(f"{host} stopped reading the request") from None
+    except InvalidRequestError:
         raise make_error(
             "bad-request", "the request cannot be sent: check the address, the key and the headers"
         ) from None
-    except httpx2.DecodingError as error:
+    except UndecodableBodyError as error:
         raise make_error("protocol", f"the answer cannot be decompressed: {error}") from error
-    except (httpx2.ConnectError, httpx2.ProxyError) as error:
-        raise find_refused_connection(url, error, request.provider_id) or make_error(
-            "network", f"cannot connect to {_format_host(url)}: {error}"
+    except ConnectFailedError as error:
+        raise find_refused_connection(request.url, error, request.provider_id) or make_error(
+            "network", f"cannot connect to {host}: {error}"
         ) from error
-    except (httpx2.TransportError, ssl.SSLError) as error:
-        raise make_error("network", f"the connection to {_format_host(url)} broke off: {error}") from error
+    except OSError as error:
+        raise make_error("network", f"the connection to {host} broke off: {error}") from error
 
 
 @contextmanager
@@ -273,8 +240,8 @@ def _add_url(url: str) -> Iterator[None]:
 def strip_url(url: str) -> str:
     """Return a URL without query, fragment and password. Return "" if it is not a URL."""
     try:
-        return str(httpx2.URL(url).copy_with(query=None, fragment=None, userinfo=b""))
-    except httpx2.InvalidURL:
+        return redact_url(urlsplit(url).geturl())
+    except ValueError:
         return ""
 
 
@@ -285,6 +252,6 @@ def _make_timeout_error(message: str) -> ProviderError:
 def _format_host(url: str) -> str:
     """Return the host, with its port if the URL names one."""
     try:
-        return httpx2.URL(url).netloc.decode() or "the server"
-    except httpx2.InvalidURL:
+        return urlsplit(url).netloc.rpartition("@")[2] or "the server"
+    except ValueError:
         return "the server"

@@ -33,7 +33,9 @@ NANO = 10**9
 # They surround a match in a snippet.
 MATCH_START, MATCH_END = "\x02", "\x03"
 # SQLite stops at NUL, the next two surround matches, and lone surrogates cannot be encoded.
-_FORBIDDEN_CHARACTERS = re.compile("[\x00\x02\x03\ud800-\udfff]")
+_FORBIDDEN_CHARACTERS = (
+    "[\x00\x02\x03\ud800-\udfff]"  # compiled when it is first used, which takes a millisecond
+)
 MAX_NANO = 2**62
 
 
@@ -74,7 +76,7 @@ def to_entry(message: MessageWithParts) -> IndexEntry:
 
 def clean_text(text: str) -> str:
     """Return a text that SQLite can store: bounded, and without forbidden characters."""
-    return _FORBIDDEN_CHARACTERS.sub(" ", text[:MAX_TEXT_LENGTH])
+    return re.sub(_FORBIDDEN_CHARACTERS, " ", text[:MAX_TEXT_LENGTH])
 
 
 def to_nano_and_atto(dollars: Decimal) -> tuple[int, int]:

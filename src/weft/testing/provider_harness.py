@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Protocol
 
-import httpx2
 from msgspec import Struct
 
 from weft.errors import ProviderError
@@ -33,10 +32,11 @@ from weft.provider.contract import (
     UserModelMessage,
 )
 from weft.provider.endpoint import ModelEndpoint, StreamDeadlines
+from weft.provider.http_client import HttpClient
 from weft.provider.scripted import AnyMove, ScriptedProvider
 from weft.testing.fake_server import Dialect, FakeServer, open_server
 
-MakeProvider = Callable[[httpx2.AsyncClient, ModelEndpoint], Provider]
+MakeProvider = Callable[[HttpClient, ModelEndpoint], Provider]
 KEY = "sk-fake-0123456789"
 HELLO = UserModelMessage(content=(TextContent(text="hello"),))
 READ = ToolSpec(
@@ -65,9 +65,7 @@ class ProviderHarness(Protocol):
 class ServerProviderHarness:
     """A provider that talks to a fake server."""
 
-    def __init__(
-        self, server: FakeServer, client: httpx2.AsyncClient, make: MakeProvider, model: Model
-    ) -> None:
+    def __init__(self, server: FakeServer, client: HttpClient, make: MakeProvider, model: Model) -> None:
         self.server = server
         self.model = model
         self._client = client
@@ -112,7 +110,7 @@ async def open_provider_harness(
     dialect: Dialect, make: MakeProvider, model: Model
 ) -> AsyncIterator[ServerProviderHarness]:
     """Start a fake server and yield a harness with a provider for it."""
-    async with open_server(dialect) as server, httpx2.AsyncClient(trust_env=False) as client:
+    async with open_server(dialect) as server, aclosing(HttpClient()) as client:
         harness = ServerProviderHarness(server, client, make, model)
         try:
             yield harness

@@ -1,11 +1,10 @@
-"""Resolve host names, tell public from private addresses, and find the proxy of the environment."""
+"""Resolve host names, and tell public from private addresses."""
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -49,27 +48,3 @@ class NetworkAccess(Struct, frozen=True, kw_only=True):
 
     resolve: Resolve = resolve
     is_public: Callable[[str], bool] = is_public
-
-
-def find_proxy(url: str, environment: Mapping[str, str]) -> str | None:
-    """Return the proxy that the environment configures for a URL, or None."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if any(
-        _is_exempt(host, pattern.strip()) for pattern in _get_either_case(environment, "no_proxy").split(",")
-    ):
-        return None
-    return (
-        _get_either_case(environment, f"{parts.scheme}_proxy")
-        or _get_either_case(environment, "all_proxy")
-        or None
-    )
-
-
-def _is_exempt(host: str, pattern: str) -> bool:
-    domain = pattern.partition(":")[0].lstrip(".")
-    return pattern == "*" or (bool(domain) and (host == domain or host.endswith(f".{domain}")))
-
-
-def _get_either_case(environment: Mapping[str, str], name: str) -> str:
-    return environment.get(name) or environment.get(name.upper()) or ""

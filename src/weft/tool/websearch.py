@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from weft.errors import ToolError
+from weft.host.proxy import find_proxy
 from weft.tool.contract import AnyTool, Audience, Tool, ToolContext, ToolResult, read_text
-from weft.tool.network import find_proxy
 from weft.version import VERSION
 
 SERVICE_URL: Final = "https://mcp.exa.ai/mcp"

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import httpx2
 import pytest
 from msgspec.structs import replace
 
@@ -27,6 +26,7 @@ from weft.provider.contract import (
     UserModelMessage,
 )
 from weft.provider.endpoint import ModelEndpoint
+from weft.provider.http_client import HttpClient
 from weft.provider.pydantic_ai.adapter import PydanticAiProvider
 from weft.provider.pydantic_ai.request import PydanticAiLibrary, to_messages, to_settings
 from weft.provider.registry import Registry
@@ -138,7 +138,7 @@ def test_a_conversation_in_its_words() -> None:
 
 
 async def test_what_it_keeps_of_a_thought_goes_back_with_it() -> None:
-    def make(client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> Provider:
+    def make(client: HttpClient, endpoint: ModelEndpoint) -> Provider:
         return PydanticAiProvider(client, replace(endpoint, options={"model": "openai-chat:m"}))
 
     manners = Manners(message_fields=frozenset({"reasoning_content"}))

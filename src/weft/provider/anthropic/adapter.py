@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Final
 
-import httpx2
 from msgspec.structs import replace
 
 from weft.provider.anthropic.request import to_body
@@ -14,6 +13,7 @@ from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
 from weft.provider.endpoint import HttpRequest, ModelEndpoint, lower_names
 from weft.provider.http import stream_chunks
+from weft.provider.http_client import HttpClient
 from weft.provider.media import has_files
 
 API_VERSION: Final = "2023-06-01"
@@ -23,7 +23,7 @@ DEFAULT_BETAS: Final = ("interleaved-thinking-2025-05-14", "fine-grained-tool-st
 class AnthropicMessages:
     """Provider for the Messages API. The key is sent as `x-api-key`; a bearer token comes in the configured headers."""
 
-    def __init__(self, client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
+    def __init__(self, client: HttpClient, endpoint: ModelEndpoint) -> None:
         self._client = client
         self._endpoint = endpoint
         self._cache = ModelMessageCache()

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-import httpx2
 from msgspec.structs import replace
 
 from weft.host.now import now
@@ -20,6 +19,7 @@ from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
 from weft.provider.endpoint import AwsKeys, HttpRequest, ModelEndpoint
 from weft.provider.http import stream_chunks
+from weft.provider.http_client import HttpClient
 from weft.provider.media import has_files
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
@@ -79,7 +79,7 @@ class Bedrock:
     with AWS keys.
     """
 
-    def __init__(self, client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
+    def __init__(self, client: HttpClient, endpoint: ModelEndpoint) -> None:
         self._client = client
         self._endpoint = endpoint
         self._region: str = endpoint.options.get("region") or DEFAULT_REGION

@@ -1,9 +1,11 @@
 """Import and create the adapter of a model when it is first used."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -16,10 +18,11 @@ from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest, Provider
 from weft.provider.endpoint import ModelEndpoint, StreamDeadlines
 
+if TYPE_CHECKING:  # for types alone: starting up is faster without it
+    from weft.provider.http_client import HttpClient
+
 CACHE_KEY_OPTION: Final = "promptCacheKey"
 LITELLM_OPTION: Final = "litellmProxy"
-# No proxy is used for servers on this machine.
-LOOPBACK_PATTERNS: Final = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 ONE_DAY_SECONDS: Final = 86_400.0
 LOCAL_FIRST_BYTE_SECONDS: Final = 300.0  # a local model may read a long prompt for minutes before it answers
 
@@ -67,12 +70,11 @@ class LazyProvider:
 
 
 class Adapters:
-    """Creates adapters, which share HTTP clients. The HTTP library is imported with the first of them."""
+    """Creates adapters, which share an HTTP client. It is imported with the first of them."""
 
     def __init__(self, deadlines: StreamDeadlines | None = None) -> None:
         self._deadlines = deadlines or StreamDeadlines()
-        # An httpx2.AsyncClient for plain HTTP on this machine, and one for the rest.
-        self._clients: dict[bool, Any] = {}
+        self._client: HttpClient | None = None
         self._closable: list[Any] = []  # adapters with connections of their own
 
     def connect(self, access: Access) -> Provider:
@@ -96,7 +98,7 @@ class Adapters:
             aws=access.aws,
         )
         adapter: Provider = getattr(import_module(f"weft.provider.{module}"), name)(
-            self._get_client(access.url), endpoint
+            self._get_client(), endpoint
         )
         if hasattr(adapter, "aclose"):
             self._closable.append(adapter)
@@ -111,22 +113,19 @@ class Adapters:
             else deadlines
         )
 
-    def _get_client(self, url: str) -> Any:
-        is_plain = url.startswith("http:") and is_loopback(url)
-        if is_plain not in self._clients:
-            httpx2, ssl = import_module("httpx2"), import_module("ssl")
-            # Reading the certificates of all authorities takes 30 ms. A context without any trusts nobody.
-            verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else True
-            self._clients[is_plain] = httpx2.AsyncClient(
-                timeout=None, mounts=dict.fromkeys(LOOPBACK_PATTERNS), verify=verify
-            )
-        return self._clients[is_plain]
+    def _get_client(self) -> HttpClient:
+        if self._client is None:
+            from weft.host.proxy import read_proxies  # noqa: PLC0415  a server starts faster without it
+            from weft.provider.http_client import HttpClient  # noqa: PLC0415  as above
+
+            self._client = HttpClient(read_proxies())
+        return self._client
 
     async def aclose(self) -> None:
         while self._closable:
             await self._closable.pop().aclose()
-        while self._clients:
-            await self._clients.popitem()[1].aclose()
+        if self._client is not None:
+            await self._client.aclose()
 
 
 def _apply_timeout(timeout: object, deadlines: StreamDeadlines) -> StreamDeadlines:

@@ -5,7 +5,6 @@ import zlib
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import cached_property
-from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
@@ -86,7 +85,8 @@ def make_catalogue(path: str, warn: Warn) -> Catalogue:
 
 
 def read_snapshot() -> Mapping[str, Raw]:
-    packed = files("weft.provider.catalog").joinpath(SNAPSHOT_FILE).read_bytes()
+    with open(os.path.join(os.path.dirname(__file__), SNAPSHOT_FILE), "rb") as file:
+        packed = file.read()
     return _catalogue_decoder.decode(zlib.decompress(packed, GZIP_WBITS))
 
 

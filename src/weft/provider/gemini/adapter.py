@@ -4,8 +4,6 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from urllib.parse import quote
 
-import httpx2
-
 from weft.provider.body import to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
@@ -13,13 +11,14 @@ from weft.provider.endpoint import HttpRequest, ModelEndpoint
 from weft.provider.gemini.request import map_tools, to_body
 from weft.provider.gemini.stream import GeminiFold
 from weft.provider.http import stream_chunks
+from weft.provider.http_client import HttpClient
 from weft.provider.media import has_files
 
 
 class Gemini:
     """Provider for the Gemini API. The key is sent as `x-goog-api-key`; a bearer token comes in the configured headers."""
 
-    def __init__(self, client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
+    def __init__(self, client: HttpClient, endpoint: ModelEndpoint) -> None:
         self._client = client
         self._endpoint = endpoint
 

@@ -5,14 +5,13 @@ from contextlib import aclosing
 from functools import partial
 from typing import Final
 
-import httpx2
-
 from weft.errors import ProviderError
 from weft.provider.body import ModelMessageCache, to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
 from weft.provider.endpoint import HttpRequest, ModelEndpoint
 from weft.provider.http import stream_chunks
+from weft.provider.http_client import HttpClient
 from weft.provider.media import has_files
 from weft.provider.normalise import get_metadata_key
 from weft.provider.openai_chat.request import to_body
@@ -30,7 +29,7 @@ class OpenAIChat:
     the error is retryable, and later requests are sent without it.
     """
 
-    def __init__(self, client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
+    def __init__(self, client: HttpClient, endpoint: ModelEndpoint) -> None:
         self._client = client
         self._endpoint = endpoint
         self._cache = ModelMessageCache()

@@ -3,13 +3,12 @@
 from collections.abc import AsyncGenerator
 from functools import partial
 
-import httpx2
-
 from weft.provider.body import ModelMessageCache, to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
 from weft.provider.endpoint import HttpRequest, ModelEndpoint
 from weft.provider.http import stream_chunks
+from weft.provider.http_client import HttpClient
 from weft.provider.media import has_files
 from weft.provider.openai_responses.request import map_tools, to_body
 from weft.provider.openai_responses.stream import ResponsesFold
@@ -18,7 +17,7 @@ from weft.provider.openai_responses.stream import ResponsesFold
 class OpenAIResponses:
     """Provider for the Responses API. The key is sent as a bearer token; configured headers override it."""
 
-    def __init__(self, client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
+    def __init__(self, client: HttpClient, endpoint: ModelEndpoint) -> None:
         self._client = client
         self._endpoint = endpoint
         self._cache = ModelMessageCache()

@@ -5,13 +5,12 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from typing import Any
 
-import httpx2
-
 from weft.errors import ProviderError
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
 from weft.provider.endpoint import ModelEndpoint
 from weft.provider.http import strip_url
+from weft.provider.http_client import HttpClient
 from weft.provider.pydantic_ai.request import PydanticAiLibrary, to_messages, to_parameters, to_settings
 from weft.provider.pydantic_ai.stream import PydanticAiFold, to_provider_error
 
@@ -22,7 +21,7 @@ class PydanticAiProvider:
     It has connections of its own; `aclose` closes them.
     """
 
-    def __init__(self, _: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
+    def __init__(self, _: HttpClient, endpoint: ModelEndpoint) -> None:
         self._endpoint = endpoint
         self._ai = PydanticAiLibrary(endpoint.provider_id)
         self._models: dict[str, Any] = {}
