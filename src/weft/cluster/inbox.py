@@ -48,6 +48,9 @@ def choose_fate(delivery: Delivery, error: Exception) -> Fate:
             return "give back"
         case ConflictError(kind="directory"):  # this node is ending
             return "give back"
+        case ConflictError(kind="workspace") if delivery.repeatable and delivery.takes < MAX_TRIES:
+            # Another node may reach the repository, or this one with the next attempt.
+            return "give back"
         case StoreError() if delivery.repeatable and delivery.takes < MAX_TRIES:
             # Its caller may have been told that the prompt is stored, so it has to be answered.
             return "give back"

@@ -42,7 +42,14 @@ from weft.permission.questions import QuestionGate
 from weft.plugin.hooks import NO_HOOKS, Hooks
 from weft.provider.registry import Registry
 from weft.run.runner import Runner
-from weft.run.runtime import CompactionPolicy, RunDeadlines, Runtime, SubtaskLimits
+from weft.run.runtime import (
+    CarriedFiles,
+    CompactionPolicy,
+    FilesInPlace,
+    RunDeadlines,
+    Runtime,
+    SubtaskLimits,
+)
 from weft.session.budget import DirectoryBudgets
 from weft.session.lifecycle import SessionMaker, SessionTodos
 from weft.share.contract import LazyShareClient, ShareContext, ShareSettings
@@ -51,13 +58,15 @@ from weft.store.contract import Store
 from weft.tool.buffers import SessionFiles
 from weft.tool.contract import AnyTool, ReadGuard, Recall, SessionHistory, ToolResources
 from weft.tool.spill import Spill
-from weft.undo.recovery import recover
+from weft.undo.recovery import UndoContext, recover
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api.editor import EditorWorkspace
     from weft.local.mcp import LocalMcp
 
 Warn = Callable[[WeftError], None]
+# Makes what keeps the files of sessions for other nodes, out of what undo has.
+CarryFiles = Callable[[UndoContext], CarriedFiles]
 
 
 def ignore_warning(_: WeftError) -> None:
@@ -99,6 +108,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     sharing: ShareSettings = ShareSettings()
     hooks: Hooks = NO_HOOKS
     editor: EditorWorkspace | None = None
+    carry_files: CarryFiles | None = None
 
 
 @asynccontextmanager
@@ -124,6 +134,7 @@ async def open_local_api(
     ):
         statuses, spill = SessionStatuses(bus, journal.announce), Spill(settings.tool_output, mint)
         maker = SessionMaker(journal=journal, clock=clock, mint=mint, random=seams.random, place=place)
+        undo_context = make_undo_context(maker, store, snapshots, settings.undo)
         runtime = Runtime(
             store=store,
             journal=journal,
@@ -155,7 +166,8 @@ async def open_local_api(
             deadlines=settings.deadlines,
             continue_on_deny=settings.continue_on_deny,
             budgets=DirectoryBudgets(store, settings.budgets),
-            undo_context=make_undo_context(maker, store, snapshots, settings.undo),
+            undo_context=undo_context,
+            files=FilesInPlace() if settings.carry_files is None else settings.carry_files(undo_context),
         )
         parts = LocalParts(runtime, settings.sources, helpers=helpers, mcp=mcp, terminals=terminals)
         async with _open_runner(runtime, spill, warn) as runner:

@@ -18,6 +18,7 @@ from weft.model.session import (
     SessionInfo,
     SessionTime,
     Todo,
+    WeftSessionData,
     get_weft_data,
     hide_share_secret,
     make_default_title,
@@ -60,10 +61,14 @@ async def create(
         title=input.title or make_default_title(now, child=input.parent_id is not None),
         permission=input.permission if parent is None else make_child_rules(input.permission, parent),
         time=SessionTime(created=now, updated=now),
-        weft=None if parent is None else make_child_data(parent),
+        weft=_make_own_data(input) if parent is None else make_child_data(parent),
     )
     await maker.journal.begin(session)
     return session
+
+
+def _make_own_data(input: SessionInput) -> WeftSessionData | None:
+    return None if input.workspace is None else WeftSessionData(workspace=input.workspace)
 
 
 async def list_sessions(store: Store, project: ProjectID, query: SessionQuery) -> list[SessionInfo]:
