@@ -9,6 +9,7 @@ import base64
 import os
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -345,7 +346,7 @@ class WorkspaceFiles:
             aside = self._clone.set_aside(self._session, ignored)
         git.restore_work(head)
         write_files(git.top, files)
-        return aside, git.capture(untracked=True)
+        return aside, git.examine(head)[0]
 
     def _is_in_the_way(self, ignored: str, files: ScratchFiles) -> bool:
         """Return True if a file that git ignores here would be replaced by another content."""
@@ -419,13 +420,15 @@ class WorkspaceFiles:
 
     def _read_work(self, patches: Iterable[Patch]) -> UncommittedWork:
         git = self._clone.open(self._session)
-        head, tree = git.find_commit(), git.capture(untracked=True)
+        head = git.find_commit()
         if head is None:
             raise ConflictError(
                 "workspace", self._clone.name, "cannot be stored: its checkout has no commit",
                 hint=f"check out {self._stored.base[:12] if self._stored else 'one'} in {git.top}",
             )  # fmt: skip
-        changes = git.list_differences(git.get_tree(head), tree)
+        # Before git reads them.
+        check_size(self._clone.name, _measure(git.top, git.list_changed()))
+        tree, changes = git.examine(head)
         ignored = git.list_ignored()
         own = {os.path.relpath(file, git.top) for patch in patches for file in patch.files}
         return UncommittedWork(
@@ -437,23 +440,11 @@ class WorkspaceFiles:
         )
 
     async def _pack(self, before: StoredFiles, work: UncommittedWork) -> FileTrees:
-        """Return the uncommitted work as trees. Raise `ConflictError` if it is too large."""
+        """Return the uncommitted work as trees."""
         if (work.head, work.tree) == (self._mark.head, self._mark.tree) and not work.ignored:
             return FileTrees(Tree(before.present), Tree(before.absent))
-        paths = [*work.paths, *work.ignored]
-        if not paths:
-            return NO_TREES
-        check_size(before.workspace, await asyncio.to_thread(self._measure, paths))
-        return await self._undo_context.snapshots.pack_files([os.fsencode(path) for path in paths])
-
-    def _measure(self, paths: Iterable[str]) -> int:
-        top, size = self._clone.get_directory(self._session), 0
-        for path in paths:
-            try:
-                size += os.lstat(os.path.join(top, path)).st_size
-            except OSError:
-                continue  # it is to be removed
-        return size
+        paths = [os.fsencode(path) for path in (*work.paths, *work.ignored)]
+        return await self._undo_context.snapshots.pack_files(paths) if paths else NO_TREES
 
     def _pack_commits(self, new: StoredFiles) -> tuple[StoredFiles, bytes]:
         if new.head == new.base:
@@ -500,6 +491,15 @@ class WorkspaceFiles:
     def _warn(self, message: str) -> None:
         self._undo_context.journal.announce(SessionWarned(session_id=self._session, message=message))
         self._note(f"session {self._session}: {message}")
+
+
+def _measure(top: str, paths: Iterable[str]) -> int:
+    """Return the size of those of the files that exist."""
+    size = 0
+    for path in paths:
+        with suppress(OSError):
+            size += os.lstat(os.path.join(top, path)).st_size
+    return size
 
 
 def _is_below_any(path: str, directories: Iterable[str]) -> bool:

@@ -142,6 +142,18 @@ def refuse_departed(session: SessionInfo) -> None:
     )
 
 
+def refuse_workspace(session: SessionInfo) -> None:
+    """Raise `ConflictError` if the files of a session are those of a git workspace, which only its nodes may change."""
+    workspace = get_weft_data(session).workspace
+    if workspace:
+        raise ConflictError(
+            "session",
+            session.id,
+            f"is in the git workspace {workspace}, and only nodes have its files",
+            hint=f"do it through a node: weft attach URL -s {session.id}",
+        )
+
+
 def apply_change(session: SessionInfo, change: SessionChange, now: int) -> SessionInfo:
     """Return the session with the change applied. The time of last use stays."""
     title = session.title if change.title is None else check_title(change.title)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from weft.errors import ConflictError, GitError, InvalidInputError
 from weft.host.files import Disk, hold_lock, make_directory, read_bytes, write_atomic
-from weft.host.git import CODE_NOT_STARTED, KEPT_VARIABLES, QUIET_VARIABLES, call_git
+from weft.host.git import CODE_NOT_STARTED, QUIET_VARIABLES, call_git
 from weft.model.ids import SessionID
 from weft.worktree.git import WorktreeGit
 
@@ -23,7 +23,14 @@ BASE_REF: Final = "refs/weft/base/HEAD"
 REFSPECS: Final = (f"+HEAD:{BASE_REF}", "+refs/heads/*:refs/weft/base/heads/*")
 ASIDE_REFS: Final = "refs/weft/aside"
 # The same bytes on every node, whatever its user configured.
-SETTINGS: Final = {"core.autocrlf": "false", "core.fileMode": "true", "core.symlinks": "true"}
+SETTINGS: Final = (
+    ("core.repositoryFormatVersion", "0"),
+    ("core.bare", "false"),
+    ("core.fileMode", "true"),
+    ("core.symlinks", "true"),
+    ("core.autocrlf", "false"),
+    ("core.logAllRefUpdates", "true"),
+)
 MAX_MARK_BYTES: Final = 1 << 16
 
 
@@ -57,6 +64,14 @@ def check_repository(text: str) -> tuple[str, str]:
             hint="name an absolute path, or an address with https, ssh, git or file",
         )
     return name, url
+
+
+def find_setting(config: str, key: str, environ: Mapping[str, str]) -> str:
+    """Return a setting of one file of git's configuration, "" if it is not there."""
+    try:
+        return call_git(os.path.dirname(config), ["config", "--file", config, "--get", key], environ).strip()
+    except GitError:
+        return ""
 
 
 class WorkspaceClone:
@@ -156,18 +171,19 @@ class WorkspaceClone:
             ) from error
 
     def _make_base(self) -> None:
-        if os.path.isdir(os.path.join(self._base, ".git")):
-            return
-        make_directory(self._base)
-        kept = {
-            name: value
-            for name, value in self._environ.items()
-            if name in KEPT_VARIABLES or name[:4] != "GIT_"
-        }
-        environ = kept | QUIET_VARIABLES
-        call_git(self._base, ["init", "--quiet", "--template=", "--initial-branch=none"], environ)
-        for key, value in SETTINGS.items():
-            call_git(self._base, ["config", key, value], environ)
+        """Make the clone, or reset its configuration: sessions can change it, and must not redirect what is fetched."""
+        git_dir = os.path.join(self._base, ".git")
+        kept = {name: value for name, value in self._environ.items() if name[:4] != "GIT_"} | QUIET_VARIABLES
+        if not os.path.isdir(git_dir):
+            make_directory(self._base)
+            call_git(self._base, ["init", "--quiet", "--template=", "--initial-branch=none"], kept)
+        config, temp = os.path.join(git_dir, "config"), os.path.join(git_dir, "config~")
+        identity = [(key, find_setting(config, key, kept)) for key in ("user.name", "user.email")]
+        Disk().remove(temp)
+        for key, value in (*SETTINGS, *identity):
+            if value:
+                call_git(self._base, ["config", "--file", temp, key, value], kept)
+        os.replace(temp, config)
 
     def _fail(self, reason: str, *, hint: str) -> ConflictError:
         return ConflictError("workspace", self.name, reason, hint=hint)
@@ -189,7 +205,8 @@ class WorkspaceClone:
     def is_as_marked(self, session: SessionID) -> bool:
         """Return True if a checkout is still as it was when its files were last stored or taken over here."""
         mark, git = self.find_mark(session), self.open(session)
-        return mark is not None and (mark.head, mark.tree) == (git.find_commit(), git.capture(untracked=True))
+        head = git.find_commit()
+        return mark is not None and mark.head == head and mark.tree == git.examine(head)[0]
 
     def remove_checkout(self, session: SessionID) -> str:
         """Remove the checkout of a session. Return the ref of what was in it and is not stored anywhere; "" if there was nothing."""

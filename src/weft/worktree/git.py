@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from weft.errors import GitError
-from weft.host.git import KEPT_VARIABLES, QUIET_VARIABLES, call_git
+from weft.host.git import KEPT_VARIABLES, QUIET_VARIABLES, call_git, quote_alternate
 
 GIT_TIMEOUT_SECONDS = 600.0
 # How git may reach a repository that the operator named. Anything else could run a program (`ext::`).
@@ -202,6 +202,18 @@ class WorktreeGit:
                 forced = ["add", "--force", *PATHS_FROM_STDIN]
                 self._run(forced, index=index, input=_encode_paths(ignored), literal=True)
             return self._run_line(["write-tree"], index=index)
+
+    def examine(self, commit: str) -> tuple[str, list[TreeDifference]]:
+        """Return the name of the tree of everything in the checkout, and how it differs from a commit. Nothing is kept of it."""
+        objects = os.path.join(self.top, self._run_line(["rev-parse", "--git-path", "objects"]))
+        with tempfile.TemporaryDirectory(prefix="weft-objects-") as scratch:
+            examiner = WorktreeGit(self._original_environ, self.top)
+            examiner._environ |= {
+                "GIT_OBJECT_DIRECTORY": scratch,
+                "GIT_ALTERNATE_OBJECT_DIRECTORIES": quote_alternate(objects),
+            }
+            tree = examiner.capture(untracked=True)
+            return tree, examiner.list_differences(examiner.get_tree(commit), tree)
 
     def commit_tree(self, tree: str, *parents: str, message: str) -> str:
         parent_options = [word for parent in dict.fromkeys(parents) for word in ("-p", parent)]

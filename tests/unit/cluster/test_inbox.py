@@ -60,6 +60,13 @@ def test_a_store_that_stays_away_is_told_to_the_caller_in_the_end() -> None:
     assert fates == ["give back", "give back", "finish"]
 
 
+def test_a_workspace_that_this_node_cannot_make_is_left_to_others_for_some_time() -> None:
+    error = ConflictError("workspace", "loom", "cannot be fetched")
+    fates = [choose_fate(delivery(takes=takes), error) for takes in (1, MAX_TRIES - 1, MAX_TRIES)]
+    assert fates == ["give back", "give back", "finish"]
+    assert choose_fate(delivery("shell"), error) == "finish"
+
+
 def test_what_must_not_be_done_twice_is_not_begun_again() -> None:
     assert [is_interrupted(delivery(kind, takes=2)) for kind in ("prompt", "abort", "shell", "revert")] == [
         False,
