@@ -11,6 +11,7 @@ from weft.cluster.node import is_served
 from weft.cluster.operation import OPERATIONS, decode_outcome, encode_error, encode_value
 from weft.errors import (
     ConflictError,
+    EndingError,
     HandedOverError,
     InvalidInputError,
     LeaseLostError,
@@ -39,7 +40,9 @@ def delivery(kind: str = "prompt", *, takes: int = 1) -> Delivery:
         ("shell", LeaseLostError(SESSION), "give back"),
         ("prompt", SessionBusyError(SESSION), "give back"),
         ("shell", SessionBusyError(SESSION), "finish"),
+        ("shell", EndingError(), "give back"),
         ("prompt", ConflictError("directory", "/work", "cannot be opened"), "give back"),
+        ("shell", ConflictError("directory", "/work", "cannot be opened"), "finish"),
         ("prompt", ConflictError("session", SESSION, "is gone"), "finish"),
         ("prompt", NotFoundError("agent", "x"), "finish"),
         ("abort", ValueError("a mistake"), "finish"),
