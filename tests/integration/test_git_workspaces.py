@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from given.engine import open_engine, text_prompt
 from given.http_server import make_project
 from given.machines import read_files
 from weft.bus import Bus
@@ -24,15 +25,19 @@ from weft.errors import (
     InvalidInputError,
     LeaseLostError,
     NotFoundError,
+    SessionBusyError,
 )
 from weft.host.now import now
 from weft.journal import Journal, open_journal
 from weft.local.undo import UndoSettings, open_undo_snapshots
 from weft.model.event import SessionCreated, SessionDeleted, SessionWarned
 from weft.model.ids import Mint, ProjectID, SessionID
+from weft.model.input import SessionInput
+from weft.model.part import TextPart
 from weft.model.project import Place, Project, ProjectTime
-from weft.model.session import SessionInfo, SessionTime, WeftSessionData
+from weft.model.session import SessionInfo, SessionTime, WeftSessionData, get_weft_data, with_weft_data
 from weft.model.wire import to_plain
+from weft.provider.scripted import Say
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.undo.changes import ChangeTotals
@@ -407,3 +412,23 @@ def test_addresses_of_repositories(url: str) -> None:
 def test_two_workspaces_need_two_names() -> None:
     with pytest.raises(InvalidInputError, match="same name"):
         list_clones(["loom=/a", "loom=/b"], "/root", {})
+
+
+async def test_a_session_of_a_workspace_is_left_to_its_nodes_and_an_imported_copy_goes_on_anywhere() -> None:
+    async with open_engine([Say(text="ok")]) as here:
+        with pytest.raises(NotFoundError, match="no workspace 'loom'"):
+            await here.api.create_session(SessionInput(workspace="loom"))
+        session = await here.api.create_session(SessionInput())
+        await here.store.edit(
+            session.id, lambda it: with_weft_data(it, replace(get_weft_data(it), workspace="loom"))
+        )
+        with pytest.raises(SessionBusyError) as raised:
+            await here.api.prompt(session.id, text_prompt("go"))
+        assert "a node with the git workspace loom" in raised.value.hint
+        export = await here.api.export_session(session.id)
+        assert (await here.api.import_session(export)).verdict == "same"
+        assert get_weft_data(await here.api.get_session(session.id)).workspace == "loom"
+    async with open_engine([Say(text="ok")]) as there:
+        received = await there.api.import_session(export)
+        answer = await there.api.prompt(received.id, text_prompt("go"))
+        assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["ok"]

@@ -101,6 +101,8 @@ class Workspaces:
         self._snapshots = snapshots
         self._note = note
         self._tidied = clock.now()
+        # Fetching takes time, and each that waits for it in a thread would keep the thread from others.
+        self._turns = {clone.name: asyncio.Lock() for clone in clones}
 
     @property
     def roots(self) -> list[str]:
@@ -125,8 +127,9 @@ class Workspaces:
         if clone is None:
             known = ", ".join(sorted(self._clones)) or "none"
             raise NotFoundError("workspace", name[:80], hint=f"this node has {known}")
-        base = await asyncio.to_thread(clone.fetch_base)
-        await asyncio.to_thread(clone.make_checkout, session, base)
+        async with self._turns[name]:
+            base = await asyncio.to_thread(clone.fetch_base)
+            await asyncio.to_thread(clone.make_checkout, session, base)
         stored = StoredFiles(
             workspace=name,
             base=base,
@@ -159,7 +162,9 @@ class Workspaces:
         stored = await find_stored(self._store, session)
         if stored is None:
             raise DirectoryError(directory, "there is no session with this checkout")
-        await asyncio.to_thread(clone.make_checkout, session, stored.base)
+        if not await asyncio.to_thread(clone.has_checkout, session):
+            async with self._turns[clone.name]:
+                await asyncio.to_thread(clone.make_checkout, session, stored.base)
         mark = await asyncio.to_thread(clone.find_mark, session)
         if mark is None or mark.state != stored.state:
             # Another node went on, so the rest of what a dead process did here is no part of the session.
@@ -265,6 +270,7 @@ class WorkspaceFiles:
         self._stored: StoredFiles | None = None
         self._mark = CheckoutMark(state="", head="", tree="")
         self._told_nested: tuple[str, ...] = ()
+        self._turn = asyncio.Lock()
 
     # --- taking over ---
 
@@ -382,7 +388,12 @@ class WorkspaceFiles:
         # A child stores them under the lease of its parent, in whose checkout it works.
         del session
         if self._stored is not None and self._undo_context.journal.holds(self._session):
-            await run_to_completion(self._store(self._stored, history))
+            await run_to_completion(self._store_in_turn(history))
+
+    async def _store_in_turn(self, history: Sequence[MessageWithParts]) -> None:
+        async with self._turn:  # several children may end a step at once
+            if self._stored is not None:
+                await self._store(self._stored, history)
 
     async def _store(self, before: StoredFiles, history: Sequence[MessageWithParts]) -> None:
         snapshots = self._undo_context.snapshots
@@ -420,10 +431,10 @@ class WorkspaceFiles:
 
     def _read_work(self, patches: Iterable[Patch]) -> UncommittedWork:
         git = self._clone.open(self._session)
-        head = git.find_commit()
+        head = git.find_commit() if self._clone.has_checkout(self._session) else None
         if head is None:
             raise ConflictError(
-                "workspace", self._clone.name, "cannot be stored: its checkout has no commit",
+                "workspace", self._clone.name, "cannot be stored: its checkout has no commit, or no .git",
                 hint=f"check out {self._stored.base[:12] if self._stored else 'one'} in {git.top}",
             )  # fmt: skip
         # Before git reads them.

@@ -115,10 +115,12 @@ class WorkspaceClone:
 
     def make_checkout(self, session: SessionID, commit: str) -> None:
         """Make the checkout of a session at a commit, unless there is one. Fetch the commit if it is not here."""
+        if self.has_checkout(session):
+            return
         with self._lock():
-            self._need_commit(commit)
             if self.has_checkout(session):
                 return
+            self._need_commit(commit)
             directory = self.get_directory(session)
             if os.path.lexists(directory):  # somebody removed the `.git` in it
                 os.rename(directory, f"{self.home}/aside-{session}-{secrets.token_hex(4)}")
