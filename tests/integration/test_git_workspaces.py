@@ -100,9 +100,7 @@ class NodeMachine:
                 snapshots=snapshots,
                 totals=ChangeTotals(snapshots, str(self.directory)),
             )
-            carry_files = self.workspaces.make_carrier(str(self.directory))
-            assert carry_files is not None
-            files = carry_files(undo_context)
+            files = self.workspaces.make_carrier(str(self.directory))(undo_context)
             assert isinstance(files, WorkspaceFiles)
             await files.take_over(session)
             yield files, journal

@@ -227,6 +227,8 @@ class NodeApi(LocalApi, frozen=True, kw_only=True):
 
     async def _refuse_lone_child(self, id: SessionID) -> None:
         """Raise `ConflictError` for a child in a checkout that nobody holds here: the files go with the lease of its parent."""
+        if self.workspaces is None:
+            return
         session = await self.get_session(id)
         owner = self._find_owner(session.directory)
         if session.parent_id is not None and owner is not None and not self.runtime.journal.holds(owner):

@@ -39,7 +39,7 @@ from weft.errors import (
 )
 from weft.host.clock import Clock
 from weft.host.tasks import run_to_completion
-from weft.local.assembly import CarryFiles
+from weft.local.assembly import CarryFiles, stay_in_place
 from weft.local.step_checkout import to_scratch_files
 from weft.model.diff import Patch, Tree
 from weft.model.event import SessionWarned
@@ -171,10 +171,10 @@ class Workspaces:
             place = locate_snapshots(self._snapshots, GLOBAL_PROJECT, clone.get_directory(session))
             await asyncio.to_thread(forget_processes, place)
 
-    def make_carrier(self, directory: str) -> CarryFiles | None:
-        """Return how to keep the files of a directory for other nodes, None if it is in no workspace."""
+    def make_carrier(self, directory: str) -> CarryFiles:
+        """Return how to keep the files of a directory for other nodes."""
         found = self._find(directory)
-        return None if found is None else partial(WorkspaceFiles, *found, self._node, self._note)
+        return stay_in_place if found is None else partial(WorkspaceFiles, *found, self._node, self._note)
 
     # --- removal ---
 

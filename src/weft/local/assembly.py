@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from weft.bus import Bus
 from weft.config.commands import build_commands
@@ -69,6 +70,11 @@ Warn = Callable[[WeftError], None]
 CarryFiles = Callable[[UndoContext], CarriedFiles]
 
 
+def stay_in_place(_: UndoContext) -> CarriedFiles:
+    """Keep no files for other nodes."""
+    return FilesInPlace()
+
+
 def ignore_warning(_: WeftError) -> None:
     """Drop a warning."""
 
@@ -108,7 +114,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     sharing: ShareSettings = ShareSettings()
     hooks: Hooks = NO_HOOKS
     editor: EditorWorkspace | None = None
-    carry_files: CarryFiles | None = None
+    carry_files: CarryFiles = stay_in_place
 
 
 @asynccontextmanager
@@ -134,7 +140,6 @@ async def open_local_api(
     ):
         statuses, spill = SessionStatuses(bus, journal.announce), Spill(settings.tool_output, mint)
         maker = SessionMaker(journal=journal, clock=clock, mint=mint, random=seams.random, place=place)
-        undo_context = make_undo_context(maker, store, snapshots, settings.undo)
         runtime = Runtime(
             store=store,
             journal=journal,
@@ -166,22 +171,23 @@ async def open_local_api(
             deadlines=settings.deadlines,
             continue_on_deny=settings.continue_on_deny,
             budgets=DirectoryBudgets(store, settings.budgets),
-            undo_context=undo_context,
-            files=FilesInPlace() if settings.carry_files is None else settings.carry_files(undo_context),
+            undo_context=make_undo_context(maker, store, snapshots, settings.undo),
         )
         parts = LocalParts(runtime, settings.sources, helpers=helpers, mcp=mcp, terminals=terminals)
-        async with _open_runner(runtime, spill, warn) as runner:
+        async with _open_runner(runtime, settings.carry_files, spill, warn) as runner:
             yield LocalApi(
                 runtime=runtime, bus=bus, runner=runner, statuses=statuses, parts=parts, sharing=sharer
             )
 
 
 @asynccontextmanager
-async def _open_runner(runtime: Runtime, spill: Spill, warn: Warn) -> AsyncIterator[Runner]:
+async def _open_runner(
+    runtime: Runtime, carry_files: CarryFiles, spill: Spill, warn: Warn
+) -> AsyncIterator[Runner]:
     """Remove old outputs, settle what a dead process left behind, and start a runner. Leaving ends all runs."""
     await spill.remove_old(runtime.clock.now())
     async with open_tasks() as tasks:
-        runner = Runner(runtime, tasks)
+        runner = Runner(replace(runtime, files=carry_files(runtime.undo_context)), tasks)
         log = runtime.store.event_log
         if log is not None:
             log.watch_leases(runner.lose)

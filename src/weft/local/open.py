@@ -34,7 +34,14 @@ from weft.host.paths import Paths, paths_from
 from weft.host.processes import describe_process, tool_environment
 from weft.host.web import fetch
 from weft.local.api import LocalApi
-from weft.local.assembly import CarryFiles, Seams, Settings, ignore_warning, open_local_api
+from weft.local.assembly import (
+    CarryFiles,
+    Seams,
+    Settings,
+    ignore_warning,
+    open_local_api,
+    stay_in_place,
+)
 from weft.local.indexer import open_indexer
 from weft.local.mcp_settings import to_mcp_settings
 from weft.local.models import ProviderEnvironment, build_offers, load_models
@@ -106,7 +113,7 @@ class OpenOptions(Struct, frozen=True, kw_only=True):
     seams: Seams = Seams()
     warn: Callable[[WeftError], None] = ignore_warning
     opened_store: Store | None = None
-    carry_files: CarryFiles | None = None
+    carry_files: CarryFiles = stay_in_place
 
 
 @asynccontextmanager
