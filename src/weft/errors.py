@@ -29,6 +29,7 @@ WeftError
 ├── SessionBusyError         another run has the session
 ├── LimitReachedError        a principal uses as much as it may
 ├── HandedOverError          another node continues the run
+├── EndingError              the server is ending
 ├── CursorLostError          the event to resume after is no longer held
 ├── CompactionIneffectiveError  a summary did not make the conversation fit
 ├── DeadlineError            a deadline passed
@@ -359,6 +360,13 @@ class HandedOverError(WeftError):
             f"Session {session} is being handed over to another node", hint="it continues there by itself"
         )
         self.session = session
+
+
+class EndingError(WeftError):
+    """The server is ending, and did nothing of what was asked."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is ending, and takes no more work", hint="send the request again")
 
 
 class CursorLostError(WeftError):

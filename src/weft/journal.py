@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -37,7 +37,7 @@ from weft.model.ids import MessageID, SessionID
 from weft.model.message import AnyMessage
 from weft.model.session import SessionInfo, TrashBundle
 from weft.model.transcript import Transcript
-from weft.store.contract import Store
+from weft.store.contract import Key, Store
 from weft.store.lease import LeaseToken
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without it
@@ -251,6 +251,17 @@ class Journal:
                 await self.flush_session(session)
             self._waiting_growth.pop(session, None)
             self._unlogged.drop(session)
+
+    def holds(self, session: SessionID) -> bool:
+        """Return True if this journal holds the lease of a session."""
+        return session in self._leases
+
+    async def put_value(self, session: SessionID, key: Key, value: Any) -> None:
+        """Store a private value of a session under its lease. Raise `LeaseLostError` if we do not hold it (any more)."""
+        if not self.holds(session):
+            raise LeaseLostError(session)
+        with self._use_leases([session]) as leases:
+            await self._store.update_value(key, lambda _: value, leases=leases)
 
     @contextmanager
     def _use_leases(self, sessions: Iterable[SessionID]) -> Iterator[list[LeaseToken]]:

@@ -71,12 +71,16 @@ class Machine:
         return subprocess.run(command, cwd=self.project, check=True, capture_output=True, text=True).stdout
 
     def read_files(self) -> dict[str, tuple[str, bytes]]:
-        """Return every file of the checkout: what it is, and its content."""
-        return {
-            str(path.relative_to(self.project)): _read(path)
-            for path in sorted(self.project.rglob("*"))
-            if ".git" not in path.relative_to(self.project).parts and (path.is_symlink() or not path.is_dir())
-        }
+        return read_files(self.project)
+
+
+def read_files(top: Path) -> dict[str, tuple[str, bytes]]:
+    """Return every file of a checkout: what it is, and its content."""
+    return {
+        str(path.relative_to(top)): _read(path)
+        for path in sorted(top.rglob("*"))
+        if ".git" not in path.relative_to(top).parts and (path.is_symlink() or not path.is_dir())
+    }
 
 
 def _read(path: Path) -> tuple[str, bytes]:

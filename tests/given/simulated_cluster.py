@@ -266,7 +266,7 @@ class SimulatedNode:
             raise GoneError
         status, raw = answered.result()
         # A node that ends while it has a request refuses it: nothing was done, and another node is asked.
-        if status >= 500 or (status == 409 and b"the server is ending" in raw):
+        if status >= 500:
             raise GoneError
         assert status < 400, raw
         return json.loads(raw) if raw else None

@@ -55,10 +55,19 @@ def add_attach_arguments(parser: argparse.ArgumentParser) -> None:
         default=".",
         help="work in this directory instead of where the server was started",
     )
+    add(
+        "--workspace",
+        metavar="NAME",
+        help="begin a session in this git workspace of the nodes, with a checkout of its own",
+    )
 
 
 def attach(args: argparse.Namespace) -> int:
     check_session_options(args)
+    if args.workspace and (args.session or args.go_on or args.dir != "."):
+        raise InvalidInputError(
+            "--workspace", "it begins a session in a directory of its own", hint="leave out -s, -c and --dir"
+        )
     args.title = None
     asyncio.run(_talk(args))
     return ExitCode.DONE
@@ -66,7 +75,10 @@ def attach(args: argparse.Namespace) -> int:
 
 async def _talk(args: argparse.Namespace) -> None:
     """Talk to the server until the person leaves. If the connection is lost, wait for the server: it may be restarting."""
-    directory = find_remote_directory(args.url, args.dir)
+    if args.workspace:
+        args.session, directory = await _begin_in_workspace(args)
+    else:
+        directory = find_remote_directory(args.url, args.dir)
     model = parse_model(args.model)
     if sys.stdin.isatty() and sys.stdout.isatty():
         await _talk_in_terminal(args, directory)
@@ -77,6 +89,13 @@ async def _talk(args: argparse.Namespace) -> None:
         console = AttachConsole(api, model=model, agent=args.agent)
         print(f"{_describe_server(api)}; Ctrl-C interrupts, Ctrl-D leaves, /help says more", file=sys.stderr)
         await console.talk(session)
+
+
+async def _begin_in_workspace(args: argparse.Namespace) -> tuple[str, str | None]:
+    """Create a session in a git workspace. Return its id, and its directory on the server."""
+    async with open_remote(args.url, ConnectionOptions(notice=print_notice)) as api:
+        session = await api.create_session(SessionInput(workspace=args.workspace))
+    return session.id, session.directory
 
 
 async def _talk_in_terminal(args: argparse.Namespace, directory: str | None) -> None:

@@ -55,6 +55,7 @@ from weft.store.url import open_store
 if TYPE_CHECKING:  # for types alone: most servers are not part of a cluster
     from weft.api import Api
     from weft.cluster.node import ClusterNode
+    from weft.cluster.workspace import Workspaces
 
 DEFAULT_PORT: Final = 4096
 NODE_NAME_VARIABLE: Final = "WEFT_NODE_NAME"
@@ -137,6 +138,18 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         "--node-name",
         metavar="NAME",
         help=f"the name of this node in a cluster (default: {NODE_NAME_VARIABLE}, else the name of the machine)",
+    )
+    add(
+        "--workspace",
+        action="append",
+        default=[],
+        metavar="NAME=REPOSITORY",
+        help="offer a git workspace: sessions in it get a checkout of their own, which any node with the workspace can go on with (repeatable)",
+    )
+    add(
+        "--workspace-root",
+        metavar="PATH",
+        help="keep the checkouts of workspaces below this directory, the same path on every node (default: weft/workspace in the data directory)",
     )
     add("--log-format", choices=("text", "json"), default="text", help="the format of the log")
     add("--access-log", action="store_true", help="log every request")
@@ -264,6 +277,9 @@ async def run_server(start: ServerStart, env: Mapping[str, str]) -> None:
     warn, url = make_warner(start.log), resolve_store_url(env, paths_from(env), start.args.store)
     async with open_store(url, damaged=to_damage_warner(warn)) as store:
         if store.event_log is None:
+            if start.args.workspace:
+                hint = "start it with --store postgres://…, or leave out --workspace"
+                raise InvalidInputError("--workspace", "the store of this server has no nodes", hint=hint)
             await run_listener(start, make_server(start, env, warn, store), env)
             return
         async with open_serving_node(start, env, store) as node:
@@ -313,7 +329,9 @@ async def open_serving_node(
     from weft.cluster.node import open_node  # noqa: PLC0415  most servers are not part of a cluster
 
     name = start.args.node_name or env.get(NODE_NAME_VARIABLE) or os.uname().nodename
-    roots = list_roots(start.directory, *start.args.allow_dir)
+    workspaces = make_workspaces(start, env, store, name)
+    homes = () if workspaces is None else workspaces.roots
+    roots = list_roots(start.directory, *start.args.allow_dir, *homes)
     start.log.set_node(name)
     async with open_node(
         store,
@@ -324,7 +342,27 @@ async def open_serving_node(
         roots=roots,
         note=start.log.note,
     ) as node:
+        node.workspaces = workspaces
         yield node
+
+
+def make_workspaces(start: ServerStart, env: Mapping[str, str], store: Store, node: str) -> Workspaces | None:
+    """Return the git workspaces that this node offers, None if there are none."""
+    if not start.args.workspace:
+        return None
+    from weft.cluster.workspace import Workspaces, list_clones  # noqa: PLC0415  few nodes have git workspaces
+    from weft.snapshot.location import choose_base  # noqa: PLC0415  few nodes have git workspaces
+
+    paths = paths_from(env)
+    root = start.args.workspace_root or os.path.join(paths.data, "weft", "workspace")
+    return Workspaces(
+        list_clones(start.args.workspace, root, env),
+        store,
+        SystemClock(),
+        node=node,
+        snapshots=choose_base(paths, resolve_store_url(env, paths, start.args.store)),
+        note=start.log.note,
+    )
 
 
 def print_welcome(start: ServerStart) -> None:
@@ -386,6 +424,7 @@ def make_server(
 ) -> HttpServer:
     """Return the server. Its tokens are in the `store`, which stays open as long as it runs."""
     args, log = start.args, start.log
+    workspaces = None if node is None else node.workspaces
 
     def to_open_options(directory: str, caller: Caller = ADMINISTRATOR) -> OpenOptions:
         return OpenOptions(
@@ -401,7 +440,11 @@ def make_server(
 
     @asynccontextmanager
     async def open_api(directory: str) -> AsyncIterator[Api]:
-        async with open_directory(to_open_options(directory)) as local:
+        options = to_open_options(directory)
+        if workspaces is not None:
+            await workspaces.prepare(directory)
+            options = replace(options, carry_files=workspaces.make_carrier(directory))
+        async with open_directory(options) as local:
             if node is None:
                 yield local
                 return
@@ -418,7 +461,10 @@ def make_server(
         name=secrets.token_hex(4),
         note=log.note,
         now=SystemClock().now,
-        allowed=tuple(os.path.abspath(path) for path in args.allow_dir),
+        allowed=(
+            *(os.path.abspath(path) for path in args.allow_dir),
+            *(() if workspaces is None else workspaces.roots),
+        ),
         tokens=TokenStore(store, SystemClock().now),
         ended_logins=LoginStore(store, SystemClock().now),
         open_for=open_for,

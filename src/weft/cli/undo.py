@@ -25,7 +25,7 @@ from weft.model.ids import MessageID, SessionID
 from weft.model.message import MessageWithParts, find_newest_human_prompt_id
 from weft.model.session import RevertResult, SessionInfo
 from weft.model.wire import to_plain
-from weft.session.lifecycle import refuse_departed
+from weft.session.lifecycle import refuse_departed, refuse_workspace
 from weft.session.revert_point import (
     RevertScope,
     choose_message,
@@ -204,6 +204,7 @@ async def _run_under_lease(
     The caller asks the person between two actions, so the lease is not held meanwhile: an answer may take an hour.
     """
     session = await offline.store.get_session(id)
+    refuse_workspace(session)
     async with (
         offline.journal.lease(id, describe_process()),
         open_undo_context(offline, session, warn=warn) as undo_context,

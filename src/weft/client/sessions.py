@@ -37,6 +37,8 @@ class RemoteSessions:
         self._connection = connection
 
     async def create_session(self, input: SessionInput) -> SessionInfo:
+        if input.workspace is not None:
+            require_weft(self._connection, "a git workspace")
         if input.parent_id is not None:
             check_id("session", input.parent_id)
             if not self._connection.is_weft:  # OpenCode does not check the parent

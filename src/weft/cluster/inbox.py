@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from weft.cluster.operation import OPERATIONS, decode_outcome, encode_error, is_failure
 from weft.errors import (
     ConflictError,
+    EndingError,
     HandedOverError,
     LeaseLostError,
     SessionBusyError,
@@ -41,12 +42,15 @@ Fate = Literal["finish", "give back"]
 def choose_fate(delivery: Delivery, error: Exception) -> Fate:
     """Decide what becomes of a delivery that could not be done: its caller is told, or another node tries (pure)."""
     match error:
-        case HandedOverError() | LeaseLostError():
+        case HandedOverError() | LeaseLostError() | EndingError():
             # The node that has the session now answers. What is not repeatable is answered there with an error.
             return "give back"
         case SessionBusyError() if OPERATIONS[delivery.kind].joins:
             return "give back"
-        case ConflictError(kind="directory"):  # this node is ending
+        case ConflictError(kind="directory" | "workspace") if (
+            delivery.repeatable and delivery.takes < MAX_TRIES
+        ):
+            # Another node may have room for the directory, or reach the repository; or this one with the next attempt.
             return "give back"
         case StoreError() if delivery.repeatable and delivery.takes < MAX_TRIES:
             # Its caller may have been told that the prompt is stored, so it has to be answered.

@@ -3,11 +3,13 @@
 It sends heartbeats, follows the log, does deliveries, and settles what nodes that died left open.
 """
 
+from __future__ import annotations
+
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.api.cluster import ClusterStatus, SharedEvent
 from weft.cluster.follower import LogFollower
@@ -25,6 +27,9 @@ from weft.store.cluster import Delivery, NodeRecord
 from weft.store.contract import Store
 from weft.store.event_log import EventLog
 from weft.version import VERSION
+
+if TYPE_CHECKING:  # for types alone: few nodes have git workspaces
+    from weft.cluster.workspace import Workspaces
 
 BEAT_SECONDS: Final = 1.0
 RECOVER_SECONDS: Final = 1.0
@@ -58,6 +63,7 @@ class ClusterNode:
         self.inbox = Inbox(self._store, clock, node=record.id, perform=self._perform)
         self.follower = LogFollower(log, clock, writer=record.owner, on_message=self.inbox.notice)
         self.draining = asyncio.Event()
+        self.workspaces: Workspaces | None = None
 
     # --- directories ---
 
@@ -79,6 +85,8 @@ class ClusterNode:
             inbox=self.inbox,
             directory=directory,
             serves=self.serves,
+            workspaces=self.workspaces,
+            open_api=self._get_api,
         )
         self._apis[directory] = api
         try:
@@ -221,6 +229,8 @@ class ClusterNode:
             with suppress(StoreError):
                 await self._log.trim(seconds=LOG_WINDOW_SECONDS, most=LOG_WINDOW_EVENTS)
                 await self._store.tidy()
+                if self.workspaces is not None:
+                    await self.workspaces.tidy()
 
     # --- the end ---
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -19,15 +19,20 @@ from weft.cluster.operation import (
     UnrevertArguments,
     encode_value,
 )
+from weft.errors import ConflictError, InvalidInputError, WeftError
 from weft.local.api import LocalApi
-from weft.model.ids import MessageID, PartID, PermissionID, QuestionID, SessionID, check_id
-from weft.model.input import CommandInput, PromptInput, ShellInput
+from weft.model.ids import MessageID, PartID, PermissionID, QuestionID, SessionID, check_id, check_new_id
+from weft.model.input import CommandInput, PromptInput, SessionInput, ShellInput
 from weft.model.message import MessageWithParts
 from weft.model.part import ModelRef
 from weft.model.permission import DEFAULT_GRANT_TERMS, GrantTerms, Reply
-from weft.model.session import RevertResult
+from weft.model.session import RevertResult, SessionInfo
 from weft.model.wire import decode
+from weft.session.lifecycle import create
 from weft.store.cluster import Delivery
+
+if TYPE_CHECKING:  # for types alone: few nodes have git workspaces
+    from weft.cluster.workspace import Workspaces
 
 
 class NodeApi(LocalApi, frozen=True, kw_only=True):
@@ -36,13 +41,73 @@ class NodeApi(LocalApi, frozen=True, kw_only=True):
     inbox: Inbox
     directory: str
     serves: Callable[[str], bool]
+    workspaces: Workspaces | None = None
+    open_api: Callable[[str], Awaitable[NodeApi]] | None = None
 
     async def _call(self, session: SessionID, kind: str, arguments: Any, key: str | None = None) -> Any:
         id = SessionID(check_id("session", session))
         session_directory = (await self.get_session(id)).directory  # raises before anything is stored
-        # A session runs where its directory is. One that should be here and is gone continues in ours.
-        directory = self.directory if self.serves(session_directory) else session_directory
+        # A session runs where its directory is. One that should be here and is gone continues in ours; a checkout is made again.
+        is_ours = self.serves(session_directory) and self._find_owner(session_directory) is None
+        directory = self.directory if is_ours else session_directory
         return await self.inbox.call(id, kind, arguments, directory=directory, key=key)
+
+    # --- git workspaces ---
+
+    def _find_owner(self, directory: str) -> SessionID | None:
+        """Return the session that has a checkout in a git workspace to itself, None for any other directory."""
+        return None if self.workspaces is None else self.workspaces.find_owner(directory)
+
+    async def create_next(
+        self, input: SessionInput, *, id: SessionID | None = None, directory: str | None = None
+    ) -> SessionInfo:
+        if input.workspace is not None and self.workspaces is not None:
+            return await self._create_in_workspace(self.workspaces, input, id)
+        if input.parent_id is None:
+            self._refuse_sharing(directory or self.directory)
+        return await LocalApi.create_next(self, input, id=id, directory=directory)
+
+    async def _create_in_workspace(
+        self, workspaces: Workspaces, input: SessionInput, id: SessionID | None
+    ) -> SessionInfo:
+        """Create a session with a checkout of its own. Nothing is left of one that could not be created."""
+        assert input.workspace is not None
+        assert self.open_api is not None
+        if input.parent_id is not None:
+            raise InvalidInputError("workspace", "a child session works in the checkout of its parent")
+        if id is not None and await self._exists(SessionID(check_new_id("session", id))):
+            raise ConflictError("session", id, "already exists")
+        id = id or self.runtime.mint.session()
+        directory = await workspaces.begin(input.workspace, id)
+        try:
+            api = await self.open_api(directory)
+            session = await create(api.runtime.maker, input, id=id)
+        except WeftError:
+            await workspaces.discard(id, directory)
+            raise
+        api.sharing.on_created(session)
+        return session
+
+    async def fork_session(self, id: SessionID, *, at: MessageID | None = None) -> SessionInfo:
+        self._refuse_sharing(self.directory)
+        return await LocalApi.fork_session(self, id, at=at)
+
+    async def remove_session(self, id: SessionID, *, trash: bool = True) -> list[SessionInfo]:
+        removed = await LocalApi.remove_session(self, id, trash=trash)
+        if self.workspaces is not None:
+            await self.workspaces.remove(removed, trash=trash)
+        return removed
+
+    def _refuse_sharing(self, directory: str) -> None:
+        """Raise `ConflictError` for a directory that one session has to itself: two could not be continued on two nodes."""
+        owner = self._find_owner(directory)
+        if owner is not None:
+            raise ConflictError(
+                "session",
+                owner,
+                "has this checkout to itself",
+                hint='create one with a checkout of its own: POST /session {"workspace": NAME}',
+            )
 
     # --- what callers here want ---
 
@@ -150,6 +215,7 @@ class NodeApi(LocalApi, frozen=True, kw_only=True):
     async def perform(self, delivery: Delivery, tell: Callable[[bytes], Awaitable[None]]) -> bytes:
         """Do what a delivery wants, in this process, and return the outcome. `tell` tells its caller an earlier one."""
         given = decode(delivery.body, OPERATIONS[delivery.kind].takes, where=f"delivery {delivery.key}")
+        await self._refuse_lone_child(delivery.session)
         if delivery.kind == "submit":
             stored = await LocalApi.submit(self, delivery.session, given)
             outcome = encode_value(stored)
@@ -158,6 +224,20 @@ class NodeApi(LocalApi, frozen=True, kw_only=True):
                 await LocalApi.prompt(self, delivery.session, given)  # it is done when it is answered
             return outcome
         return encode_value(await self._do(delivery.kind, delivery.session, given))
+
+    async def _refuse_lone_child(self, id: SessionID) -> None:
+        """Raise `ConflictError` for a child in a checkout that nobody holds here: the files go with the lease of its parent."""
+        if self.workspaces is None:
+            return
+        session = await self.get_session(id)
+        owner = self._find_owner(session.directory)
+        if session.parent_id is not None and owner is not None and not self.runtime.journal.holds(owner):
+            raise ConflictError(
+                "session",
+                id,
+                "works in the checkout of its parent, which does not run",
+                hint=f"prompt the parent: {owner}",
+            )
 
     async def _do(self, kind: str, session: SessionID, given: Any) -> Any:
         match kind:

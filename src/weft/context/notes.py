@@ -14,12 +14,13 @@ from weft.context.system import Briefing, Environment, describe_environment, for
 from weft.errors import DocumentError
 from weft.model.agent import Instruction
 from weft.model.message import MessageWithParts, UserMessage
-from weft.model.move import SessionArrival
+from weft.model.move import SessionArrival, SessionResumption
 from weft.model.part import TextPart
 from weft.model.wire import from_plain, to_plain
 
 WEFT_KEY = "weft"
 MOVE_KEY = "move"
+RESUME_KEY = "resume"
 REMINDER_END = "\n</system-reminder>"
 
 
@@ -77,6 +78,34 @@ def list_move_notes(
         "processes and environment variables did not come along."
     )
     return [ContextNote(text=wrap_reminder(text), about={MOVE_KEY: arrived.move})]
+
+
+def list_resume_notes(
+    resumed: SessionResumption | None, history: Iterable[MessageWithParts]
+) -> list[ContextNote]:
+    """Return the note about the node that went on with a session, unless the history has it."""
+    if resumed is None or is_resumption_told(resumed, history):
+        return []
+    text = (
+        f"This session was interrupted on the machine {resumed.host}, and goes on on another one. The files are as they were after the "
+        "last completed step. Changes that the interrupted step made may be missing: look at the files before you rely on them. "
+        if resumed.interrupted
+        else f"This session goes on on another machine. It worked on {resumed.host} before, and its files came along. "
+    )
+    text += (
+        "Files that git ignores, such as installed packages and build results, running processes and environment variables did not "
+        "come along."
+    )
+    return [ContextNote(text=wrap_reminder(text), about={RESUME_KEY: resumed.id})]
+
+
+def is_resumption_told(resumed: SessionResumption, history: Iterable[MessageWithParts]) -> bool:
+    """Return True if the model was told that another node went on."""
+    return any(
+        (part.metadata or {}).get(WEFT_KEY) == {RESUME_KEY: resumed.id}
+        for message in history
+        for part in list_note_parts(message)
+    )
 
 
 def _make_instruction_note(instruction: Instruction, *, new: bool) -> ContextNote:

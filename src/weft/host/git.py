@@ -366,7 +366,7 @@ class Plumbing:
         if index:
             environ["GIT_INDEX_FILE"] = index
         if alternate:
-            environ["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _quote(alternate)
+            environ["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = quote_alternate(alternate)
         pipe = subprocess.PIPE
         with self._lock:
             if self._stopped:
@@ -400,7 +400,7 @@ class Plumbing:
             raise GitError(args, code, os.fsdecode(errors))
 
 
-def _quote(path: str) -> str:
+def quote_alternate(path: str) -> str:
     """Quote a path for a list of paths that are separated by colons."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

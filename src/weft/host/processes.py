@@ -19,6 +19,8 @@ from msgspec import Struct
 from weft.host.tasks import run_to_completion
 
 MARK: Final = "WEFT_CHILD"
+# When a process started, in /proc/PID/stat, counted after its name.
+START_TIME_FIELD: Final = 19
 # No process has this id.
 NO_PROCESS: Final = -1
 GRACE_SECONDS: Final = 0.2
@@ -383,8 +385,21 @@ def identify_machine() -> str:
 
 
 def describe_process() -> str:
-    """Name this process, for others that wait for it."""
-    return f"process {os.getpid()} on {os.uname().nodename}"
+    """Name this process, for others that wait for it. No other process has this name, not even one in another container with the
+    same host name and number."""
+    return f"process {os.getpid()} on {os.uname().nodename} ({_identify_process()})"
+
+
+def _identify_process() -> str:
+    """Return what tells this process from all others with its number: the boot, the container, and when it started."""
+    facts = [os.uname().nodename]
+    with suppress(OSError):  # not on Linux, where each machine has one set of numbers
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            facts.append(file.read().strip())
+        facts.append(os.readlink("/proc/self/ns/pid"))
+        with open("/proc/self/stat", "rb") as status:
+            facts.append(status.read().rpartition(b")")[2].split()[START_TIME_FIELD].decode())
+    return hashlib.sha256(" ".join(facts).encode()).hexdigest()[:8]
 
 
 def tool_environment(source: Mapping[str, str], extra: Collection[str] = ()) -> dict[str, str]:

@@ -197,6 +197,9 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     async def create_next(
         self, input: SessionInput, *, id: SessionID | None = None, directory: str | None = None
     ) -> SessionInfo:
+        if input.workspace is not None:
+            hint = "only nodes on a Postgres store have any: weft serve --workspace NAME=REPOSITORY"
+            raise NotFoundError("workspace", input.workspace[:80], hint=hint)
         parent = None if input.parent_id is None else await self.get_session(input.parent_id)
         if id is not None and await self._exists(SessionID(check_new_id("session", id))):
             raise ConflictError("session", id, "already exists")

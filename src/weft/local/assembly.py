@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from weft.bus import Bus
 from weft.config.commands import build_commands
@@ -42,7 +43,14 @@ from weft.permission.questions import QuestionGate
 from weft.plugin.hooks import NO_HOOKS, Hooks
 from weft.provider.registry import Registry
 from weft.run.runner import Runner
-from weft.run.runtime import CompactionPolicy, RunDeadlines, Runtime, SubtaskLimits
+from weft.run.runtime import (
+    CarriedFiles,
+    CompactionPolicy,
+    FilesInPlace,
+    RunDeadlines,
+    Runtime,
+    SubtaskLimits,
+)
 from weft.session.budget import DirectoryBudgets
 from weft.session.lifecycle import SessionMaker, SessionTodos
 from weft.share.contract import LazyShareClient, ShareContext, ShareSettings
@@ -51,13 +59,20 @@ from weft.store.contract import Store
 from weft.tool.buffers import SessionFiles
 from weft.tool.contract import AnyTool, ReadGuard, Recall, SessionHistory, ToolResources
 from weft.tool.spill import Spill
-from weft.undo.recovery import recover
+from weft.undo.recovery import UndoContext, recover
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api.editor import EditorWorkspace
     from weft.local.mcp import LocalMcp
 
 Warn = Callable[[WeftError], None]
+# Makes what keeps the files of sessions for other nodes, out of what undo has.
+CarryFiles = Callable[[UndoContext], CarriedFiles]
+
+
+def stay_in_place(_: UndoContext) -> CarriedFiles:
+    """Keep no files for other nodes."""
+    return FilesInPlace()
 
 
 def ignore_warning(_: WeftError) -> None:
@@ -99,6 +114,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     sharing: ShareSettings = ShareSettings()
     hooks: Hooks = NO_HOOKS
     editor: EditorWorkspace | None = None
+    carry_files: CarryFiles = stay_in_place
 
 
 @asynccontextmanager
@@ -158,18 +174,20 @@ async def open_local_api(
             undo_context=make_undo_context(maker, store, snapshots, settings.undo),
         )
         parts = LocalParts(runtime, settings.sources, helpers=helpers, mcp=mcp, terminals=terminals)
-        async with _open_runner(runtime, spill, warn) as runner:
+        async with _open_runner(runtime, settings.carry_files, spill, warn) as runner:
             yield LocalApi(
                 runtime=runtime, bus=bus, runner=runner, statuses=statuses, parts=parts, sharing=sharer
             )
 
 
 @asynccontextmanager
-async def _open_runner(runtime: Runtime, spill: Spill, warn: Warn) -> AsyncIterator[Runner]:
+async def _open_runner(
+    runtime: Runtime, carry_files: CarryFiles, spill: Spill, warn: Warn
+) -> AsyncIterator[Runner]:
     """Remove old outputs, settle what a dead process left behind, and start a runner. Leaving ends all runs."""
     await spill.remove_old(runtime.clock.now())
     async with open_tasks() as tasks:
-        runner = Runner(runtime, tasks)
+        runner = Runner(replace(runtime, files=carry_files(runtime.undo_context)), tasks)
         log = runtime.store.event_log
         if log is not None:
             log.watch_leases(runner.lose)

@@ -19,6 +19,7 @@ from weft.model.project import Place, get_root
 from weft.model.session import SessionInfo, get_weft_data, with_weft_data
 from weft.model.transfer import SessionExport
 from weft.run.briefing import list_briefing_keys
+from weft.session.lifecycle import refuse_workspace
 from weft.session.remove import hold_leases
 from weft.session.revert_point import get_patch_trees, list_patches
 from weft.session.settle import to_settling_events
@@ -165,12 +166,13 @@ async def open_departure(offline: OfflineSessions, session: SessionInfo) -> Asyn
     """Hold a session and its descendants. Settle what a run that died left open.
 
     Raise `SessionBusyError` if one of them runs, `DirectoryError` if the session works in no checkout of this machine, and
-    `ConflictError` if it is a child.
+    `ConflictError` if it is a child, or in a git workspace.
     """
     if session.parent_id is not None:
         raise ConflictError(
             "session", session.id, "is a child session", hint=f"move its parent: {session.parent_id}"
         )
+    refuse_workspace(session)
     if not await asyncio.to_thread(os.path.isdir, session.directory):
         raise DirectoryError(
             session.directory, "it is not on this machine", hint=f"the session {session.id} worked there"

@@ -34,7 +34,14 @@ from weft.host.paths import Paths, paths_from
 from weft.host.processes import describe_process, tool_environment
 from weft.host.web import fetch
 from weft.local.api import LocalApi
-from weft.local.assembly import Seams, Settings, ignore_warning, open_local_api
+from weft.local.assembly import (
+    CarryFiles,
+    Seams,
+    Settings,
+    ignore_warning,
+    open_local_api,
+    stay_in_place,
+)
 from weft.local.indexer import open_indexer
 from weft.local.mcp_settings import to_mcp_settings
 from weft.local.models import ProviderEnvironment, build_offers, load_models
@@ -87,6 +94,7 @@ class OpenOptions(Struct, frozen=True, kw_only=True):
       its directories.
     * `warn` receives problems of the configuration and the store that do not prevent work.
     * `opened_store` is the administrator's store, if it is open already.
+    * `carry_files` makes what keeps the files of sessions for other nodes.
     """
 
     directory: str = "."
@@ -105,6 +113,7 @@ class OpenOptions(Struct, frozen=True, kw_only=True):
     seams: Seams = Seams()
     warn: Callable[[WeftError], None] = ignore_warning
     opened_store: Store | None = None
+    carry_files: CarryFiles = stay_in_place
 
 
 @asynccontextmanager
@@ -150,6 +159,7 @@ async def open_directory(options: OpenOptions) -> AsyncIterator[LocalApi]:
                 hooks=plugins.hooks,
                 tools=options.change_tools((*settings.tools, *plugins.tools)),
                 helpers=replace(settings.helpers, sandbox=sandbox),
+                carry_files=options.carry_files,
             )
             async with (
                 aclosing(models),

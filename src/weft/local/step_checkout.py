@@ -6,7 +6,7 @@ where the person had other contents, and has not touched them since, from the ch
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 
 from msgspec import Struct
@@ -22,7 +22,7 @@ from weft.run.runtime import Runtime
 from weft.session.revert_point import cut_at_revert, list_unrecorded_files
 from weft.session.steps import SessionStep, list_steps
 from weft.snapshot.contract import Snapshots
-from weft.snapshot.entry import EXECUTABLE, FileEntry
+from weft.snapshot.entry import FileEntry
 from weft.trust.decision import is_trusted
 from weft.undo.step_files import FileStates, StepFiles, read_contents, read_step_files
 from weft.worktree.git import WorktreeGit
@@ -91,16 +91,17 @@ class StepCheckout:
         await asyncio.to_thread(self._scratch.mark_prepared)
 
 
-def to_scratch_files(states: FileStates, contents: dict[str, bytes]) -> ScratchFiles:
+def to_scratch_files(states: FileStates, contents: Mapping[str, bytes]) -> ScratchFiles:
+    """Return files to write into a checkout. `contents` are those that the entries name."""
     return {
         path: None if entry is None else _to_scratch_file(entry, contents) for path, entry in states.items()
     }
 
 
-def _to_scratch_file(entry: FileEntry, contents: dict[str, bytes]) -> ScratchFile:
+def _to_scratch_file(entry: FileEntry, contents: Mapping[str, bytes]) -> ScratchFile:
     return ScratchFile(
         content=contents[entry.oid],
-        executable=not entry.is_link and bool(entry.mode & EXECUTABLE),
+        permissions=entry.permissions,
         link=entry.is_link,
     )
 

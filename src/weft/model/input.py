@@ -93,8 +93,9 @@ class ShellInput(Wire, frozen=True, kw_only=True):
 
 
 class SessionInput(Wire, frozen=True, kw_only=True):
-    """A session to create."""
+    """A session to create. With a `workspace`, it gets a checkout of its own in the git workspace of that name."""
 
     parent_id: SessionID | None = None
     title: str | None = None
     permission: Ruleset | None = None
+    workspace: str | None = None

@@ -28,6 +28,18 @@ class SessionArrival(Wire, frozen=True, kw_only=True):
     time: int
 
 
+class SessionResumption(Wire, frozen=True, kw_only=True):
+    """When a session of a git workspace last went on on another node: from which machine, and whether a step was `interrupted` there.
+
+    `id` names this time among others.
+    """
+
+    id: str
+    host: str
+    time: int
+    interrupted: bool = False
+
+
 class MoveOffer(Wire, frozen=True, kw_only=True):
     """A session that another machine wants to hand over.
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from weft.model.diff import FileDiff, FileFate, Patch
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID
-from weft.model.move import SessionArrival, SessionDeparture
+from weft.model.move import SessionArrival, SessionDeparture, SessionResumption
 from weft.model.permission import Ruleset, Rulesets
 from weft.model.spending import Ledger, SharedBudget
 from weft.model.wire import Wire, always
@@ -106,7 +106,7 @@ class WeftSessionData(Wire, frozen=True, kw_only=True):
     first. `restored` names the last restore of files that is to be kept. `shared_budget` also limits its children, `trial` is its
     place among the trials of one prompt. `owner` is the principal that the session belongs to; without one it is the
     administrator's. `departed` says to which server it was moved: from then on it continues only there. `arrived` says where it
-    came from.
+    came from. `workspace` is the git workspace that it has a checkout in, `resumed` says that another node went on with it.
     """
 
     titled: bool = False
@@ -123,6 +123,8 @@ class WeftSessionData(Wire, frozen=True, kw_only=True):
     owner: str = ""
     departed: SessionDeparture | None = None
     arrived: SessionArrival | None = None
+    workspace: str = ""
+    resumed: SessionResumption | None = None
 
 
 NO_WEFT_DATA = WeftSessionData()

@@ -10,7 +10,14 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
 
-from weft.context.notes import WEFT_KEY, ContextNote, apply_history_notes, list_move_notes, list_notes
+from weft.context.notes import (
+    WEFT_KEY,
+    ContextNote,
+    apply_history_notes,
+    list_move_notes,
+    list_notes,
+    list_resume_notes,
+)
 from weft.context.reminders import PLAN_AGENT, has_plan_note, make_plan_note
 from weft.context.system import Briefing, Environment
 from weft.errors import DocumentError
@@ -44,8 +51,9 @@ async def prepare_briefing(
         # A briefing that this run made is up to date: no need to read all instructions again.
         if session.id not in runtime.new_briefings or current is not briefing or pinned:
             notes = list_notes(current, await _make_briefing(runtime, current.instructions, pinned))
-        arrived = get_weft_data(session).arrived
-        notes = [*list_move_notes(arrived, get_root(runtime.place), history), *notes]
+        data = get_weft_data(session)
+        moves = list_move_notes(data.arrived, get_root(runtime.place), history)
+        notes = [*moves, *list_resume_notes(data.resumed, history), *notes]
         runtime.new_briefings.discard(session.id)
         notes += await _list_plan_notes(runtime, session, history, message)
         await _store_notes(runtime, transcript, prompt, notes)

@@ -117,6 +117,7 @@ class RunLoop:
         within = self._spender.limit_time(self._deadline)
         outcome = await take_step(self._runtime, self._session, self._transcript, step, within=within)
         await self._spender.count()
+        await self._runtime.files.store(self._session, self._transcript.messages())
         if isinstance(outcome.message.error, DeadlineFailure):
             self._deadline = self._make_deadline()  # a prompt that came in meanwhile has its own time
         if step.summary:

@@ -22,7 +22,14 @@ from weft.errors import (
     WeftError,
 )
 from weft.host.tasks import run_to_completion
-from weft.model.event import MessageUpdated, PartUpdated, SessionFailed, SessionIdled, StatusChanged
+from weft.model.event import (
+    MessageUpdated,
+    PartUpdated,
+    SessionFailed,
+    SessionIdled,
+    SessionWarned,
+    StatusChanged,
+)
 from weft.model.failure import AbortedFailure, AnyFailure, StorageFailure, aborted_failure
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import PromptInput, ShellInput
@@ -401,7 +408,8 @@ class Runner:
         stack.push_async_callback(lease.aclose)
         # First, store what an earlier run of ours could not store: settling would replace it with less.
         await runtime.journal.flush_session(session)
-        stored = await runtime.store.get_session(session)  # the last holder of the lease may have changed it
+        # The last holder of the lease may have changed it, and its files.
+        stored = await runtime.files.take_over(await runtime.store.get_session(session))
         transcript = Transcript(await runtime.store.list_messages(session))
         if to_settling_events(transcript.messages()):
             from weft.undo.evidence import settle_calls  # noqa: PLC0415  few runs die
@@ -418,7 +426,17 @@ class Runner:
         async with self._locks.setdefault(session, asyncio.Lock()), AsyncExitStack() as stack:
             if await self._find_joinable_run(session) is not None:
                 raise SessionBusyError(session, self._runtime.owner)
-            yield await self._open(session, stack)
+            opened = await self._open(session, stack)
+            yield opened
+            await self._store_files(opened)
+
+    async def _store_files(self, run: LeasedSession) -> None:
+        """Store the files for other nodes. If that fails, tell the person: what was done is done."""
+        try:
+            await self._runtime.files.store(run.session, run.transcript.messages())
+        except (WeftError, OSError) as error:
+            message = f"the last changes of files are not stored for other nodes: {error}"
+            self._runtime.journal.announce(SessionWarned(session_id=run.session.id, message=message))
 
     async def _open_to_continue(
         self, session: SessionID, stack: AsyncExitStack, input: PromptInput | None = None
@@ -519,6 +537,8 @@ class Runner:
                 )
             with suppress(StoreError):  # the journal tries again later
                 await self._runtime.journal.flush_session(session)
+            if run.lost is None:
+                await self._store_files(run)
             idle = StatusChanged(session_id=session, status=Idle())
             if run.handed_over:  # it goes on elsewhere
                 self._runtime.journal.publish_here(idle)

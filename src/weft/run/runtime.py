@@ -1,6 +1,6 @@
 """What the runs of a directory share: stores, models, tools, limits."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -10,13 +10,16 @@ from weft.bus import BusListener
 from weft.context.system import Briefing
 from weft.context.tokens import Threshold
 from weft.context.view import View
+from weft.errors import SessionBusyError
 from weft.host.clock import Clock
 from weft.journal import Journal
 from weft.model.agent import AgentInfo, Command, ReadInstructions
 from weft.model.event import SessionWarned
 from weft.model.ids import Mint, SessionID
+from weft.model.message import MessageWithParts
 from weft.model.permission import Rulesets
 from weft.model.project import Place
+from weft.model.session import SessionInfo, get_weft_data
 from weft.permission.gate import Gate
 from weft.permission.questions import QuestionGate
 from weft.permission.rules import hides_all
@@ -71,6 +74,35 @@ async def end_no_jobs(*sessions: SessionID) -> None:
     """Do nothing: there are no background jobs."""
 
 
+class CarriedFiles(Protocol):
+    """The files of a session, which other nodes may go on with.
+
+    * `take_over` is called when the lease of a session was taken, before anything is settled or run. It makes the files those that the
+      last holder stored, and returns the session as it is then.
+    * `store` is called under the lease when files may have changed: after each step, and before the lease is given back.
+    """
+
+    async def take_over(self, session: SessionInfo) -> SessionInfo: ...
+
+    async def store(self, session: SessionInfo, history: Sequence[MessageWithParts]) -> None: ...
+
+
+class FilesInPlace:
+    """The `CarriedFiles` of a directory that is what it is: whoever goes on with a session has it, too.
+
+    A session of a git workspace is left to a node that has its files.
+    """
+
+    async def take_over(self, session: SessionInfo) -> SessionInfo:
+        workspace = get_weft_data(session).workspace
+        if workspace:
+            raise SessionBusyError(session.id, f"a node with the git workspace {workspace}")
+        return session
+
+    async def store(self, session: SessionInfo, history: Sequence[MessageWithParts]) -> None:
+        del session, history
+
+
 async def spawn_nothing(_: ToolContext, child_task: ChildTask) -> ChildResult:
     """Refuse to start a child session: no runner has taken up this runtime yet."""
     return await refuse_spawn(child_task)
@@ -89,7 +121,8 @@ class Runtime(Struct, frozen=True, kw_only=True):
     * `view` caches what the model was shown (each run has its own);
     * `briefings` caches the briefings of the sessions that run; `new_briefings` are those that were made just now;
     * `hooks` calls plugins, `mcp` returns the MCP servers there are by now;
-    * `session_tools` are tools that only one session is offered.
+    * `session_tools` are tools that only one session is offered;
+    * `files` are those of the sessions, for other nodes.
     """
 
     store: Store
@@ -129,6 +162,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     hooks: Hooks = NO_HOOKS
     mcp: Callable[[], McpServers] = NoMcpServers
     session_tools: dict[SessionID, Mapping[str, AnyTool]] = field(default_factory=dict)
+    files: CarriedFiles = FilesInPlace()
 
 
 async def with_session_tools(runtime: Runtime, session: SessionID, rulesets: Rulesets) -> Runtime:

@@ -9,10 +9,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.routing import Route as StarletteRoute
 
-from weft.errors import StoreError
+from weft.errors import EndingError, StoreError
 from weft.model.ids import SessionID
 from weft.server.access import AccessMiddleware, Callers, get_caller
-from weft.server.http_server import SHUTTING_DOWN, HttpServer
+from weft.server.http_server import HttpServer
 from weft.server.page_files import PageEndpoint, PartFileEndpoint, SessionPageEndpoint
 from weft.server.page_login import LOGIN_PATH, PAGE_ROOT, LoginEndpoint
 from weft.server.principals import PrincipalServers
@@ -40,6 +40,8 @@ from weft.server.streams import (
 )
 
 METRICS_PATH = "/weft/metrics"
+# To a client that is to send its request again, to another node if there is one.
+RETRY_HEADERS = {"retry-after": "1", "connection": "close"}
 TOO_LARGE = ErrorResponse(status=413, name="TooLargeError", message="the body is larger than 32 MB")
 
 
@@ -146,7 +148,7 @@ class RouteEndpoint:
             await send_error(send, refusal)
             return
         if self._server.refuses(route):
-            await send_error(send, SHUTTING_DOWN, {"retry-after": "1", "connection": "close"})
+            await send_error(send, to_error_response(EndingError()), RETRY_HEADERS)
             return
         try:
             result = await self._run(route, scope, receive)
@@ -157,7 +159,7 @@ class RouteEndpoint:
             self._server.event_metrics.store_errors += isinstance(error, StoreError)
             if response.ref is not None:
                 self._server.note(f"{response.ref}: {type(error).__name__}: {error}")
-            await send_error(send, response)
+            await send_error(send, response, RETRY_HEADERS if isinstance(error, EndingError) else None)
         else:
             await send_result(send, result)
 

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from weft.api import Api
 from weft.api.cluster import SharedEvent
-from weft.errors import ConflictError, CursorLostError, WeftError
+from weft.errors import ConflictError, CursorLostError, EndingError, WeftError
 from weft.model.event import Event, PartGrew, Publish, SessionCreated, SessionUpdated, session_of
 from weft.model.event_wire import event_from_json, is_shared
 from weft.model.ids import SessionID
@@ -21,8 +21,9 @@ from weft.server.feed import EventCounter, EventFeed
 
 IDLE_SECONDS = 30 * 60.0
 MAX_OPEN_DIRECTORIES = 256
+# If there are that many, those that were not used for this long make room.
+PRESSED_IDLE_SECONDS = 60.0
 DRAIN_TURNS = 5
-SERVER_IS_ENDING = "cannot be opened: the server is ending"
 
 ApiOpener = Callable[[str], AbstractAsyncContextManager[Api]]
 
@@ -125,7 +126,7 @@ class DirectoryTask:
         self.directory = directory
         self.ready: asyncio.Future[OpenDirectory] = asyncio.get_running_loop().create_future()
         self.closing = asyncio.Event()
-        self.failure: Exception = ConflictError("directory", directory, SERVER_IS_ENDING)
+        self.failure: Exception = EndingError()
         self._task = tasks.create_task(serve(self))
 
     @property
@@ -177,6 +178,9 @@ class Directories:
         """Return the open directory, opening it if needed. All callers share one attempt to open it."""
         while (entry := self._entries.get(directory)) is not None and entry.closing.is_set():
             await entry.wait()
+        if entry is None and len(self._entries) >= MAX_OPEN_DIRECTORIES:
+            await self.close_idle(for_seconds=PRESSED_IDLE_SECONDS)
+            entry = self._entries.get(directory)
         entry = entry or self._start(directory)
         # Shielded: a caller that stops waiting must not cancel the opening for the others.
         opened = await asyncio.shield(entry.ready)
@@ -273,12 +277,13 @@ class Directories:
         await asyncio.gather(*(self.close(directory) for directory in paths))
         return paths
 
-    async def close_idle(self) -> list[str]:
+    async def close_idle(self, *, for_seconds: float | None = None) -> list[str]:
         """Close the directories that were not used for long, in which nothing runs and to which nobody listens."""
+        idle_seconds = self._options.idle_seconds if for_seconds is None else for_seconds
         closed: list[str] = []
         for directory, opened in self.list_open().items():
             # Close each right after the decision: closing takes time, and others may become busy meanwhile.
-            if await opened.is_idle(for_seconds=self._options.idle_seconds) and await self.close(directory):
+            if await opened.is_idle(for_seconds=idle_seconds) and await self.close(directory):
                 closed.append(directory)
         return closed
 
@@ -289,7 +294,7 @@ class Directories:
 
     def _start(self, directory: str) -> DirectoryTask:
         if self._ended:
-            raise ConflictError("directory", directory, SERVER_IS_ENDING)
+            raise EndingError
         if len(self._entries) >= MAX_OPEN_DIRECTORIES:
             raise ConflictError(
                 "directory", directory, f"cannot be opened: {MAX_OPEN_DIRECTORIES} are open already"

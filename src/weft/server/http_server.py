@@ -50,11 +50,6 @@ IDLE_CHECK_SECONDS: Final = 60.0
 SHUTDOWN_POLL_SECONDS: Final = 1.0
 MAX_PATH_LENGTH: Final = 4096
 STREAM_PATHS: Final = ("/event", "/global/event", "/weft/view/event", "/tui/control/next")
-SHUTTING_DOWN: Final = ErrorResponse(
-    status=503,
-    name="EndingError",
-    message="the server is shutting down and takes no more work: send the request again",
-)
 # A run may need one of these calls before it can end.
 ALLOWED_DURING_SHUTDOWN: Final = frozenset(
     {

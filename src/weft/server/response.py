@@ -35,6 +35,7 @@ STATUS_BY_ERROR: tuple[tuple[type[WeftError], int], ...] = (
     (errors.SessionBusyError, 409),
     (errors.LimitReachedError, 429),
     (errors.ConflictError, 409),
+    (errors.EndingError, 503),
     (errors.GitError, 409),
     (errors.CursorLostError, 410),
     (errors.LeaseLostError, 409),

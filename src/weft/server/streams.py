@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from weft.api.cluster import Cluster, SharedEvent
-from weft.errors import CursorLostError, WeftError
+from weft.errors import CursorLostError, StoreError, WeftError
 from weft.model.event import Event, PartGrew
 from weft.model.event_wire import encode_event, event_from_json
 from weft.model.ids import SessionID
@@ -86,7 +86,12 @@ class ServerEventStream:
         """Send events until the client disconnects, or falls so far behind that it must read everything again."""
         try:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-            await self._write(send, await self._start(after))
+            try:
+                first_frames = await self._start(after)
+            except StoreError:
+                # What the listener missed cannot be read now. It keeps its place, and comes back.
+                self._disconnected, first_frames = True, RECONNECT
+            await self._write(send, first_frames)
             while not self._disconnected:
                 ended = self._counter.ended  # checked before reading, so that the last events are still sent
                 new_frames = self._read_feeds()

@@ -18,6 +18,7 @@ from weft.model.session import (
     SessionInfo,
     SessionTime,
     Todo,
+    WeftSessionData,
     get_weft_data,
     hide_share_secret,
     make_default_title,
@@ -60,10 +61,14 @@ async def create(
         title=input.title or make_default_title(now, child=input.parent_id is not None),
         permission=input.permission if parent is None else make_child_rules(input.permission, parent),
         time=SessionTime(created=now, updated=now),
-        weft=None if parent is None else make_child_data(parent),
+        weft=_make_own_data(input) if parent is None else make_child_data(parent),
     )
     await maker.journal.begin(session)
     return session
+
+
+def _make_own_data(input: SessionInput) -> WeftSessionData | None:
+    return None if input.workspace is None else WeftSessionData(workspace=input.workspace)
 
 
 async def list_sessions(store: Store, project: ProjectID, query: SessionQuery) -> list[SessionInfo]:
@@ -135,6 +140,18 @@ def refuse_departed(session: SessionInfo) -> None:
         f"is being moved to {departed.url}",
         hint=f"finish it: {command} --to {departed.url}; or take it back: {command} --cancel",
     )
+
+
+def refuse_workspace(session: SessionInfo) -> None:
+    """Raise `ConflictError` if the files of a session are those of a git workspace, which only its nodes may change."""
+    workspace = get_weft_data(session).workspace
+    if workspace:
+        raise ConflictError(
+            "session",
+            session.id,
+            f"is in the git workspace {workspace}, and only nodes have its files",
+            hint=f"do it through a node: weft attach URL -s {session.id}",
+        )
 
 
 def apply_change(session: SessionInfo, change: SessionChange, now: int) -> SessionInfo:

@@ -225,8 +225,15 @@ class Snapshots(Protocol):
         """Store files below the directory as they are now, whether or not they are tracked. Nothing pins them."""
         ...
 
-    async def read_objects(self, trees: Sequence[Tree], receive: Callable[[PackedObject], None]) -> None:
-        """Call `receive`, in a thread, with every object of these trees that can be read."""
+    async def read_objects(
+        self,
+        trees: Sequence[Tree],
+        receive: Callable[[PackedObject], None],
+        *,
+        known: Collection[str] = frozenset(),
+    ) -> None:
+        """Call `receive`, in a thread, with every object of these trees that can be read. Leave out what is `known`, with all that a
+        known tree names."""
         ...
 
     async def add_objects(self, objects: Iterable[PackedObject], where: str) -> None:

@@ -331,11 +331,17 @@ class GitSnapshots:
 
         return await asyncio.to_thread(pack_files, self._tracker, paths)
 
-    async def read_objects(self, trees: Sequence[Tree], receive: Callable[[PackedObject], None]) -> None:
+    async def read_objects(
+        self,
+        trees: Sequence[Tree],
+        receive: Callable[[PackedObject], None],
+        *,
+        known: Collection[str] = frozenset(),
+    ) -> None:
         from weft.snapshot.pack import read_objects  # noqa: PLC0415  few sessions are moved
 
         def read_all() -> None:
-            for each in read_objects(self._tracker, trees):
+            for each in read_objects(self._tracker, trees, known):
                 receive(each)
 
         await asyncio.to_thread(read_all)

@@ -108,8 +108,14 @@ class NoSnapshots:
         del paths
         raise SnapshotMissingError(self._reason)
 
-    async def read_objects(self, trees: Sequence[Tree], receive: Callable[[PackedObject], None]) -> None:
-        del trees, receive
+    async def read_objects(
+        self,
+        trees: Sequence[Tree],
+        receive: Callable[[PackedObject], None],
+        *,
+        known: Collection[str] = frozenset(),
+    ) -> None:
+        del trees, receive, known
 
     async def add_objects(self, objects: Iterable[PackedObject], where: str) -> None:
         del objects, where

@@ -62,9 +62,14 @@ def pack_files(tracker: FileTracker, paths: Collection[bytes]) -> FileTrees:
         )
 
 
-def read_objects(tracker: FileTracker, trees: Iterable[Tree]) -> Iterator[PackedObject]:
-    """Yield every object of these trees once. What cannot be read is left out: an undo that needs it says so."""
-    seen: set[str] = set()
+def read_objects(
+    tracker: FileTracker, trees: Iterable[Tree], known: Collection[str] = frozenset()
+) -> Iterator[PackedObject]:
+    """Yield every object of these trees once, except those that are `known`, and what a known tree names.
+
+    What cannot be read is left out: an undo that needs it says so.
+    """
+    seen: set[str] = set(known)
     blobs: set[str] = set()
     todo: list[str] = [*trees]
     while todo:
@@ -81,7 +86,7 @@ def read_objects(tracker: FileTracker, trees: Iterable[Tree]) -> Iterator[Packed
                 todo.append(entry.oid)
             else:
                 blobs.add(entry.oid)
-    for oid, content in tracker.objects.read(blobs):
+    for oid, content in tracker.objects.read(blobs.difference(known)):
         yield PackedObject("blob", oid, content)
 
 

@@ -12,6 +12,7 @@ from weft.host.files import Disk, try_lock
 from weft.model.diff import Patch
 from weft.model.ids import SessionID
 from weft.snapshot.ledger import ChangeLedger, RecordedChange, load_ledger
+from weft.snapshot.location import SnapshotLocation
 from weft.snapshot.tracker import FileTracker, RefusedFile
 
 CONTESTED_BY_CRASH: Final = "two sessions ran commands when their process died"
@@ -36,6 +37,18 @@ def recover_process(tracker: FileTracker, directory: str) -> Generator[list[Reco
             return
         yield _recover_ledgers(tracker, directory)
         Disk().remove(directory)
+
+
+def forget_processes(place: SnapshotLocation) -> None:
+    """Remove what dead processes recorded but did not report: the files that it is about have been replaced since."""
+    try:
+        names = os.listdir(place.live)
+    except FileNotFoundError:
+        return
+    for name in names:
+        with try_lock(f"{place.live}/{name}/lock") as dead:
+            if dead:
+                Disk().remove(f"{place.live}/{name}")
 
 
 def _recover_ledgers(tracker: FileTracker, directory: str) -> list[RecoveredLedger]:

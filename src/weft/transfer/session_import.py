@@ -183,9 +183,10 @@ class SessionImporter:
 
     async def receive(self, export: SessionExport, *, counted: ExportCounts | None = None) -> ImportResult:
         """Store a session, read it back, and compare. `counted` are the numbers that its source reports."""
-        # A principal of the same name elsewhere may be somebody else, and a copy of a session that was moved is here.
-        info = with_weft_data(export.info, replace(get_weft_data(export.info), owner="", departed=None))
-        export = replace(export, info=info)
+        # A principal of the same name elsewhere may be somebody else, a copy of a session that was moved is here, and one of a git
+        # workspace has no files there.
+        data = replace(get_weft_data(export.info), owner="", departed=None, workspace="", resumed=None)
+        export = replace(export, info=with_weft_data(export.info, data))
         planned = await self._decide(export)
         if planned.verdict == "forked" or planned.export.info.id != export.info.id:
             self._copies[export.info.id] = planned.export.info.id
@@ -338,7 +339,8 @@ def _merge(incoming: SessionExport, present: SessionExport) -> SessionExport:
         revert=incoming.info.revert,
         share=present.info.share,
     )
-    info = with_owner(info, get_owner(present.info))
+    info, data = with_owner(info, get_owner(present.info)), get_weft_data(present.info)
+    info = with_weft_data(info, replace(get_weft_data(info), workspace=data.workspace, resumed=data.resumed))
     return SessionExport(
         info=info,
         messages=incoming.messages,

@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from weft.errors import GitError
-from weft.host.git import KEPT_VARIABLES, QUIET_VARIABLES, call_git
+from weft.host.git import KEPT_VARIABLES, QUIET_VARIABLES, call_git, quote_alternate
 
 GIT_TIMEOUT_SECONDS = 600.0
+# How git may reach a repository that the operator named. Anything else could run a program (`ext::`).
+FETCH_PROTOCOLS = "file:git:http:https:ssh"
+SSH_COMMAND = "ssh -oBatchMode=yes"
 CONFLICT_EXIT_CODE = 1
 USAGE_ERROR_EXIT_CODE = 129
 SUBMODULE_MODE = "160000"
@@ -181,8 +184,8 @@ class WorktreeGit:
         """Return the paths in the index."""
         return {path for path in self._run(["ls-files", "-z"]).split("\0") if path}
 
-    def capture(self, *, untracked: bool) -> str:
-        """Write everything in the checkout as a tree, which no ref names."""
+    def capture(self, *, untracked: bool, ignored: Sequence[str] = ()) -> str:
+        """Write everything in the checkout as a tree, which no ref names. `ignored` are files to add although git ignores them."""
         with self._copied_index() as index:
             submodules = self._list_submodules(index=index)
             # Git would examine the files of submodules with their own settings. We only need their commits.
@@ -195,7 +198,22 @@ class WorktreeGit:
                     index=index,
                     input=_encode_paths(submodules),
                 )
+            if ignored:
+                forced = ["add", "--force", *PATHS_FROM_STDIN]
+                self._run(forced, index=index, input=_encode_paths(ignored), literal=True)
             return self._run_line(["write-tree"], index=index)
+
+    def examine(self, commit: str) -> tuple[str, list[TreeDifference]]:
+        """Return the name of the tree of everything in the checkout, and how it differs from a commit. Nothing is kept of it."""
+        objects = os.path.join(self.top, self._run_line(["rev-parse", "--git-path", "objects"]))
+        with tempfile.TemporaryDirectory(prefix="weft-objects-") as scratch:
+            examiner = WorktreeGit(self._original_environ, self.top)
+            examiner._environ |= {
+                "GIT_OBJECT_DIRECTORY": scratch,
+                "GIT_ALTERNATE_OBJECT_DIRECTORIES": quote_alternate(objects),
+            }
+            tree = examiner.capture(untracked=True)
+            return tree, examiner.list_differences(examiner.get_tree(commit), tree)
 
     def commit_tree(self, tree: str, *parents: str, message: str) -> str:
         parent_options = [word for parent in dict.fromkeys(parents) for word in ("-p", parent)]
@@ -286,12 +304,40 @@ class WorktreeGit:
         self.reset(commit)
         self._run(["clean", "--quiet", "-ffd"])
 
+    def restore_work(self, commit: str) -> None:
+        """Do as `restore`, but leave repositories inside of the checkout as they are."""
+        self.reset(commit)
+        self._run(["clean", "--quiet", "-fd"])
+
     def reset(self, commit: str) -> None:
         """Reset tracked files to a commit."""
         self._run(["reset", "--quiet", "--hard", commit])
 
     def get_git_directory(self) -> str:
         return self._run_line(["rev-parse", "--absolute-git-dir"])
+
+    # --- commits of other repositories ---
+
+    def fetch(self, url: str, *refspecs: str) -> None:
+        """Fetch from a repository that the operator named, by ways that run no other program than ssh.
+
+        Credentials come from what ssh and curl know of themselves: keys, an agent, `.netrc`.
+        """
+        ways = {
+            "GIT_ALLOW_PROTOCOL": FETCH_PROTOCOLS,
+            "GIT_SSH_COMMAND": self._original_environ.get("GIT_SSH_COMMAND") or SSH_COMMAND,
+        }
+        options = ["--quiet", "--force", "--prune", "--no-tags", "--no-recurse-submodules"]
+        self._run(["fetch", *options, "--no-write-fetch-head", "--", url, *refspecs], extra_environ=ways)
+
+    def pack_commits(self, commit: str, base: str) -> bytes:
+        """Return the commits that `commit` has and `base` does not, with their files, in git's own format."""
+        args = ["pack-objects", "--quiet", "--revs", "--thin", "--stdout"]
+        return os.fsencode(self._run(args, input=f"{commit}\n^{base}\n"))
+
+    def add_commits(self, pack: bytes) -> None:
+        """Add what `pack_commits` returned elsewhere."""
+        self._run(["index-pack", "--stdin", "--fix-thin"], input=os.fsdecode(pack))
 
     # --- running git ---
 

@@ -19,10 +19,10 @@ _SCRATCH_NAME: Final = re.compile(r"weft-scratch-[0-9a-f]{8}")
 
 
 class ScratchFile(Struct, frozen=True, kw_only=True):
-    """A file to write into a scratch checkout: its content, and whether it is executable or a symbolic link."""
+    """A file to write into a checkout: its content, and its permissions, or that it is a symbolic link."""
 
     content: bytes
-    executable: bool = False
+    permissions: int = 0o644
     link: bool = False
 
 
@@ -83,23 +83,28 @@ class ScratchCheckout:
                 if ignored not in self._ignored:
                     _remove_path(os.path.join(self.directory, ignored))
         for layer in layers:
-            for path, file in layer.items():
-                self._write(path, file)
+            write_files(self.directory, layer)
 
-    def _write(self, path: bytes, file: ScratchFile | None) -> None:
-        target = os.path.join(os.fsencode(self.directory), path)
-        if _leaves(os.fsencode(self.directory), target):
-            raise ConflictError("file", os.fsdecode(path), "would be written outside the scratch checkout")
+
+def write_files(top: str, files: ScratchFiles) -> None:
+    """Write files into a checkout, and remove those that are not to exist. Raise `ConflictError` for one that leads out of it."""
+    for path, file in files.items():
+        target = os.path.join(os.fsencode(top), path)
+        if _leaves(os.fsencode(top), target):
+            raise ConflictError("file", os.fsdecode(path), "would be written outside the checkout")
         _remove_path(target)
-        if file is None:
-            return
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        if file.link:
-            os.symlink(file.content, target)
-            return
-        with open(target, "wb") as stream:
-            stream.write(file.content)
-        os.chmod(target, 0o755 if file.executable else 0o644)
+        if file is not None:
+            _write_file(target, file)
+
+
+def _write_file(target: bytes, file: ScratchFile) -> None:
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if file.link:
+        os.symlink(file.content, target)
+        return
+    with open(target, "wb") as stream:
+        os.fchmod(stream.fileno(), file.permissions)  # before anybody else could read it
+        stream.write(file.content)
 
 
 def _leaves(top: bytes, target: bytes) -> bool:
@@ -150,7 +155,7 @@ def _read_file(top: str, path: str, *, executable: bool, until: int) -> ScratchF
         if os.path.islink(target):
             return ScratchFile(content=os.fsencode(os.readlink(target)), link=True)
         with open(target, "rb") as stream:
-            return ScratchFile(content=stream.read(), executable=executable)
+            return ScratchFile(content=stream.read(), permissions=0o755 if executable else 0o644)
     except OSError:  # it is gone, and nobody knows since when
         return None
 

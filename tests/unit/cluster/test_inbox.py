@@ -11,6 +11,7 @@ from weft.cluster.node import is_served
 from weft.cluster.operation import OPERATIONS, decode_outcome, encode_error, encode_value
 from weft.errors import (
     ConflictError,
+    EndingError,
     HandedOverError,
     InvalidInputError,
     LeaseLostError,
@@ -39,7 +40,9 @@ def delivery(kind: str = "prompt", *, takes: int = 1) -> Delivery:
         ("shell", LeaseLostError(SESSION), "give back"),
         ("prompt", SessionBusyError(SESSION), "give back"),
         ("shell", SessionBusyError(SESSION), "finish"),
+        ("shell", EndingError(), "give back"),
         ("prompt", ConflictError("directory", "/work", "cannot be opened"), "give back"),
+        ("shell", ConflictError("directory", "/work", "cannot be opened"), "finish"),
         ("prompt", ConflictError("session", SESSION, "is gone"), "finish"),
         ("prompt", NotFoundError("agent", "x"), "finish"),
         ("abort", ValueError("a mistake"), "finish"),
@@ -58,6 +61,13 @@ def test_a_store_that_stays_away_is_told_to_the_caller_in_the_end() -> None:
         choose_fate(delivery(takes=takes), StoreError("away")) for takes in (1, MAX_TRIES - 1, MAX_TRIES)
     ]
     assert fates == ["give back", "give back", "finish"]
+
+
+def test_a_workspace_that_this_node_cannot_make_is_left_to_others_for_some_time() -> None:
+    error = ConflictError("workspace", "loom", "cannot be fetched")
+    fates = [choose_fate(delivery(takes=takes), error) for takes in (1, MAX_TRIES - 1, MAX_TRIES)]
+    assert fates == ["give back", "give back", "finish"]
+    assert choose_fate(delivery("shell"), error) == "finish"
 
 
 def test_what_must_not_be_done_twice_is_not_begun_again() -> None:

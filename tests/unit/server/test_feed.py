@@ -2,11 +2,12 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from given.conversation import SESSION, ids
+from weft.errors import StoreError
 from weft.model.event import Event, PartGrew, PartUpdated, SessionIdled
 from weft.model.ids import MessageID, PartID
 from weft.model.part import Span, TextPart
@@ -276,3 +277,30 @@ async def test_a_part_that_began_before_anybody_listened_here_is_completed_from_
     feed.add(idle())
     shown = [event["properties"] for _, event in decode_read(feed.read(0, style))]
     assert shown[0]["part"]["text"] == "Once upon a time"
+
+
+class AwayCluster:
+    """The nodes of a database that cannot be reached."""
+
+    name = "log"
+    position = 7
+
+    async def wait_for(self, position: int) -> bool:
+        return position <= self.position
+
+    async def read(self, after: int, till: int) -> Any:
+        raise StoreError(f"nothing from {after} to {till}")
+
+
+async def test_a_listener_that_cannot_be_told_what_it_missed_keeps_its_place_and_comes_back() -> None:
+    counter = EventCounter("boot", cast("Any", AwayCluster()))
+    counter.position = 7
+    feed, sent = make(counter), []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message.get("body", b""))
+
+    listening = ServerEventStream(lambda: (feed,), counter, feed.signal, DELTAS, ends_with_feed=True)
+    await listening.serve(send, after="log.3")
+    assert b"".join(sent) == streams.RECONNECT
+    assert feed.listeners == {"deltas": 0, "whole": 0, "view": 0}

@@ -49,13 +49,14 @@ class WeftSessionListQuery(Struct, frozen=True, kw_only=True):
 
 
 class NextInput(Wire, frozen=True, kw_only=True):
-    """A session to create, with a chosen id and directory."""
+    """A session to create, with a chosen id, and a directory or a git workspace."""
 
     id: SessionID | None = None
     directory: str | None = None
     parent_id: SessionID | None = None
     title: str | None = None
     permission: Ruleset | None = None
+    workspace: str | None = None
 
 
 class ChangeInput(Wire, frozen=True, kw_only=True):
@@ -98,7 +99,9 @@ async def list_sessions(call: DirectoryCall) -> list[SessionInfo]:
 async def create_next(call: DirectoryCall) -> SessionInfo:
     """Create a session with an id chosen by the caller, in a directory of this project."""
     body: NextInput = call.body or NextInput()
-    input = SessionInput(parent_id=body.parent_id, title=body.title, permission=body.permission)
+    input = SessionInput(
+        parent_id=body.parent_id, title=body.title, permission=body.permission, workspace=body.workspace
+    )
     directory = None if body.directory is None else await _resolve_in_project(call, body.directory)
     return await call.api.create_next(input, id=body.id, directory=directory)
 

@@ -1,0 +1,15 @@
+"""The name of a process in leases: the same for itself, and nobody else's."""
+
+import subprocess
+import sys
+
+from weft.host.processes import describe_process
+
+
+def test_a_process_has_a_name_that_no_other_has_even_with_its_number() -> None:
+    program = "from weft.host.processes import describe_process; print(describe_process())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    own, other = describe_process(), done.stdout.strip()
+    assert own == describe_process()
+    # Without number and machine, which two containers may have in common.
+    assert own.rpartition(" ")[2] != other.rpartition(" ")[2]
