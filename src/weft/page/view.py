@@ -305,7 +305,7 @@ def _render_call(part: ToolPart, style: DiffStyle) -> Iterator[Html]:
             input.pop(name, None)
     if input:
         yield _label("Input")
-        yield _render_input(input)
+        yield render_input(input)
     error = find_call_error(part)
     if error is not None:
         yield _label("Error")
@@ -322,7 +322,7 @@ def _label(words: str) -> Html:
     return tag("p", escape(words), class_="label")
 
 
-def _render_input(input: Mapping[str, Any]) -> Html:
+def render_input(input: Mapping[str, Any]) -> Html:
     """Render the arguments of a call as a list of names and values."""
     rows: list[Html] = []
     for name, value in input.items():
