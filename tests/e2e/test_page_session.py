@@ -331,7 +331,13 @@ def test_pictures_are_dropped_and_pasted_and_shown(guest: Visit, page: Page) -> 
     )
     expect(page.get_by_label("Remove second.png")).to_be_visible()
     page.get_by_label("Remove second.png").click()
+    notes = page.evaluate_handle(DROP, ["notes.txt", "text/plain", base64.b64encode(b"warp").decode()])
+    page.dispatch_event("form.prompt", "drop", {"dataTransfer": notes})
+    expect(page.get_by_label("Remove notes.txt")).to_be_visible()
     ask(page, "what is on it?")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="notes.txt").click()
+    assert download.value.path().read_bytes() == b"warp"
     picture = page.get_by_role("img", name="loom.png")
     expect(picture).to_be_visible()
     assert picture.evaluate("each => each.decode().then(() => each.naturalWidth)") == 24

@@ -255,7 +255,7 @@ function Opened({ head, part, message, session, style, class: name = "call" }) {
 
 function Attachment({ part, message, session }) {
   const address = `/weft/session/${session}/message/${message}/part/${part.id}/file`;
-  if (!part.picture) return html`<p class="file"><span aria-hidden="true">📎</span> ${part.filename} <span class="about">${part.mime}</span></p>`;
+  if (!part.picture) return html`<p class="file"><span aria-hidden="true">📎</span> ${part.stored ? html`<a href=${address} download=${part.filename}>${part.filename}</a>` : part.filename} <span class="about">${part.mime}</span></p>`;
   return html`<figure class="picture"><a href=${address} target="_blank"><img src=${address} alt=${part.filename} loading="lazy" /></a><figcaption class="about">${part.filename}</figcaption></figure>`;
 }
 
