@@ -29,8 +29,8 @@ export function Changes({ id, directory, message, style }) {
 function FileChange({ file, directory, open: first }) {
   const [open, setOpen] = useState(first);
   return html`<details class="file-change" open=${open} onToggle=${(event) => setOpen(event.currentTarget.open)}>
-    <summary><span class="path">${file.file}</span> <span class="added">+${file.additions}</span> <span class="removed">−${file.deletions}</span>
-      ${directory && html`<a class="small who" href=${toBlame(file.file, directory)}>Who wrote it</a>`}</summary>
+    <summary><span class="path">${file.file}</span> <span class="added">+${file.additions}</span> <span class="removed">−${file.deletions}</span></summary>
+    ${open && directory && html`<p class="who small"><a href=${toBlame(file.file, directory)}>Who wrote it</a></p>`}
     ${open && html`<${ServerHtml} source=${file.html} />`}
   </details>`;
 }

@@ -263,10 +263,10 @@ function Attachment({ part, message, session }) {
 function Child({ id }) {
   const [open, setOpen] = useState(false);
   useTopic(`status:${id}`);
-  return html`<details class="child" open=${open} onToggle=${(event) => event.target === event.currentTarget && setOpen(event.currentTarget.open)}>
-    <summary>Child session ${state.status.has(id) && html`<span class="badge running">running</span>`} <a class="small" href=${toSession(id)}>open it</a></summary>
+  return html`<div class="child"><details open=${open} onToggle=${(event) => event.target === event.currentTarget && setOpen(event.currentTarget.open)}>
+    <summary>Child session ${state.status.has(id) && html`<span class="badge running">running</span>`}</summary>
     ${open && html`<${ChildMessages} id=${id} />`}
-  </details>`;
+  </details><a class="small" href=${toSession(id)}>open it</a></div>`;
 }
 
 function ChildMessages({ id }) {
