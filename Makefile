@@ -11,7 +11,7 @@ WEFT_DRIVERS ?= ../shared/tools
 # Three processes on two cores: many tests wait for a process, a terminal or a browser. `make check` runs tests/architecture.
 TESTS := WEFT_PYRIGHT=$(PYRIGHT)/node_modules/.bin/pyright WEFT_AXE=$(AXE)/node_modules/axe-core/axe.min.js $(RUN)/pytest -n 3 -m "not opencode" --ignore=tests/architecture
 
-.PHONY: help setup demo fmt check test-fast test test-random test-opencode test-clients test-schema mutate fuzz-shell soak cov cluster bench shape docs reference picture screenshots vendor dist sbom release clean
+.PHONY: help setup demo fmt check test-fast test test-random test-opencode test-firefox test-clients test-schema mutate fuzz-shell soak cov cluster bench shape docs reference picture screenshots vendor dist sbom release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -57,6 +57,10 @@ $(PYRIGHT)/node_modules/.bin/pyright:
 # Without npm, the checks of accessibility are skipped; in CI they fail.
 $(AXE)/node_modules/axe-core/axe.min.js:
 	@npm install --prefix $(AXE) --ignore-scripts --no-audit --no-fund --silent axe-core@4.14.0 || echo "could not install axe-core; going on without"
+
+# Firefox emulates no phones, themes, or permissions to the clipboard, and a page cannot be let off its policy there for axe.
+test-firefox: $(READY) ## run the tests of the page in the Firefox of this machine
+	WEFT_TEST_BROWSER=firefox $(RUN)/pytest -k "not phone and not serious and not copied" $(FIREFOX) tests/e2e/test_page_session.py tests/e2e/test_page_sessions.py tests/e2e/test_page_everywhere.py
 
 test-clients: $(READY) ## OpenCode's own terminal UIs, `run` and SDKs against `weft serve`; about a quarter of an hour
 	$(RUN)/python tools/clients.py --drivers $(WEFT_DRIVERS) --cache $(CACHE)/clients $(CLIENTS)

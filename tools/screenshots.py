@@ -1,9 +1,13 @@
 """Open every screen of the page in a browser, in both themes, and save it into docs/screenshots/."""
 
+import json
+import re
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -14,6 +18,7 @@ from playwright.sync_api import Browser, Page, expect  # noqa: E402
 from given.http_server import ProjectServer, make_project  # noqa: E402
 from given.page import Visit, WordsProvider, open_chromium, serve_page  # noqa: E402
 from weft.provider.chunk import Usage  # noqa: E402
+from weft.provider.contract import AssistantModelMessage, ModelRequest  # noqa: E402
 from weft.provider.scripted import AnyMove, End, Say, Think, UseTool  # noqa: E402
 
 OUT = ROOT / "docs" / "screenshots"
@@ -80,20 +85,67 @@ SCRIPTS: Mapping[str, Sequence[Sequence[AnyMove]]] = {
     ],
     "short": [[Say(text="Done."), END]],
 }
-TITLES = (
-    "Draft the release notes",
-    "Why is the import so slow?",
-    "Move settings to one file",
-    "Upgrade the parser",
-)
+TRIED = "Make the poller test deterministic."
+CHECK = "python3 -B check.py"
+CHECKER = """import pathlib, sys
+
+text = pathlib.Path("poller.py").read_text()
+print("4 tests passed" if "def poll(self, now)" in text else "1 of 4 tests failed: poll() read the clock again")
+sys.exit("def poll(self, now)" not in text)
+"""
+ATTEMPTS: Sequence[Sequence[Sequence[AnyMove]]] = (
+    [
+        [Say(text="The caller should say what time it is."), UseTool(tool="read", input={"filePath": "poller.py"}), END],
+        [UseTool(tool="edit", input=EDIT), END],
+        [Say(text="The poller gets the time from its caller, so a test decides it."), END],
+    ],
+    [
+        [Say(text="A retry hides the failure."), UseTool(tool="read", input={"filePath": "poller.py"}), END],
+        [UseTool(tool="edit", input={**EDIT, "newString": EDIT["oldString"].replace(">", ">=")}), END],
+        [UseTool(tool="grep", input={"pattern": "monotonic"}), END],
+        [Say(text="The comparison is less strict now."), END],
+    ],
+)  # fmt: skip
 
 
-def fill(server: ProjectServer) -> str:
-    """Make sessions worth looking at, and return the one to open."""
+class AttemptsProvider(WordsProvider):
+    """Does one thing in the first trial of a prompt, and another in the next."""
+
+    def __init__(self) -> None:
+        super().__init__(SCRIPTS)
+        self._begun = 0
+
+    def _choose_script(self, prompt: str, request: ModelRequest) -> Sequence[Sequence[AnyMove]]:
+        if TRIED not in prompt:
+            return super()._choose_script(prompt, request)
+        said = [str(each) for each in request.messages if isinstance(each, AssistantModelMessage)]
+        if not said:
+            self._begun += 1
+            return ATTEMPTS[(self._begun - 1) % 2]
+        return ATTEMPTS["retry" in said[0]]
+
+
+# Each with the days since, and how many prompts it had.
+TITLES = {
+    "Draft the release notes": (6, 2),
+    "Why is the import so slow?": (5, 5),
+    "Move settings to one file": (3, 3),
+    "Name the columns of the report": (2, 4),
+    "Upgrade the parser": (1, 6),
+}
+ID = re.compile(r"\b(ses|msg|prt)_(\w+)\w\b")
+TIME = re.compile(r"\b(1[6-9]\d{11})\b")
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+def fill(server: ProjectServer) -> tuple[str, str]:
+    """Make sessions worth looking at, and return the one to open, and the address that it is shared at."""
     (server.project / "poller.py").write_text(BEFORE)
-    for title in TITLES:
+    for title, (days, prompts) in TITLES.items():
         id = server.post("/session", {"title": title})["id"]
-        server.post(f"/session/{id}/message", {"parts": [{"type": "text", "text": f"short: {title}"}]})
+        for _ in range(prompts):
+            server.post(f"/session/{id}/message", {"parts": [{"type": "text", "text": f"short: {title}"}]})
+        id = make_older(server, id, days)
     server.send("PATCH", f"/weft/session/{id}", {"change": {"tag": ["parser", "later"]}})
     main: str = server.post("/session", {"title": "Fix the flaky poller test"})["id"]
     words = "The poller test is flaky: it fails about once in a hundred runs. Find out why, and fix it."
@@ -101,11 +153,39 @@ def fill(server: ProjectServer) -> str:
     server.send("PATCH", f"/weft/session/{main}", {"change": {"pinned": True, "tag": ["tests"]}})
     shared = server.post(f"/weft/session/{main}/share", {"to": "server"})
     assert shared["share"]["url"]
-    return main
+    return main, shared["share"]["url"]
 
 
-def shoot(page: Page, server: ProjectServer, main: str, theme: str) -> None:
+def make_older(server: ProjectServer, id: str, days: int) -> str:
+    """Put a copy of a session that is some days older in its place, and return it."""
+    text = json.dumps(server.get(f"/weft/session/{id}/export"))
+    older = TIME.sub(lambda found: str(int(found[1]) - days * DAY_MS), ID.sub(r"\1_\2Z", text))
+    server.send("DELETE", f"/weft/session/{id}")
+    server.post("/weft/import", json.loads(older))
+    return f"{id[:-1]}Z"
+
+
+def try_twice(server: ProjectServer) -> str:
+    """Make two trials of a prompt, check them, and return the first."""
+    (server.project / "poller.py").write_text(BEFORE)
+    (server.project / "check.py").write_text(CHECKER)
+    words = {"prompt": {"parts": [{"type": "text", "text": TRIED}]}, "count": 2, "check": CHECK}
+    first: str = server.post("/weft/try", words)[0]["session"]
+    while any(each["outcome"] in ("running", "empty") for each in compare(server, first)):
+        time.sleep(0.2)
+    server.post("/weft/compare", {"sessions": [first], "runCheck": True})
+    (server.project / "poller.py").write_text(BEFORE.replace(EDIT["oldString"], EDIT["newString"]))
+    return first
+
+
+def compare(server: ProjectServer, session: str) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = server.get(f"/weft/compare?session={session}")["sessions"]
+    return found
+
+
+def shoot(page: Page, server: ProjectServer, shown: Mapping[str, str], theme: str) -> None:
     """Save each screen."""
+    main = shown["main"]
     ask = {"parts": [{"type": "text", "text": "Now run it a thousand times."}]}
     screens = {
         "sessions": "/",
@@ -118,6 +198,9 @@ def shoot(page: Page, server: ProjectServer, main: str, theme: str) -> None:
         "storage": "/web/settings?tab=storage",
         "trust": "/web/settings?tab=trust",
         "shares": "/web/shares",
+        "trials": f"/web/trials?session={shown['trial']}",
+        "blame": f"/web/blame?path=poller.py&directory={server.project}",
+        "share": shown["share"],
     }
     for name, path in screens.items():
         page.goto(server.url + path)
@@ -150,20 +233,20 @@ def save(page: Page, name: str) -> None:
         image.convert("RGB").save(path, optimize=True)
 
 
-def take(browser: Browser, server: ProjectServer, main: str) -> None:
+def take(browser: Browser, server: ProjectServer, shown: Mapping[str, str]) -> None:
     phone = browser.new_context(
         viewport={"width": 390, "height": 780}, device_scale_factor=2, is_mobile=True, has_touch=True
     )
     page = Visit(server, phone).log_in()
-    page.goto(f"{server.url}/web/session/{main}")
-    page.get_by_label("Your prompt").wait_for()
+    page.goto(f"{server.url}/web/session/{shown['main']}")
+    page.get_by_role("option", name="build").wait_for(state="attached")
     page.wait_for_timeout(800)
     save(page, "phone")
     phone.close()
     for theme in ("light", "dark"):
         context = browser.new_context(viewport={"width": 1180, "height": 820}, color_scheme=theme)
         page = Visit(server, context).log_in()
-        shoot(page, server, main, theme)
+        shoot(page, server, shown, theme)
         context.close()
 
 
@@ -173,12 +256,13 @@ def main() -> int:
         tempfile.TemporaryDirectory() as scratch,
         serve_page(
             Path(scratch),
-            provider=WordsProvider(SCRIPTS),
+            provider=AttemptsProvider(),
             project=make_project(Path(scratch) / "code" / "shuttle"),
         ) as server,
         open_chromium() as browser,
     ):
-        take(browser, server, fill(server))
+        main, share = fill(server)
+        take(browser, server, {"main": main, "share": urlsplit(share).path, "trial": try_twice(server)})
     for path in sorted(OUT.glob("*.png")):
         sys.stdout.write(f"{path.relative_to(ROOT)} {path.stat().st_size // 1024} KB\n")
     return 0

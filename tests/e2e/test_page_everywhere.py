@@ -17,7 +17,7 @@ from given.page import (
     WordsProvider,
     ask,
     clean_environment,
-    open_chromium,
+    open_page_browser,
     serve_page,
     visit,
 )
@@ -38,8 +38,11 @@ HOSTILE = {
         [Say(text="That was all.")],
     ],
 }
-SCREENS = ("/", "/?q=loom", "/web/pictures", "/web/shares", "/web/settings?tab=health", "/web/settings?tab=storage",
-           "/web/settings?tab=trust", "/web/settings?tab=providers", "/web/settings?tab=agents", "/web/settings?tab=permissions")  # fmt: skip
+SCREENS = ("/", "/?q=loom", "/?trash=1", "/web/pictures", "/web/trials", "/web/shares", "/web/settings?tab=health",
+           "/web/settings?tab=storage", "/web/settings?tab=trust", "/web/settings?tab=providers", "/web/settings?tab=agents",
+           "/web/settings?tab=mcp", "/web/settings?tab=permissions")  # fmt: skip
+# What a menu of a session opens.
+DIALOGS = ("Rename …", "Undo the last prompt …", "Share …", "Try several times …", "Compare …", "Find what broke a check …", "Replay …")  # fmt: skip
 AXE = """async () => (await axe.run(document, {resultTypes: ['violations']})).violations
   .filter((each) => ['serious', 'critical'].includes(each.impact))
   .map((each) => each.id + ': ' + each.nodes.map((node) => node.html.slice(0, 120) + ' ' + node.any.map((check) => check.message).join(' ').slice(0, 160)).join(' | '))"""
@@ -47,7 +50,7 @@ AXE = """async () => (await axe.run(document, {resultTypes: ['violations']})).vi
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with open_chromium() as browser:
+    with open_page_browser() as browser:
         yield browser
 
 
@@ -114,9 +117,12 @@ def test_on_a_phone_enter_is_a_new_line_and_nothing_scrolls_sideways(
             f"/weft/session/{id}/submit", {"parts": [{"type": "text", "text": "use the shell"}]}
         )
         wide = "document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth"
-        for path in (*SCREENS, f"/web/session/{id}", f"/web/session/{id}?panel=changes"):
+        other = guest.make_session("edit it", title="Another one")
+        own = (f"/web/session/{id}", f"/web/session/{id}?panel=changes", compare(id, other), blame(server))
+        for path in (*SCREENS, *own):
             page.goto(server.url + path)
             page.locator("h1").wait_for()
+            settle(page)
             assert page.evaluate(wide) == 0, path
         page.goto(f"{server.url}/web/session/{id}")
         page.get_by_role("button", name="Allow once").tap()
@@ -129,7 +135,16 @@ def test_on_a_phone_enter_is_a_new_line_and_nothing_scrolls_sideways(
         expect(page.get_by_role("article", name="Prompt").last).to_contain_text("two")
 
 
+STREAMS = """window.streams = [];
+window.EventSource = class extends EventSource { constructor(url) { super(url); streams.push(this); } };"""
+HIDE = """(hidden) => {
+  Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
+  document.dispatchEvent(new Event('visibilitychange'));
+}"""
+
+
 def test_two_tabs_show_the_same(guest: Visit) -> None:
+    guest.context.add_init_script(STREAMS)
     one = guest.log_in()
     id = guest.open_session(one)
     two = guest.context.new_page()
@@ -142,6 +157,16 @@ def test_two_tabs_show_the_same(guest: Visit) -> None:
     for tab in (one, two):
         expect(tab.get_by_label("Conversation").get_by_text("The shell has spoken.")).to_be_visible()
         expect(tab.get_by_role("button", name="Allow once")).to_have_count(0)
+    # A browser has six connections for all tabs: one that nobody looks at gives its own to the next, and catches up later.
+    one.evaluate(HIDE, True)
+    three = guest.context.new_page()
+    three.goto(guest.server.url)
+    one.wait_for_function("streams.every((each) => each.readyState === EventSource.CLOSED)")
+    ask(two, "say prose")
+    expect(two.get_by_role("heading", name="What I found")).to_be_visible()
+    expect(one.get_by_role("heading", name="What I found")).to_have_count(0)
+    one.evaluate(HIDE, False)
+    expect(one.get_by_role("heading", name="What I found")).to_be_visible()
 
 
 def test_without_a_login_nothing_is_shown_and_logging_out_ends_it(
@@ -157,8 +182,15 @@ def test_without_a_login_nothing_is_shown_and_logging_out_ends_it(
         page.get_by_label("Password").fill("a password for the page")
         page.get_by_role("button", name="Log in").click()
         expect(page.get_by_role("heading", name="This session cannot be shown")).to_be_visible()
+        other = guest.context.new_page()
+        other.goto(server.url)
+        expect(other.get_by_role("heading", name="Sessions", exact=True)).to_be_visible()
         page.get_by_role("button", name="Log out").click()
-        expect(page.get_by_label("Password")).to_be_visible()
+        for tab in (page, other):
+            expect(tab.get_by_label("Password")).to_be_visible()
+        page.get_by_label("Password").fill("a password for the page")
+        page.get_by_role("button", name="Log in").click()
+        expect(other.get_by_role("heading", name="Sessions", exact=True)).to_be_visible()
         guest.problems.clear()
 
 
@@ -203,7 +235,10 @@ def test_no_screen_has_a_serious_fault_of_accessibility(
     script = axe()
     with visit(server, browser, color_scheme=theme, bypass_csp=True) as guest:
         page = guest.log_in()
-        id = guest.make_session("say prose", "edit it", "make todos", "break it", title="Accessible")
+        (server.project / "hello.txt").write_text("hello there\n")
+        id = guest.make_session(
+            "say prose", "edit it", "make todos", "use a child", "break it", title="Accessible"
+        )
         waiting = guest.make_session(title="Waiting")
         guest.server.post(
             f"/weft/session/{waiting}/submit", {"parts": [{"type": "text", "text": "use the shell"}]}
@@ -215,6 +250,8 @@ def test_no_screen_has_a_serious_fault_of_accessibility(
             f"/web/session/{id}?panel=changes&style=split",
             f"/web/session/{waiting}",
             f"/web/pictures?session={id}",
+            compare(id, waiting),
+            blame(server),
         ):
             page.goto(guest.server.url + path)
             page.locator("h1").wait_for()
@@ -228,8 +265,26 @@ def test_no_screen_has_a_serious_fault_of_accessibility(
         page.keyboard.press("?")
         page.get_by_role("dialog").wait_for()
         found["keys"] = page.evaluate(AXE)
+        page.goto(f"{guest.server.url}/web/session/{id}")
+        page.evaluate(script)
+        for name in DIALOGS:
+            page.get_by_label("What to do with this session").click()
+            page.get_by_role("button", name=name, exact=True).click()
+            page.get_by_role("dialog").wait_for()
+            settle(page)
+            found[name] = page.evaluate(AXE)
+            page.keyboard.press("Escape")
+            page.get_by_role("dialog").wait_for(state="detached")
         guest.server.post(f"/session/{waiting}/abort")
         assert {path: faults for path, faults in found.items() if faults} == {}
+
+
+def compare(*sessions: str) -> str:
+    return f"/web/trials?session={','.join(sessions)}"
+
+
+def blame(server: ProjectServer) -> str:
+    return f"/web/blame?path=hello.txt&directory={server.project}"
 
 
 def settle(page: Page) -> None:

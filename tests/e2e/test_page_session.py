@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from given.http_server import ProjectServer
-from given.page import Visit, ask, make_png, open_chromium, serve_page, visit
+from given.page import Visit, ask, make_png, open_page_browser, serve_page, visit
 
 DROP = """([name, type, content]) => {
   const bytes = Uint8Array.from(atob(content), (each) => each.charCodeAt(0));
@@ -16,11 +16,21 @@ DROP = """([name, type, content]) => {
   data.items.add(new File([bytes], name, {type}));
   return data;
 }"""
+# Firefox makes no clipboard event with files for a script.
+PASTE = """([data]) => {
+  const event = Object.defineProperty(new Event('paste', {bubbles: true, cancelable: true}), 'clipboardData', {value: data});
+  document.getElementById('prompt').dispatchEvent(event);
+}"""
+LISTEN = """() => {
+  const live = document.querySelector('[aria-live]');
+  window.heard = [];
+  new MutationObserver(() => heard.push(live.textContent)).observe(live, {childList: true});
+}"""
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with open_chromium() as browser:
+    with open_page_browser() as browser:
         yield browser
 
 
@@ -43,6 +53,7 @@ def page(guest: Visit) -> Page:
 
 def test_an_answer_is_shown_as_it_is_written(guest: Visit, page: Page) -> None:
     guest.open_session(page)
+    page.evaluate(LISTEN)
     ask(page, "say prose")
     answer = page.get_by_role("article", name="Answer")
     expect(answer.get_by_role("heading", name="What I found")).to_be_visible()
@@ -50,6 +61,10 @@ def test_an_answer_is_shown_as_it_is_written(guest: Visit, page: Page) -> None:
     expect(answer.locator("code .k").first).to_have_text("def")
     expect(answer.get_by_role("cell", name="12")).to_be_visible()
     expect(answer.locator(".tail")).to_have_count(0)
+    # A screen reader is told each block once, when it has ended.
+    page.wait_for_function("heard.join().includes('second')")
+    heard = "".join(page.evaluate("heard"))
+    assert [heard.count(words) for words in ("What I found", "two shuttles", "def meet")] == [1, 1, 1]
     expect(page.get_by_role("button", name="Send")).to_be_visible()
     page.get_by_text("Thought for").click()
     expect(answer.get_by_text("I should look at both shuttles first.").last).to_be_visible()
@@ -107,11 +122,35 @@ def test_changes_are_shown_unified_and_side_by_side_for_a_prompt_and_the_session
     expect(page.get_by_role("article", name="Prompt")).to_be_visible()
 
 
+def test_who_wrote_a_line_what_broke_a_check_and_a_replay_are_shown(guest: Visit, page: Page) -> None:
+    (guest.server.project / "hello.txt").write_text("hello there\n")
+    id = guest.open_session(page, "edit it", title="Explained")
+    page.get_by_label("What to do with this session").click()
+    page.get_by_role("button", name="Find what broke a check …").click()
+    page.get_by_role("textbox", name="Check").fill("grep there hello.txt")
+    page.get_by_role("button", name="Find it").click()
+    found = page.get_by_role("dialog").get_by_role("status")
+    expect(found.get_by_role("heading", name="Step 2 broke it: edit hello.txt")).to_be_visible()
+    expect(found.locator(".plain-diff .del").last).to_contain_text("-hello there")
+    page.keyboard.press("Escape")
+    page.get_by_label("What to do with this session").click()
+    page.get_by_role("button", name="Replay …").click()
+    page.get_by_role("button", name="Replay", exact=True).click()
+    expect(page.get_by_role("heading", name="The same: all 3 steps as recorded")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.goto(f"{guest.server.url}/web/session/{id}?panel=changes")
+    page.get_by_role("link", name="Who wrote it").click()
+    lines = page.get_by_role("group", name="Lines")
+    expect(lines.get_by_role("row").filter(has_text="hello loom")).to_contain_text("Explained step 2")
+    expect(page.get_by_role("group", name="Changes by sessions")).to_contain_text("Explained")
+
+
 def test_a_permission_shows_what_would_be_done_and_is_given_once(guest: Visit, page: Page) -> None:
     guest.open_session(page)
     ask(page, "use the shell")
     request = page.get_by_role("region", name="The agent asks for permission")
     expect(request).to_contain_text("echo warp and weft")
+    expect(page.locator("[aria-live]")).to_contain_text("asks for permission: bash echo warp and weft")
     expect(request.get_by_role("button", name="Allow once")).to_be_in_viewport()
     request.get_by_role("button", name="Allow once").click()
     expect(page.get_by_label("Conversation").get_by_text("The shell has spoken.")).to_be_visible()
@@ -201,6 +240,17 @@ def test_a_child_session_is_read_inline(guest: Visit, page: Page) -> None:
     expect(page.get_by_role("link", name="parent session")).to_be_visible()
 
 
+def test_what_a_child_asked_before_the_page_was_opened_is_answered_in_its_parent(
+    guest: Visit, page: Page
+) -> None:
+    id = guest.make_session(title="Sends a child")
+    guest.server.post(f"/weft/session/{id}/submit", {"parts": [{"type": "text", "text": "run an errand"}]})
+    expect(page.get_by_role("link", name="An agent needs you")).to_be_visible()
+    page.goto(f"{guest.server.url}/web/session/{id}")
+    page.get_by_role("button", name="Allow once").click()
+    expect(page.get_by_label("Conversation").get_by_text("The errand is run.")).to_be_visible()
+
+
 def test_undo_shows_what_happens_to_each_file_and_redo_brings_it_back(guest: Visit, page: Page) -> None:
     file = guest.server.project / "hello.txt"
     file.write_text("hello there\n")
@@ -226,6 +276,11 @@ def test_a_session_is_forked_before_a_message(guest: Visit, page: Page) -> None:
     page.wait_for_url(lambda url: id not in url)
     expect(page.get_by_role("article", name="Prompt")).to_have_count(1)
     expect(page.get_by_role("heading", name="Forked from")).to_be_visible()
+    page.goto(f"{guest.server.url}/web/session/{id}")
+    page.get_by_role("article", name="Answer").first.get_by_label("What to do with this answer").click()
+    page.get_by_role("button", name="Fork after this").click()
+    page.wait_for_url(lambda url: id not in url)
+    expect(page.get_by_role("article", name="Answer")).to_have_count(1)
 
 
 def test_a_session_is_compacted(guest: Visit, page: Page) -> None:
@@ -275,13 +330,16 @@ def test_pictures_are_dropped_and_pasted_and_shown(guest: Visit, page: Page) -> 
     data = page.evaluate_handle(DROP, ["loom.png", "image/png", content])
     page.dispatch_event("form.prompt", "drop", {"dataTransfer": data})
     expect(page.get_by_label("Remove loom.png")).to_be_visible()
-    page.evaluate(
-        "([data]) => document.getElementById('prompt').dispatchEvent(new ClipboardEvent('paste', {clipboardData: data, bubbles: true, cancelable: true}))",
-        [page.evaluate_handle(DROP, ["second.png", "image/png", content])],
-    )
+    page.evaluate(PASTE, [page.evaluate_handle(DROP, ["second.png", "image/png", content])])
     expect(page.get_by_label("Remove second.png")).to_be_visible()
     page.get_by_label("Remove second.png").click()
+    notes = page.evaluate_handle(DROP, ["notes.txt", "text/plain", base64.b64encode(b"warp").decode()])
+    page.dispatch_event("form.prompt", "drop", {"dataTransfer": notes})
+    expect(page.get_by_label("Remove notes.txt")).to_be_visible()
     ask(page, "what is on it?")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="notes.txt").click()
+    assert download.value.path().read_bytes() == b"warp"
     picture = page.get_by_role("img", name="loom.png")
     expect(picture).to_be_visible()
     assert picture.evaluate("each => each.decode().then(() => each.naturalWidth)") == 24
@@ -325,3 +383,9 @@ def test_old_messages_are_loaded_when_they_are_wanted(guest: Visit, page: Page) 
     expect(page.get_by_text("prompt 0", exact=True)).to_have_count(0)
     page.mouse.wheel(0, -100_000)
     expect(page.get_by_text("prompt 0", exact=True)).to_be_attached()
+    page.reload()
+    expect(page.get_by_text("prompt 24", exact=True)).to_be_in_viewport()
+    page.evaluate("window.print = () => (window.printed = document.querySelectorAll('.message').length)")
+    page.get_by_label("What to do with this session").click()
+    page.get_by_role("button", name="Print").click()
+    page.wait_for_function("window.printed === 50")

@@ -10,12 +10,12 @@ from playwright.sync_api import Browser, Page, expect
 
 from given.http_server import ProjectServer
 from given.mcp_servers.remote import OAuthProvider, app_with_login, serve_app
-from given.page import Visit, ask, open_chromium, serve_page, visit
+from given.page import Visit, ask, open_page_browser, serve_page, visit
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with open_chromium() as browser:
+    with open_page_browser() as browser:
         yield browser
 
 
@@ -160,9 +160,47 @@ def test_pictures_show_cost_and_where_time_went(guest: Visit, page: Page) -> Non
     expect(page.locator(".tile").filter(has_text="Cost")).to_contain_text("$")
     expect(page.locator(".bars").filter(has_text="edit")).to_contain_text("call")
     expect(page.locator(".heat")).to_contain_text("hello.txt")
+    page.get_by_role("button", name="Count the cost and tokens of their steps").click()
+    expect(page.locator(".bars").filter(has_text="edit")).to_contain_text("$")
+    page.get_by_role("button", name="all time").click()
+    expect(page.get_by_role("button", name="all time")).to_have_attribute("aria-pressed", "true")
+    guest.server.post(f"/weft/session/{id}/submit", {"parts": [{"type": "text", "text": "use the shell"}]})
+    page.get_by_role("link", name="An agent needs you").click()
+    page.get_by_role("button", name="Allow once").click()
+    expect(page.get_by_label("Conversation").get_by_text("The shell has spoken.")).to_be_visible()
     page.goto(f"{guest.server.url}/web/pictures?session={id}")
-    expect(page.locator(".timeline li").first).to_be_visible()
+    expect(page.locator(".timeline .wait")).to_have_count(1)
     expect(page.locator(".curve")).to_be_visible()
+
+
+def test_a_prompt_is_tried_several_times_and_one_result_is_adopted(guest: Visit, page: Page) -> None:
+    file = guest.server.project / "hello.txt"
+    file.write_text("hello there\n")
+    page.goto(f"{guest.server.url}/web/trials")
+    page.get_by_role("button", name="New trials").click()
+    page.get_by_label("Prompt").fill("edit it")
+    page.get_by_label("Trials of each model").fill("2")
+    page.get_by_label("Check", exact=False).fill("grep loom hello.txt")
+    page.get_by_role("button", name="Start").click()
+    table = page.get_by_role("group", name="Comparison")
+    expect(table.get_by_text("finished")).to_have_count(2)
+    expect(table.get_by_role("row").last).to_contain_text("nowhere")
+    page.get_by_role("button", name="Run a check …").click()
+    page.get_by_role("button", name="Run it").click()
+    expect(table.get_by_text("passed")).to_have_count(2)
+    expect(page.locator("pre.output").first).to_have_text("hello loom")
+    page.get_by_role("button", name="Adopt 2 …").click()
+    page.get_by_role("button", name="Adopt 1 file").click()
+    expect(page.get_by_text("1 file adopted, not committed")).to_be_visible()
+    assert file.read_text() == "hello loom\nand weft\n"
+    page.get_by_role("button", name="Take it back").click()
+    expect(page.get_by_text("1 file adopted")).to_have_count(0)
+    assert file.read_text() == "hello there\n"
+    page.get_by_role("button", name="Discard …").click()
+    page.get_by_role("button", name="Discard 2 worktrees").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.get_by_role("link", name="All trials").click()
+    expect(page.locator(".trial-group")).to_contain_text("2 trials")
 
 
 def test_settings_show_what_there_is_and_where_it_comes_from(guest: Visit, page: Page) -> None:

@@ -1,11 +1,15 @@
 """Our page in a real browser, on a server whose model answers by what it is asked."""
 
 import os
+import shlex
+import shutil
 import struct
+import sys
 import zlib
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -117,6 +121,15 @@ SCRIPTS: Mapping[str, Sequence[Sequence[AnyMove]]] = {
         ],
         [Say(text="The child has reported.")],
     ],
+    "errand": [
+        [
+            UseTool(
+                tool="task",
+                input={"description": "run", "prompt": "use the shell", "subagent_type": "general"},
+            )
+        ],
+        [Say(text="The errand is run.")],
+    ],
     "break": [[Fail(message="the model is out of thread", status=400)]],
 }
 OTHERWISE: Sequence[Sequence[AnyMove]] = [[Say(text="Here is a short answer.")]]
@@ -142,14 +155,15 @@ class WordsProvider:
                 prompt = texts[0] if texts else ""  # what follows it was added by agents
                 break
             step += isinstance(message, AssistantModelMessage)
-        if not request.tools:
-            script: Sequence[Sequence[AnyMove]] = [[Say(text="Words about a loom")]]
-        else:
-            found = [(prompt.index(word), word) for word in self._scripts if word in prompt]
-            script = self._scripts[min(found)[1]] if found else OTHERWISE
+        script = self._choose_script(prompt, request) if request.tools else [[Say(text="Words about a loom")]]
         moves = script[step] if step < len(script) else [Say(text="That was all."), End()]
         async for chunk in play(moves, request, SystemClock(), number=self._count, pace=self._pace):
             yield chunk
+
+    def _choose_script(self, prompt: str, request: ModelRequest) -> Sequence[Sequence[AnyMove]]:
+        del request
+        found = [(prompt.index(word), word) for word in self._scripts if word in prompt]
+        return self._scripts[min(found)[1]] if found else OTHERWISE
 
 
 def make_png(width: int = 24, height: int = 16) -> bytes:
@@ -204,6 +218,39 @@ def serve_page(
     ):
         server.client.auth = ("opencode", PASSWORD)
         yield server
+
+
+@contextmanager
+def open_page_browser() -> Iterator[Browser]:
+    """Open the browser that `WEFT_TEST_BROWSER` names, `firefox` or by default chromium."""
+    opened = open_firefox() if os.environ.get("WEFT_TEST_BROWSER") == "firefox" else open_chromium()
+    with opened as browser:
+        yield browser
+
+
+@contextmanager
+def open_firefox() -> Iterator[Browser]:
+    """Open the Firefox of this machine, with an empty profile."""
+    with TemporaryDirectory(prefix="weft-firefox-") as place, sync_playwright() as playwright:
+        launcher = _write_launcher(Path(place))
+        browser = playwright.firefox.launch(
+            channel="moz-firefox", executable_path=str(launcher), env={**os.environ, "HOME": place}
+        )
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def _write_launcher(place: Path) -> Path:
+    """Write a command that starts Firefox through `given.firefox`, and return its path."""
+    found = next((path for name in ("firefox", "firefox-esr") if (path := shutil.which(name))), None)
+    assert found is not None, "there is no Firefox: install firefox-esr"
+    command = shlex.join([sys.executable, str(Path(__file__).with_name("firefox.py")), found])
+    launcher = place / "firefox"
+    launcher.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    launcher.chmod(0o755)
+    return launcher
 
 
 @contextmanager

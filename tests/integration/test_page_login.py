@@ -134,6 +134,23 @@ def test_logging_out_ends_the_login_also_for_a_copy_of_its_cookie(
         assert thief.get("/session").status_code == 401
 
 
+def test_logging_out_ends_the_streams_of_other_tabs_before_they_tell_any_more(
+    server: ProjectServer, browser: httpx2.Client
+) -> None:
+    token = log_in(server, browser)
+    with (
+        httpx2.Client(base_url=server.url, cookies=dict(browser.cookies), timeout=60) as tab,
+        tab.stream("GET", "/weft/view/event") as stream,
+    ):
+        lines = stream.iter_lines()
+        assert "server.connected" in next(line for line in lines if line.startswith("data: "))
+        server.post("/session", {"title": "Before"})
+        assert "Before" in next(line for line in lines if line.startswith("data: "))
+        assert browser.delete("/web/login", headers={"x-weft-page": token}).status_code == 200
+        server.post("/session", {"title": "After"})
+        assert not any("After" in line for line in lines)
+
+
 def test_a_login_outlives_the_server_and_ends_with_its_password(
     server: ProjectServer, browser: httpx2.Client, tmp_path: Path
 ) -> None:

@@ -32,9 +32,11 @@ from weft.model.part import (
     UnknownPart,
 )
 from weft.model.share import SharedSession
-from weft.model.wire import encode_pretty, to_plain
+from weft.model.wire import to_plain
+from weft.page.code import compare_texts, render_diff
 from weft.page.html import EMPTY, Html, escape, join, tag, void
 from weft.page.markdown import render_markdown
+from weft.page.view import render_input
 
 MAX_TEXT_LENGTH: Final = 64 * 1024
 MAX_PICTURE_LENGTH: Final = 4 * 1024 * 1024
@@ -48,7 +50,7 @@ def render_part(part: AnyPart) -> Html:
             return render_markdown(shorten(part.text)) if part.text.strip() and not part.synthetic else EMPTY
         case ReasoningPart():
             return (
-                _render_details(escape("thought"), render_markdown(shorten(part.text)))
+                _render_details(tag("span", escape("thought"), class_="about"), render_markdown(shorten(part.text)))
                 if part.text.strip()
                 else EMPTY
             )
@@ -93,27 +95,39 @@ def _render_file(file: FilePart) -> Html:
     return join((caption, tag("p", void("img", src=file.url, alt=file.filename or "a picture"))))
 
 
+_MARKS: Final = {"done": "✓", "failed": "✗", "running": "●"}
+
+
 def _render_call(call: ToolPart) -> Html:
-    state = call.state
-    title = getattr(state, "title", None) or ""
-    failed = find_call_error(call) is not None
-    words = (get_called_tool(call), "" if failed else title, "(failed)" if failed else _format_state(state))
-    head = tag("span", escape(" ".join(filter(None, words))), class_="failed" if failed else "call")
-    return _render_details(head, *_render_call_content(call))
+    kind = "failed" if find_call_error(call) is not None else _get_kind(call.state)
+    title = (getattr(call.state, "title", None) or "") if kind != "failed" else ""
+    words = " ".join(filter(None, (title, "" if kind == "done" else kind)))
+    head = (
+        tag("span", escape(_MARKS[kind]), class_=kind),
+        tag("b", escape(get_called_tool(call))),
+        tag("span", escape(words), class_="failed" if kind == "failed" else "about"),
+    )
+    return _render_details(Html(" ".join(head)), *_render_call_content(call))
 
 
-def _format_state(state: AnyToolState) -> str:
+def _get_kind(state: AnyToolState) -> str:
     match state:
         case PendingState() | RunningState():
-            return "(running)"
+            return "running"
         case CompletedState() | ErrorState():
-            return ""
+            return "done"
 
 
 def _render_call_content(call: ToolPart) -> Iterator[Html]:
-    state = call.state
-    if state.input:
-        yield tag("pre", escape(shorten(encode_pretty(state.input).decode("utf-8", "replace"))))
+    state, input = call.state, dict(call.state.input)
+    old, new = input.get("oldString"), input.get("newString")
+    if isinstance(old, str) and isinstance(new, str):
+        yield render_diff(compare_texts(shorten(old), shorten(new)))
+        input = {name: value for name, value in input.items() if name not in ("oldString", "newString")}
+    if input:
+        yield render_input(
+            {name: shorten(value) if isinstance(value, str) else value for name, value in input.items()}
+        )
     match state:
         case CompletedState():
             if state.output:
@@ -126,9 +140,9 @@ def _render_call_content(call: ToolPart) -> Iterator[Html]:
 
 
 STYLE: Final = """
-:root{color-scheme:light dark;--ground:#fbfaf8;--surface:#fff;--sunken:#f3f1ec;--line:#e2ded6;--ink:#211f1c;--dim:#625d55;--accent:#0b6b63;--bad:#a62020;
+:root{color-scheme:light dark;--ground:#fbfaf8;--surface:#fff;--sunken:#f3f1ec;--line:#e2ded6;--ink:#211f1c;--dim:#625d55;--accent:#0b6b63;--bad:#a62020;--bad-soft:#fcebe9;--good:#1d6b34;--good-soft:#e3f4e6;
 --c:#6b665d;--k:#8a2577;--s:#1d6b34;--n:#0f5f9c;--f:#1f55b5;--t:#8a4b00;--b:#0b6b63;--mono:ui-monospace,"SF Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace}
-@media(prefers-color-scheme:dark){:root{--ground:#171615;--surface:#201f1d;--sunken:#121110;--line:#35322e;--ink:#eceae6;--dim:#aaa499;--accent:#5ec9bd;--bad:#f59088;
+@media(prefers-color-scheme:dark){:root{--ground:#171615;--surface:#201f1d;--sunken:#121110;--line:#35322e;--ink:#eceae6;--dim:#aaa499;--accent:#5ec9bd;--bad:#f59088;--bad-soft:#3a1c1a;--good:#7fd394;--good-soft:#15301c;
 --c:#9b958a;--k:#dd9bd0;--s:#8fd3a0;--n:#86bdf0;--f:#9db9f5;--t:#ecb56f;--b:#5ec9bd}}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:52rem;padding:2rem 1.2rem;background:var(--ground);color:var(--ink);font:1rem/1.62 ui-sans-serif,system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif;overflow-wrap:anywhere}
@@ -158,7 +172,13 @@ th,td{border-bottom:1px solid var(--line);padding:.34rem .9rem .34rem 0;text-ali
 blockquote{margin:.7rem 0;border-left:3px solid var(--line);padding-left:.9rem;color:var(--dim)}
 hr{border:0;border-top:1px solid var(--line)}
 details{margin:.5rem 0;border:1px solid var(--line);border-radius:10px;background:var(--surface);padding:.34rem .8rem;font-size:.9rem}
-summary{cursor:pointer}
+details+details{margin-top:-.5rem}details:has(+details){border-radius:10px 10px 0 0;border-bottom:0}details+details{border-radius:0 0 10px 10px}details+details:has(+details){border-radius:0}
+summary{cursor:pointer;list-style:none}summary::-webkit-details-marker{display:none}summary b{font-weight:600;margin-right:.3rem}
+.done{color:var(--good)}
+.again{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}article:has(>.again){margin-top:-.5rem}
+dl.input{display:grid;grid-template-columns:auto 1fr;gap:.15rem .9rem;margin:.6rem 0}dl.input dt{color:var(--dim)}dl.input dd{margin:0;font:.95em var(--mono);white-space:pre-wrap;max-height:16rem;overflow:auto}
+.diff-box{overflow:auto;max-height:40rem;margin:.6rem 0}table.diff{width:100%;font:.82rem/1.5 var(--mono)}table.diff td{border:0;padding:0 .5rem}table.diff .line{white-space:pre-wrap;width:100%}table.diff .num{color:var(--dim);text-align:right}
+table.diff tr.add td{background:var(--good-soft)}table.diff tr.del td{background:var(--bad-soft)}table.diff tr.add .num,table.diff tr.del .num{color:var(--ink)}
 .failed{color:var(--bad)}
 img{max-width:100%;max-height:30rem;border-radius:10px}
 """
@@ -303,10 +323,18 @@ def _render_messages(session: SharedSession) -> Html:
         else []
     )
     busy = [tag("p", escape("working …"), class_="about", role="status")] if session.busy else []
-    return join((*note, *(_render_message(each) for each in messages[-MAX_MESSAGES:]), *busy))
+    shown = messages[-MAX_MESSAGES:]
+    previous = [None, *(each.info for each in shown)]
+    return join(
+        (
+            *note,
+            *(_render_message(each, previous=info) for each, info in zip(shown, previous, strict=False)),
+            *busy,
+        )
+    )
 
 
-def _render_message(message: MessageWithParts) -> Html:
+def _render_message(message: MessageWithParts, *, previous: AnyMessage | None) -> Html:
     inner = [html for each in message.parts if (html := render_part(each))]
     failure = message.info.error if isinstance(message.info, AssistantMessage) else None
     if failure is not None:
@@ -315,7 +343,7 @@ def _render_message(message: MessageWithParts) -> Html:
         return EMPTY
     return tag(
         "article",
-        tag("h2", escape(_format_author(message.info)), class_="about"),
+        tag("h2", escape(_format_author(message.info)), class_=_get_heading(message.info, previous)),
         *inner,
         class_=_get_role(message.info),
     )
@@ -330,6 +358,13 @@ def _format_failure(failure: AnyFailure) -> str:
         if isinstance(message, str) and message
         else str(plain.get("name", "failed"))
     )
+
+
+def _get_heading(info: AnyMessage, previous: AnyMessage | None) -> str:
+    """Return the class of a heading. Who goes on is named to screen readers alone."""
+    if not isinstance(info, AssistantMessage) or not isinstance(previous, AssistantMessage):
+        return "about"
+    return "again" if (info.agent, info.model_id) == (previous.agent, previous.model_id) else "about"
 
 
 def _get_role(info: AnyMessage) -> str:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final
+from urllib.parse import quote
 
 from msgspec.structs import replace
 
@@ -42,7 +43,7 @@ from weft.model.part import (
 )
 from weft.model.wire import Wire, encode_pretty
 from weft.page.code import DiffStyle, parse_diff, render_code, render_diff
-from weft.page.html import Html, clean, escape, join, tag
+from weft.page.html import Html, clean, escape, join, tag, void
 from weft.page.markdown import MarkdownStream, MarkdownTail, render_blocks, render_markdown
 
 MAX_TITLE: Final = 200
@@ -63,7 +64,8 @@ class PartView(Wire, frozen=True, kw_only=True):
     """A part as the page shows it while it is closed.
 
     Of a text, `blocks` are the blocks that have ended, and `tail` is the open one. Of a call, `title`, `status`, `error` and the
-    times make the line; `child` is the session that it started. `note` is a sentence about anything else.
+    times make the line; `child` is the session that it started. A file that is `stored` can be saved, and a `picture` be shown.
+    `note` is a sentence about anything else.
     """
 
     id: PartID
@@ -84,6 +86,7 @@ class PartView(Wire, frozen=True, kw_only=True):
     deletions: int | None = None
     mime: str = ""
     filename: str = ""
+    stored: bool = False
     picture: bool = False
 
 
@@ -270,6 +273,7 @@ def _to_file_view(part: FilePart) -> PartView:
         type="file",
         mime=clean(part.mime)[:MAX_TITLE],
         filename=clean(part.filename or "a file")[:MAX_TITLE],
+        stored=part.url.startswith("data:"),
         picture=mime in PICTURE_TYPES and part.url.startswith("data:"),
     )
 
@@ -305,7 +309,7 @@ def _render_call(part: ToolPart, style: DiffStyle) -> Iterator[Html]:
             input.pop(name, None)
     if input:
         yield _label("Input")
-        yield _render_input(input)
+        yield render_input(input)
     error = find_call_error(part)
     if error is not None:
         yield _label("Error")
@@ -316,13 +320,28 @@ def _render_call(part: ToolPart, style: DiffStyle) -> Iterator[Html]:
     elif isinstance(state, RunningState) and isinstance(metadata.get("output"), str):
         yield _label("Output so far")
         yield tag("pre", escape(_cut(metadata["output"])), class_="output", tabindex="0")
+    if isinstance(state, CompletedState):
+        yield from (_render_attachment(part, file) for file in state.attachments or ())
+
+
+def _render_attachment(call: ToolPart, file: FilePart) -> Html:
+    """Render a file that a call returned: a picture is shown, any other file can be saved."""
+    view = _to_file_view(file)
+    ids = (quote(id, safe="") for id in (call.session_id, call.message_id, file.id))
+    address = "/weft/session/{}/message/{}/part/{}/file".format(*ids)
+    if not view.picture:
+        name = escape(view.filename)
+        saved = tag("a", name, href=address, download=view.filename) if view.stored else name
+        return tag("p", saved, class_="file")
+    picture = void("img", src=address, alt=view.filename, loading="lazy")
+    return tag("figure", picture, tag("figcaption", escape(view.filename), class_="about"), class_="picture")
 
 
 def _label(words: str) -> Html:
     return tag("p", escape(words), class_="label")
 
 
-def _render_input(input: Mapping[str, Any]) -> Html:
+def render_input(input: Mapping[str, Any]) -> Html:
     """Render the arguments of a call as a list of names and values."""
     rows: list[Html] = []
     for name, value in input.items():

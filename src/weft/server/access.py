@@ -8,6 +8,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -151,8 +152,20 @@ def get_caller(scope: Scope) -> Caller:
     return caller
 
 
-class TokenEndedError(Exception):
-    """The token of a request was revoked or has expired, and its response was ended."""
+class AccessEndedError(Exception):
+    """The token or the login of a request has ended, and so was its response."""
+
+
+def make_ending_send(send: Send, is_valid: Callable[[], Awaitable[bool]]) -> Send:
+    """Return a `send` that ends a response that lasts when its caller is no longer valid, before it sends any more."""
+
+    async def send_while_valid(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.body" and message.get("more_body") and not await is_valid():
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            raise AccessEndedError
+        await send(message)
+
+    return send_while_valid
 
 
 class Callers:
@@ -180,17 +193,12 @@ class Callers:
         """Return the principal whose shared session a page shows, None if it is nobody's or the administrator's."""
         return await self._tokens.find_share_owner(page.partition("/")[0])
 
-    def make_ending_send(self, send: Send, secret: str, caller: Caller) -> Send:
-        """Return a `send` that ends a response that lasts when its token has ended, before it sends any more."""
-
-        async def send_while_valid(message: dict[str, Any]) -> None:
-            continues = message["type"] == "http.response.body" and message.get("more_body")
-            if continues and not await self._is_valid(secret, caller):
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-                raise TokenEndedError
-            await send(message)
-
-        return send_while_valid
+    async def is_valid(self, secret: str, caller: Caller) -> bool:
+        """Return whether a token is still that of its caller."""
+        try:
+            return await self.find(secret) == caller
+        except InvalidInputError:
+            return False
 
     async def serve_socket(
         self, app: Any, scope: Scope, receive: Receive, send: Send, *, secret: str, caller: Caller
@@ -199,7 +207,7 @@ class Callers:
         serving = asyncio.ensure_future(app(scope, receive, send))
         try:
             await asyncio.wait((serving,), timeout=TOKEN_SECONDS)
-            while not serving.done() and await self._is_valid(secret, caller):
+            while not serving.done() and await self.is_valid(secret, caller):
                 await asyncio.wait((serving,), timeout=TOKEN_SECONDS)
         finally:
             was_ended = serving.cancel()
@@ -208,12 +216,6 @@ class Callers:
             await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "the token has ended"})
         else:
             serving.result()
-
-    async def _is_valid(self, secret: str, caller: Caller) -> bool:
-        try:
-            return await self.find(secret) == caller
-        except InvalidInputError:
-            return False
 
 
 OnRequest = Callable[[RequestRecord], None]
@@ -260,8 +262,10 @@ class AccessMiddleware:
         token = find_token(headers)
         caller, refusal = await self._find_caller(token, headers)
         error = await self._check(scope, scope["method"], headers, caller, refusal)
+        login = None
         if error is not None and error.status == UNAUTHORIZED and token is None and COOKIE_HEADER in headers:
-            error = await self._logins.check(scope["method"], headers, error)
+            login = await self._logins.find(headers)
+            error = error if login is None else self._logins.check(login, scope["method"], headers)
         cors = self._policy.cors_headers(headers.get("origin"))
         if error is not None:
             challenge = CHALLENGE if token is None else BEARER_CHALLENGE
@@ -278,14 +282,16 @@ class AccessMiddleware:
             caller = await self._callers.find_share_owner(
                 scope["path"].removeprefix(self._policy.open_to_all)
             )
-        if caller is None or self._callers is None:
-            await self._app(scope, receive, send)
-            return
-        scope[CALLER] = caller
-        if token is not None:
-            send = self._callers.make_ending_send(send, token, caller)
-        app = self._app if caller.principal is None else await self._callers.get_app(caller)
-        with suppress(TokenEndedError):  # the response has ended
+        app = self._app
+        if caller is not None and self._callers is not None:
+            scope[CALLER] = caller
+            if token is not None:
+                send = make_ending_send(send, partial(self._callers.is_valid, token, caller))
+            if caller.principal is not None:
+                app = await self._callers.get_app(caller)
+        elif login is not None:
+            send = make_ending_send(send, partial(self._logins.is_valid, login))
+        with suppress(AccessEndedError):  # the response has ended
             await app(scope, receive, send)
 
     async def _find_caller(

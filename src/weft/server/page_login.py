@@ -30,7 +30,8 @@ LOGIN_SECONDS: Final = 30 * 24 * 60 * 60
 LINK_SECONDS: Final = 300
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES: Final = frozenset({"same-origin", "none"})
-MAX_REVOKED: Final = 10_000
+MAX_REMEMBERED: Final = 10_000
+ASK_MS: Final = 1000
 
 FORGED: Final = ErrorResponse(
     status=403, name="ForbiddenError", message="the request does not come from our page: open it again"
@@ -81,6 +82,7 @@ class PageLogins:
         self._now = now
         self._ended = ended
         self._revoked: dict[str, None] = {}
+        self._asked: dict[str, int] = {}
 
     def make(self) -> str:
         """Return the value of a new cookie."""
@@ -93,24 +95,32 @@ class PageLogins:
         login, _, signature = cookie.rpartition(".")
         if not login or not is_equal(signature, self._sign("cookie", login)):
             return None
+        return None if await self._has_ended(login) else login
+
+    async def is_valid(self, login: str) -> bool:
+        """Return whether a login that was found has not ended since. What the store says is believed for a second."""
+        if login in self._revoked:
+            return False
+        if self._now() - self._asked.get(login, 0) < ASK_MS:
+            return True
+        self._asked[login] = self._now()
+        _forget_oldest(self._asked)
+        return not await self._has_ended(login)
+
+    async def _has_ended(self, login: str) -> bool:
         if login in self._revoked or to_expiry(login) < self._now() // 1000:
-            return None
-        if self._ended is not None and await self._ended.is_ended(login):
-            self._remember(login)
-            return None
-        return login
+            return True
+        if self._ended is None or not await self._ended.is_ended(login):
+            return False
+        self._remember(login)
+        return True
 
     def to_token(self, login: str) -> str:
         """Return the token that a login needs for requests that change something."""
         return self._sign("token", login)
 
-    async def check(
-        self, method: str, headers: Mapping[str, str], otherwise: ErrorResponse
-    ) -> ErrorResponse | None:
-        """Return None for a request of a browser that is logged in, the error for any other request."""
-        login = await self.find(headers)
-        if login is None:
-            return otherwise
+    def check(self, login: str, method: str, headers: Mapping[str, str]) -> ErrorResponse | None:
+        """Return None for a request of our page with this login, the error for one of another site."""
         if headers.get("sec-fetch-site", "none") not in OWN_SITES:
             return FORGED
         is_ours = is_equal(headers.get(PAGE_HEADER, ""), self.to_token(login))
@@ -124,14 +134,18 @@ class PageLogins:
 
     def _remember(self, login: str) -> None:
         self._revoked[login] = None
-        while len(self._revoked) > MAX_REVOKED:
-            del self._revoked[next(iter(self._revoked))]
+        _forget_oldest(self._revoked)
 
     def is_password(self, text: str) -> bool:
         return self.password is not None and is_equal(text, self.password)
 
     def _sign(self, purpose: str, login: str) -> str:
         return hmac.new(self._key, f"{purpose}:{login}".encode(), sha256).hexdigest()
+
+
+def _forget_oldest(logins: dict[str, Any]) -> None:
+    while len(logins) > MAX_REMEMBERED:
+        del logins[next(iter(logins))]
 
 
 def to_expiry(login: str) -> int:

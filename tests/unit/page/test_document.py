@@ -49,7 +49,7 @@ from weft.page.document import (
 from weft.page.html import escape, to_link
 
 OURS = {
-    "html head body main header footer article p h1 h2 h3 h4 h5 h6 ul ol li pre code strong a img span details summary",
+    "html head body main header footer article p h1 h2 h3 h4 h5 h6 ul ol li pre code strong a b img span details summary dl dt dd",
     "div table thead tbody tr th td blockquote em s hr br figure figcaption",
     "title style script meta noscript",
 }
@@ -69,6 +69,8 @@ ATTRIBUTES = frozenset(
         "start",
         "role",
         "tabindex",
+        "aria-label",
+        "colspan",
     ]
 )
 HOSTILE = [

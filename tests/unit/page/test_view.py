@@ -101,6 +101,18 @@ def test_reasoning_is_closed_when_it_has_ended_and_open_before() -> None:
     assert (view.open, view.blocks, view.tail) == (True, ("<p>one</p>",), "<p>two</p>")
 
 
+def test_files_that_a_call_returned_are_shown_or_can_be_saved() -> None:
+    def make_file(id: str, mime: str) -> FilePart:
+        return FilePart(id=PartID(id), **IDS, mime=mime, filename='"a>', url=f"data:{mime};base64,AAAA")
+
+    files = (make_file("prt_2", "image/png"), make_file("prt/3", "text/html"))
+    shown = render_details(make_call(attachments=files), BlockCache())
+    address = "/weft/session/ses_1/message/msg_1/part"
+    name = "&quot;a&gt;"
+    assert f'<img src="{address}/prt_2/file" alt="{name}" loading="lazy">' in shown
+    assert f'<a href="{address}/prt%2F3/file" download="{name}">{name}</a>' in shown
+
+
 def test_only_pictures_of_our_own_are_shown() -> None:
     def is_picture(mime: str, url: str) -> bool:
         view = to_part_view(FilePart(id=PartID("prt_1"), **IDS, mime=mime, url=url), BlockCache())

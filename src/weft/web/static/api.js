@@ -9,6 +9,10 @@ export class ApiError extends Error {
   }
 }
 
+/** The other tabs of this browser. They hear that one was opened, logged in or logged out. */
+export const tabs = new BroadcastChannel("weft");
+tabs.addEventListener("message", ({ data }) => data === "logged out" && onLoggedOut());
+
 /** What to call when the server no longer accepts the login. */
 let onLoggedOut = () => {};
 export function whenLoggedOut(listener) {
@@ -59,7 +63,7 @@ export async function checkLogin() {
   if (ticket) {
     history.replaceState(null, "", location.pathname + location.search);
     try {
-      return accept(await send("POST", "/web/login", { ticket }));
+      return await logInWith({ ticket });
     } catch (error) {
       const state = await send("GET", "/web/login");
       if (accept(state)) return true;
@@ -74,13 +78,19 @@ function accept(state) {
   return !state.needed || Boolean(state.token);
 }
 
-export async function logIn(password) {
-  return accept(await send("POST", "/web/login", { password }));
+/** Log in. The other tabs have the same cookie from then on, and need the token that belongs to it. */
+async function logInWith(secret) {
+  const isAccepted = accept(await send("POST", "/web/login", secret));
+  tabs.postMessage("logged in");
+  return isAccepted;
 }
+
+export const logIn = (password) => logInWith({ password });
 
 export async function logOut() {
   await send("DELETE", "/web/login");
   token = "";
+  tabs.postMessage("logged out");
 }
 
 /** Make an id of a message, so that a prompt that is sent twice is one prompt. It sorts by time, as the server's own do. */

@@ -1,6 +1,6 @@
 // The page: login, the frame around the screens, the theme, and the keys that work everywhere.
 import { html, render, useEffect, useRef, useState } from "./vendor/preact-htm.js";
-import { checkLogin, logIn, logOut, whenLoggedOut } from "./api.js";
+import { checkLogin, logIn, logOut, tabs, whenLoggedOut } from "./api.js";
 import { KeyList, bindKeys } from "./keys.js";
 import { navigate, useRoute } from "./router.js";
 import { SessionScreen } from "./session.js";
@@ -12,9 +12,11 @@ import { state, stream, useTopic } from "./store.js";
 const SCREENS = {
   sessions: { name: "Sessions", address: "/", load: async () => SessionsScreen },
   pictures: { name: "Pictures", address: "/web/pictures", load: async () => (await import("./pictures.js")).PicturesScreen },
+  trials: { name: "Trials", address: "/web/trials", load: async () => (await import("./trials.js")).TrialsScreen },
   shares: { name: "Shares", address: "/web/shares", load: async () => (await import("./shares.js")).SharesScreen },
   settings: { name: "Settings", address: "/web/settings", load: async () => (await import("./settings.js")).SettingsScreen },
   session: { load: async () => SessionScreen },
+  blame: { load: async () => (await import("./explain.js")).BlameScreen },
 };
 
 const ICON = new URL("icon.svg", import.meta.url).pathname;
@@ -30,10 +32,12 @@ function App() {
   const [login, setLogin] = useState({ ready: false });
   useEffect(() => {
     whenLoggedOut(() => (stream.stop(), setLogin({ ready: true, ok: false })));
-    checkLogin().then(
+    const check = () => checkLogin().then(
       (ok) => setLogin({ ready: true, ok }),
       (error) => setLogin({ ready: true, ok: false, error: error.message }),
     );
+    tabs.addEventListener("message", ({ data }) => data === "logged in" && check());
+    check();
   }, []);
   useEffect(() => {
     if (login.ok) stream.start();
@@ -75,6 +79,7 @@ function Frame() {
   const [screen, setScreen] = useState(null);
   const main = useRef(null);
   useEffect(() => bindKeys({ "?": () => setKeysOpen(true), "g s": () => navigate("/"), "g p": () => navigate("/web/pictures"),
+    "g t": () => navigate("/web/trials"),
     "g h": () => navigate("/web/shares"), "g e": () => navigate("/web/settings") }), []);
   useEffect(() => {
     let current = true;

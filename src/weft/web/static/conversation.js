@@ -255,7 +255,7 @@ function Opened({ head, part, message, session, style, class: name = "call" }) {
 
 function Attachment({ part, message, session }) {
   const address = `/weft/session/${session}/message/${message}/part/${part.id}/file`;
-  if (!part.picture) return html`<p class="file"><span aria-hidden="true">📎</span> ${part.filename} <span class="about">${part.mime}</span></p>`;
+  if (!part.picture) return html`<p class="file"><span aria-hidden="true">📎</span> ${part.stored ? html`<a href=${address} download=${part.filename}>${part.filename}</a>` : part.filename} <span class="about">${part.mime}</span></p>`;
   return html`<figure class="picture"><a href=${address} target="_blank"><img src=${address} alt=${part.filename} loading="lazy" /></a><figcaption class="about">${part.filename}</figcaption></figure>`;
 }
 
@@ -263,10 +263,10 @@ function Attachment({ part, message, session }) {
 function Child({ id }) {
   const [open, setOpen] = useState(false);
   useTopic(`status:${id}`);
-  return html`<details class="child" open=${open} onToggle=${(event) => event.target === event.currentTarget && setOpen(event.currentTarget.open)}>
-    <summary>Child session ${state.status.has(id) && html`<span class="badge running">running</span>`} <a class="small" href=${toSession(id)}>open it</a></summary>
+  return html`<div class="child"><details open=${open} onToggle=${(event) => event.target === event.currentTarget && setOpen(event.currentTarget.open)}>
+    <summary>Child session ${state.status.has(id) && html`<span class="badge running">running</span>`}</summary>
     ${open && html`<${ChildMessages} id=${id} />`}
-  </details>`;
+  </details><a class="small" href=${toSession(id)}>open it</a></div>`;
 }
 
 function ChildMessages({ id }) {

@@ -7,7 +7,7 @@ import { toSession } from "./router.js";
 
 const SEVERITIES = ["problem", "warning", "note"];
 const MAX_ITEMS = 20;
-const KINDS = { index: "the search index", session: "sessions", message: "messages", part: "parts of messages", diff: "changes of sessions", project: "projects", kept: "other records", todo: "todos", undo: "snapshots for undo", snapshots: "snapshots of OpenCode", "tool-output": "long outputs of tools" };
+const KINDS = { index: "the search index", session: "sessions", message: "messages", part: "parts of messages", diff: "changes of sessions", project: "projects", kept: "other records", chain: "proofs of what was written", housekeeping: "housekeeping", todo: "todos", undo: "snapshots for undo", snapshots: "snapshots of OpenCode", "tool-output": "long outputs of tools" };
 const WHY = {
   environment: "It is trusted because WEFT_TRUST=1 is set.",
   configured: "It is trusted: your configuration names it under experimental.weft.trusted.",

@@ -3,7 +3,7 @@ import { html } from "./vendor/preact-htm.js";
 import { Dialog } from "./parts.js";
 
 const KEYS = [
-  ["Everywhere", [["?", "show these keys"], ["g s", "go to sessions"], ["g p", "go to pictures"], ["g h", "go to shares"], ["g e", "go to settings"], ["Esc", "close what is open"]]],
+  ["Everywhere", [["?", "show these keys"], ["g s", "go to sessions"], ["g p", "go to pictures"], ["g t", "go to trials"], ["g h", "go to shares"], ["g e", "go to settings"], ["Esc", "close what is open"]]],
   ["Sessions", [["/", "search"], ["n", "new session"], ["j, k", "next, previous session"], ["Enter", "open the session"]]],
   ["A session", [["i", "write a prompt"], ["j, k", "next, previous message"], ["o", "open or close all calls"], ["c", "show what changed"],
     ["u", "undo the last prompt"], ["r", "redo"], ["y", "allow once, when asked"], ["Esc Esc", "stop the agent"]]],

@@ -38,9 +38,9 @@ export function Announcer() {
   const place = useRef(null);
   useTopic("announcement");
   useEffect(() => {
-    const words = state.announcement?.words;
-    if (words) place.current.textContent = (Array.isArray(words) ? toNodes(words.join("\n")).textContent : words).slice(0, 2000);
-  }, [state.announcement]);
+    const said = state.announcements.splice(0).map((words) => (Array.isArray(words) ? toNodes(words.join("\n")).textContent : words));
+    if (said.length) place.current.textContent = said.join("\n").slice(0, 2000);
+  });
   return html`<div class="unseen" role="status" aria-live="polite" ref=${place}></div>`;
 }
 
@@ -76,7 +76,7 @@ export function Menu({ label, title, items, children = "⋯" }) {
       }
     }} onFocusOut=${(event) => !place.current.contains(event.relatedTarget) && event.relatedTarget && (place.current.open = false)}>
     <summary class="quiet button" aria-label=${label} title=${title ?? label}>${children}</summary>
-    <ul>${items.filter(Boolean).map(([name, run, danger]) => html`<li key=${name}>
+    <ul>${items.filter(Boolean).map(([name, run, danger]) => html`<li key=${name} class=${danger ? "apart" : ""}>
       <button type="button" class=${danger ? "danger" : ""} onClick=${() => ((place.current.open = false), run())}>${name}</button></li>`)}</ul>
   </details>`;
 }

@@ -22,8 +22,10 @@ export function Prompt({ id, session, conversation, settings, status, act, setFa
   }, [text]);
 
   const last = conversation.messages.findLast((each) => each.info.role === "user")?.info;
-  const agents = settings.agents.filter((each) => each.mode !== "subagent" && !each.hidden);
-  const agent = choice.agent ?? last?.agent ?? agents[0]?.name ?? "";
+  const offered = settings.agents.filter((each) => each.mode !== "subagent" && !each.hidden);
+  const agent = choice.agent ?? last?.agent ?? offered[0]?.name ?? "";
+  // What is in use is named also while the others are being loaded, and if it is no longer configured.
+  const agents = offered.some((each) => each.name === agent) || !agent ? offered : [{ name: agent }, ...offered];
   const lastModel = last?.model ? `${last.model.providerID}/${last.model.modelID}` : "";
   const agentModel = agents.find((each) => each.name === agent)?.model;
   const model = choice.model ?? (lastModel || (agentModel ? `${agentModel.providerID}/${agentModel.modelID}` : ""));
@@ -123,6 +125,7 @@ export function Prompt({ id, session, conversation, settings, status, act, setFa
       ${agents.length ? html`<select aria-label="Agent" value=${agent} onChange=${(event) => setChoice({ ...choice, agent: event.target.value })}>${agents.map((each) => html`<option key=${each.name} value=${each.name}>${each.name}</option>`)}</select>` : null}
       <select aria-label="Model" value=${model} onChange=${(event) => setChoice({ ...choice, model: event.target.value, variant: "" })}>
         <option value="">Default model</option>
+        ${model && !settings.models.has(model) && html`<option value=${model}>${model.slice(model.indexOf("/") + 1)}</option>`}
         ${settings.providers.map((provider) => html`<optgroup key=${provider.id} label=${provider.name}>${Object.values(provider.models).map((each) => html`<option key=${each.id} value=${`${provider.id}/${each.id}`}>${each.name}</option>`)}</optgroup>`)}
       </select>
       ${variants.length ? html`<select aria-label="Variant" value=${choice.variant ?? ""} onChange=${(event) => setChoice({ ...choice, variant: event.target.value })}><option value="">Usual effort</option>${variants.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select>` : null}
@@ -134,8 +137,8 @@ export function Prompt({ id, session, conversation, settings, status, act, setFa
 }
 
 // Commands of the page itself; all others are those of the server.
-const BUILT_IN = [["undo", "undo the last prompt"], ["redo", "redo what was undone"], ["compact", "summarise the conversation"], ["share", "share this session"], ["rename", "set the title"], ["fork", "continue in a copy"], ["export", "save this session as a file"]];
-const RUN = { undo: "undo", redo: "redo", compact: "compact", share: "share", rename: "rename", fork: "fork", export: "exportIt" };
+const BUILT_IN = [["undo", "undo the last prompt"], ["redo", "redo what was undone"], ["compact", "summarise the conversation"], ["share", "share this session"], ["rename", "set the title"], ["fork", "continue in a copy"], ["try", "try a prompt several times"], ["compare", "compare with another session"], ["export", "save this session as a file"]];
+const RUN = { undo: "undo", redo: "redo", compact: "compact", share: "share", rename: "rename", fork: "fork", try: "tryIt", compare: "compare", export: "exportIt" };
 
 async function sendPrompt({ id, session, settings, words, files, agent, model, variant, act, setFailure }) {
   const chosen = { ...(agent ? { agent } : {}), ...(variant ? { variant } : {}) };

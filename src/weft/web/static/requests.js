@@ -1,5 +1,5 @@
 // What an agent asks of a person: permissions and questions. They stand above the prompt, where they are always in reach.
-import { html, useRef, useState } from "./vendor/preact-htm.js";
+import { html, useEffect, useRef, useState } from "./vendor/preact-htm.js";
 import { post } from "./api.js";
 import { state, useTopic } from "./store.js";
 
@@ -7,14 +7,21 @@ const SCOPES = [["session", "in this session and its children"], ["turn", "until
 
 export function Requests({ id, directory }) {
   useTopic("requests", "sessions");
-  const family = (session) => session === id || state.sessions.get(session)?.parentID === id;
-  const permissions = [...state.permissions.values()].filter((each) => family(each.sessionID));
-  const questions = [...state.questions.values()].filter((each) => family(each.sessionID));
+  const permissions = [...state.permissions.values()].filter((each) => isInFamily(each.sessionID, id));
+  const questions = [...state.questions.values()].filter((each) => isInFamily(each.sessionID, id));
+  // What was at the end stays in sight above them.
+  useEffect(() => void document.dispatchEvent(new CustomEvent("weft-grew")), [permissions.length, questions.length]);
   if (!permissions.length && !questions.length) return null;
   return html`<div class="requests">
-    ${permissions.map((each, at) => html`<${Permission} key=${each.id} request=${each} directory=${directory} first=${!at} />`)}
+    ${permissions.map((each) => html`<${Permission} key=${each.id} request=${each} directory=${directory} />`)}
     ${questions.map((each) => html`<${Question} key=${each.id} request=${each} directory=${directory} />`)}
   </div>`;
+}
+
+/** Return whether a session is another one, or below it, however deep. */
+function isInFamily(session, top) {
+  while (session && session !== top) session = state.sessions.get(session)?.parentID;
+  return session === top;
 }
 
 function Permission({ request, directory }) {
@@ -55,7 +62,7 @@ function Permission({ request, directory }) {
 }
 
 /** A change that an agent asks to make, line by line as the server sent it. */
-function PlainDiff({ text }) {
+export function PlainDiff({ text }) {
   const lines = text.split("\n").slice(0, 2000);
   return html`<pre class="output plain-diff">${lines.map((line, at) => html`<span key=${at} class=${line.startsWith("+") ? "add" : line.startsWith("-") ? "del" : ""}>${line}${"\n"}</span>`)}</pre>`;
 }

@@ -54,3 +54,5 @@ document.addEventListener("click", (event) => {
 });
 
 export const toSession = (id) => `/web/session/${encodeURIComponent(id)}`;
+export const toComparison = (...sessions) => `/web/trials?session=${sessions.map(encodeURIComponent).join()}`;
+export const toBlame = (path, directory) => `/web/blame?path=${encodeURIComponent(path)}&directory=${encodeURIComponent(directory)}`;

@@ -9,7 +9,7 @@ import { Menu, Notice, saveFile } from "./parts.js";
 import { ContextDialog } from "./context_dialog.js";
 import { Prompt } from "./prompt.js";
 import { Requests } from "./requests.js";
-import { navigate, setQuery, toSession } from "./router.js";
+import { navigate, setQuery, toComparison, toSession } from "./router.js";
 import { ShareDialog } from "./share_dialog.js";
 import { announce, closeConversation, loadSession, openConversation, putSession, state, useTopic } from "./store.js";
 import { copyText } from "./trust.js";
@@ -47,8 +47,9 @@ export function SessionScreen({ id, query }) {
       <div class="session-title">
         ${session?.parentID && html`<a class="about" href=${toSession(session.parentID)}>↰ parent session</a>`}
         <h1>${toTitle(session)}</h1>
-        <p class="about">${session && html`<span title=${session.directory}>${shortenPath(session.directory)}</span>`}
+        <p class="about">${session && html`<span title=${session.directory}>${session.weft?.trial ? `worktree ${session.weft.trial.worktree}` : shortenPath(session.directory)}</span>`}
           ${session?.weft?.tags?.map((tag) => html` <span class="tag" key=${tag}>${tag}</span>`)}
+          ${session?.weft?.trial && html` · <a href=${toComparison(id)}>trial ${session.weft.trial.number} of ${session.weft.trial.count}</a>`}
           ${session?.share && html` · <a href=${session.share.url} target="_blank">shared</a>`}</p>
       </div>
       <${Facts} ...${context} />
@@ -57,7 +58,7 @@ export function SessionScreen({ id, query }) {
         <${Menu} label="What to do with this session" items=${act.menu} />
       </div>
     </header>
-    ${query.panel === "changes" ? html`<${Changes} id=${id} message=${query.message} style=${query.style} />` : html`
+    ${query.panel === "changes" ? html`<${Changes} id=${id} directory=${session?.directory} message=${query.message} style=${query.style} />` : html`
     <div class="session-body">
       <section class="conversation" aria-label="Conversation">
         ${conversation.error && html`<${Notice} kind="error">${conversation.error}<//>`}
@@ -142,6 +143,8 @@ function Aside({ id, session }) {
   const known = [...new Map([...children, ...[...state.sessions.values()].filter((each) => each.parentID === id)].map((each) => [each.id, each])).values()];
   const notes = session?.weft?.notes ?? [];
   const fork = session?.weft?.forkedFrom?.sessionID;
+  // On a phone they stand below the conversation, and the end moves.
+  useEffect(() => void document.dispatchEvent(new CustomEvent("weft-grew")), [todos.length, known.length, notes.length]);
   if (!todos.length && !known.length && !notes.length && !fork) return null;
   const done = todos.filter((each) => each.status === "completed").length;
   return html`<aside aria-label="About this session">
@@ -203,6 +206,14 @@ function makeActions({ id, session, conversation, setDialog, setFailure }) {
     return conversation.messages.slice(0, cut < 0 ? undefined : cut).findLast((each) => each.info.role === "user" && each.parts.some((part) => !part.synthetic));
   };
   const undo = (message) => message && setDialog(html`<${UndoDialog} session=${id} message=${message.info.id} onClose=${close} onFailure=${setFailure} />`);
+  // What few people need is loaded when it is asked for.
+  const open = (module, name, props) => attempt(import(module).then((found) => setDialog(html`<${found[name]} ...${props} onClose=${close} />`)));
+  const openTry = async (message) => {
+    const whole = message && (await get(`/session/${id}/message/${message.info.id}`));
+    const words = whole?.parts.find((part) => part.type === "text" && !part.synthetic)?.text ?? "";
+    open("./trial_dialogs.js", "TryDialog", { session, at: message?.info.id, words, onMade: (made) => navigate(toComparison(made[0].session)) });
+  };
+  const forkAfter = (message) => act.fork(conversation.messages[conversation.messages.indexOf(message) + 1]);
   const act = {
     stop: () => attempt(post(`/weft/session/${id}/abort`)),
     undo: () => undo(lastPrompt()),
@@ -216,17 +227,25 @@ function makeActions({ id, session, conversation, setDialog, setFailure }) {
     archive: () => change({ archived: !session.time.archived }),
     exportIt: () => attempt(get(`/weft/session/${id}/export`).then((value) => saveFile(`${session.slug || id}.json`, JSON.stringify(value, null, 2)))),
     savePage: () => attempt(savePage(id, session)),
+    print: () => attempt(printWhole(conversation)),
+    tryIt: (message) => attempt(openTry(message)),
+    compare: () => open("./trial_dialogs.js", "CompareDialog", { session, onChosen: (other) => navigate(toComparison(id, other)) }),
+    bisect: () => open("./explain.js", "BisectDialog", { session }),
+    replay: () => open("./explain.js", "ReplayDialog", { session }),
     trash: () => attempt(remove(`/weft/session/${id}`).then(() => navigate("/"))),
   };
   act.menu = !session ? [] : [
     ["Rename …", act.rename], ["Tags …", act.tag], [session.weft?.pinned ? "Unpin" : "Pin", act.pin], [session.time.archived ? "Unarchive" : "Archive", act.archive],
-    ["Fork", () => act.fork()], ["Compact", act.compact], ["Undo the last prompt …", act.undo], session.revert && ["Redo …", act.redo], ["Share …", act.share], ["Where time went", () => navigate(`/web/pictures?session=${id}`)],
-    ["Export", act.exportIt], ["Save as one HTML file", act.savePage], ["Print", () => print()], ["Move to trash", act.trash, true],
+    ["Fork", () => act.fork()], ["Compact", act.compact], ["Undo the last prompt …", act.undo], session.revert && ["Redo …", act.redo], ["Share …", act.share],
+    ["Try several times …", () => act.tryIt()], session.weft?.trial ? ["Compare the trials", () => navigate(toComparison(id))] : ["Compare …", act.compare], ["Find what broke a check …", act.bisect], ["Replay …", act.replay], ["Where time went", () => navigate(`/web/pictures?session=${id}`)],
+    ["Export", act.exportIt], ["Save as one HTML file", act.savePage], ["Print", act.print], ["Move to trash", act.trash, true],
   ];
   act.ofMessage = (message) => [
     ["Copy", () => copyMessage(id, message)],
     message.info.role === "user" && ["Undo to before this …", () => undo(message)],
     message.info.role === "user" && ["Fork before this", () => act.fork(message)],
+    message.info.role === "user" && ["Try it several times …", () => act.tryIt(message)],
+    message.info.role === "assistant" && ["Fork after this", () => forkAfter(message)],
     message.info.role === "user" && ["What changed after it", () => setQuery({ panel: "changes", message: message.info.id }, { replace: false })],
   ];
   return act;
@@ -243,6 +262,12 @@ async function savePage(id, session) {
   const response = await fetch(`/weft/session/${id}/page`, { credentials: "same-origin" });
   if (!response.ok) throw new Error(`The page could not be made: the server answered ${response.status}.`);
   saveFile(`${session.slug || id}.html`, await response.text(), "text/html");
+}
+
+/** Print all that was said, also what has not been loaded yet. */
+async function printWhole(conversation) {
+  while (conversation.before) await conversation.loadEarlier(200);
+  requestAnimationFrame(() => requestAnimationFrame(() => print()));
 }
 
 function useSessionKeys({ id, conversation }, act) {

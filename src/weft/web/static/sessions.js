@@ -137,12 +137,18 @@ function Row({ session, projects, setDialog, setFailure, onGone, depth = 0 }) {
       <span class="grow"></span>
       ${session.summary?.files ? html`<span class="row-changes about"><span class="added">+${session.summary.additions}</span> <span class="removed">−${session.summary.deletions}</span></span>` : null}
       <span class="row-cost about">${cost && (cost.cost || !cost.priced) ? formatCost(cost) : ""}</span>
-      <span class="row-project about" title=${session.directory}>${project?.name || shortenPath(session.directory)}</span>
+      <span class="row-project about" title=${session.directory}>${project?.name || shortenPath(findPlace(session, project))}</span>
       <time class="row-time about" datetime=${new Date(session.time.updated).toISOString()} title=${formatTime(session.time.updated)}>${formatAgo(session.time.updated)}</time>
       <${Menu} label=${`What to do with ${toTitle(session)}`} items=${items} />
     </div>
     ${open && html`<${Below} session=${session} projects=${projects} setDialog=${setDialog} setFailure=${setFailure} depth=${depth + 1} />`}
   </li>`;
+}
+
+/** The directory of a session. A worktree has a name that tells nothing, so its project stands for it. */
+function findPlace({ directory }, project) {
+  const top = project?.worktree;
+  return !top || top === "/" || directory.startsWith(top) ? directory : top;
 }
 
 /** Child sessions and forks. */

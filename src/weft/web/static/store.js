@@ -1,7 +1,7 @@
 // What the server has said, folded from its events. Components listen to the topic that they show and to nothing else, so a
 // token that arrives changes one text and no list.
 import { useEffect, useState } from "./vendor/preact-htm.js";
-import { get } from "./api.js";
+import { get, tabs } from "./api.js";
 
 const RETRY_MS = [250, 500, 1000, 2000, 5000];
 const HIDDEN_MS = 60_000;
@@ -42,6 +42,7 @@ export const state = {
   questions: new Map(),
   todos: new Map(),
   warnings: [],
+  announcements: [],
 };
 const conversations = new Map();
 
@@ -70,6 +71,7 @@ export class Conversation {
     this.before = null;
     this.loaded = false;
     this.error = "";
+    this.said = new Map();
   }
 
   get topic() {
@@ -87,6 +89,7 @@ export class Conversation {
       if (earlier.length) this.before = this.oldBefore ?? null;
       this.messages = [...earlier, ...page.messages];
       this.messages.forEach(touch);
+      for (const { parts } of this.messages) for (const part of parts) this.said.set(part.id, part.blocks?.length ?? 0);
       this.error = "";
       this.applyAgain(events);
     } catch (error) {
@@ -138,7 +141,10 @@ export class Conversation {
     try {
       const view = await get(`/weft/session/${this.id}/message/${id}/view`);
       this.put(view.info, view.failure, view.parts);
-      for (const part of view.parts) emit(`part:${part.id}`);
+      for (const part of view.parts) {
+        emit(`part:${part.id}`);
+        this.speak(part);
+      }
     } catch {
       /* it was removed, or the connection was lost: both are told by other means */
     } finally {
@@ -172,7 +178,15 @@ export class Conversation {
       emit(this.topic);
     }
     emit(`part:${part.id}`);
-    if (part.type === "text" && !part.open) announce(part.blocks ?? []);
+    this.speak(part);
+  }
+
+  /** Read out the blocks of a text that have ended since the last time. */
+  speak({ id, type, blocks = [] }) {
+    const said = this.said.get(id) ?? 0;
+    if (type !== "text" || blocks.length <= said) return;
+    this.said.set(id, blocks.length);
+    announce(blocks.slice(said));
   }
 
   grow({ messageID, partID, at, blocks = [], tail, append }) {
@@ -188,6 +202,7 @@ export class Conversation {
     if (append !== undefined && append !== null) part.append = (part.append ?? "") + append;
     else Object.assign(part, { tail: tail ?? "", append: "" });
     emit(`part:${partID}`);
+    this.speak(part);
   }
 
   remove(messageID) {
@@ -205,9 +220,9 @@ export class Conversation {
 
 }
 
-/** Let a screen reader say something: the blocks of a text that has ended, or what was done. */
+/** Let a screen reader say something: blocks of a text that have ended, or a sentence about what happened. */
 export function announce(words) {
-  state.announcement = { words };
+  state.announcements.push(words);
   emit("announcement");
 }
 
@@ -255,12 +270,16 @@ function apply({ type, properties }) {
       return;
     case "permission.asked":
       state.permissions.set(properties.id, properties);
+      announce(`The agent asks for permission: ${properties.permission} ${properties.patterns.join(", ")}`);
+      loadFamily(properties.sessionID);
       return emit("requests");
     case "permission.replied":
       state.permissions.delete(properties.requestID);
       return emit("requests");
     case "question.asked":
       state.questions.set(properties.id, properties);
+      announce(`The agent asks: ${properties.questions.map((each) => each.question).join(" ")}`);
+      loadFamily(properties.sessionID);
       return emit("requests");
     case "question.replied":
     case "question.rejected":
@@ -306,6 +325,7 @@ export async function resync(isFirst = false) {
     state.status = new Map(Object.entries(now.status));
     state.permissions = new Map(now.permissions.map((each) => [each.id, each]));
     state.questions = new Map(now.questions.map((each) => [each.id, each]));
+    for (const { sessionID } of [...now.permissions, ...now.questions]) loadFamily(sessionID);
     events.filter((event) => /^(session\.status|permission\.|question\.)/.test(event.type)).forEach(apply);
   } catch {
     return; // the stream reports what is wrong with the connection
@@ -325,18 +345,20 @@ class Stream {
     this.last = "";
     this.failures = 0;
     this.started = false;
+    // Browsers allow six connections to one server: a tab that nobody looks at gives its own back, at once if another one is opened.
+    document.addEventListener("visibilitychange", () => {
+      clearTimeout(this.hidden);
+      if (document.hidden) this.hidden = setTimeout(() => this.close(), HIDDEN_MS);
+      else if (this.started && !this.source) this.open();
+    });
+    tabs.addEventListener("message", ({ data }) => data === "opened" && document.hidden && this.close());
+    addEventListener("online", () => this.started && this.source?.readyState !== 1 && this.open());
   }
 
   start() {
     this.started = true;
+    tabs.postMessage("opened");
     this.open();
-    // Browsers allow six connections to one server: a tab that nobody looks at gives its own back.
-    document.addEventListener("visibilitychange", () => {
-      clearTimeout(this.hidden);
-      if (document.hidden) this.hidden = setTimeout(() => this.close(), HIDDEN_MS);
-      else if (!this.source) this.open();
-    });
-    addEventListener("online", () => this.source?.readyState !== 1 && this.open());
   }
 
   stop() {
@@ -403,6 +425,16 @@ export async function loadSession(id) {
   state.sessions.set(id, info);
   emit(`session:${id}`);
   return info;
+}
+
+/** Read the session that asks for something, and those above it: the screen of each of them shows the request. */
+async function loadFamily(id) {
+  try {
+    for (let each = id; each; each = state.sessions.get(each)?.parentID) if (!state.sessions.has(each)) await loadSession(each);
+  } catch {
+    return; // it was removed meanwhile, or the connection was lost: both are told by other means
+  }
+  emit("requests");
 }
 
 export function putSession(info) {
