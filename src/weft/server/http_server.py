@@ -41,7 +41,7 @@ from weft.server.metrics import EventMetrics, RequestMetrics, RequestRecord, for
 from weft.server.openapi import to_document
 from weft.server.page_login import PageLogins
 from weft.server.request import find_directory
-from weft.server.response import ErrorResponse, Scope, read_headers
+from weft.server.response import Scope, read_headers
 from weft.server.route import HttpOperation, Route
 from weft.server.state import IdempotencyKeys, PasswordAttempts, Tickets, TuiControl
 from weft.version import VERSION

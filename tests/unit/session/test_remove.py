@@ -43,7 +43,9 @@ async def test_nothing_that_was_stored_for_a_session_outlives_it_and_the_trash()
         before = await engine.store.list_keys()
         for session in (gone, trashed):
             await engine.api.prompt(session.id, text_prompt("go"))
-        assert await engine.store.list_keys(("prompt",)) == sorted([("prompt", gone.id), ("prompt", trashed.id)])
+        assert await engine.store.list_keys(("prompt",)) == sorted(
+            [("prompt", gone.id), ("prompt", trashed.id)]
+        )
         await engine.api.remove_session(gone.id, trash=False)
         await engine.api.remove_session(trashed.id)
         assert await engine.store.list_keys(("prompt",)) == [("prompt", trashed.id)]
