@@ -50,7 +50,9 @@ def render_part(part: AnyPart) -> Html:
             return render_markdown(shorten(part.text)) if part.text.strip() and not part.synthetic else EMPTY
         case ReasoningPart():
             return (
-                _render_details(tag("span", escape("thought"), class_="about"), render_markdown(shorten(part.text)))
+                _render_details(
+                    tag("span", escape("thought"), class_="about"), render_markdown(shorten(part.text))
+                )
                 if part.text.strip()
                 else EMPTY
             )
