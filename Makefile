@@ -58,9 +58,9 @@ $(PYRIGHT)/node_modules/.bin/pyright:
 $(AXE)/node_modules/axe-core/axe.min.js:
 	@npm install --prefix $(AXE) --ignore-scripts --no-audit --no-fund --silent axe-core@4.14.0 || echo "could not install axe-core; going on without"
 
-# Firefox emulates no phones, themes, or permissions to the clipboard, and a page cannot be let off its policy there for axe.
+# What is left out needs something that Playwright cannot do with Firefox: phones, themes, the clipboard, downloads, or letting a page off its policy.
 test-firefox: $(READY) ## run the tests of the page in the Firefox of this machine
-	WEFT_TEST_BROWSER=firefox $(RUN)/pytest -k "not phone and not serious and not copied" $(FIREFOX) tests/e2e/test_page_session.py tests/e2e/test_page_sessions.py tests/e2e/test_page_everywhere.py
+	WEFT_TEST_BROWSER=firefox $(RUN)/pytest -k "not phone and not serious and not copied and not exported and not saved_as" $(FIREFOX) tests/e2e/test_page_session.py tests/e2e/test_page_sessions.py tests/e2e/test_page_everywhere.py
 
 test-clients: $(READY) ## OpenCode's own terminal UIs, `run` and SDKs against `weft serve`; about a quarter of an hour
 	$(RUN)/python tools/clients.py --drivers $(WEFT_DRIVERS) --cache $(CACHE)/clients $(CLIENTS)

@@ -66,7 +66,7 @@ function NameFilter({ name, value, onFocus }) {
     setQuery({ [name]: event.target.value.trim() });
   }
   return html`<input type="text" aria-label=${name[0].toUpperCase() + name.slice(1)} placeholder=${name} size="8" list=${`known-${name}s`}
-    value=${typed ?? value} onFocus=${onFocus} onInput=${(event) => setTyped(event.target.value)} onChange=${choose} />`;
+    value=${typed ?? value} onFocus=${onFocus} onInput=${(event) => setTyped(event.target.value)} onChange=${choose} onKeyDown=${(event) => event.key === "Enter" && choose(event)} />`;
 }
 
 function List({ query, projects, setDialog, setFailure }) {
