@@ -377,8 +377,8 @@ def print_welcome(start: ServerStart) -> None:
 
 
 def make_web_socket(**options: Any) -> asyncio.Protocol:
-    """Return the protocol of one WebSocket connection. It is imported with the first: few clients use one."""
-    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol  # noqa: PLC0415
+    """Return the protocol of one WebSocket connection."""
+    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol  # noqa: PLC0415  few clients use one
 
     return WSProtocol(**options)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from weft.host.processes import list_descendants
+from weft.host.process_family import list_descendants
 
 MAX_LISTED_PROCESSES = 5
 REPORT_SECONDS = 1.0

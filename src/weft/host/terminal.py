@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from weft.host.processes import KILL_SCRIPT, MARK, ProcessCommand, end_all
+from weft.host.process_family import MARK, end_all
+from weft.host.processes import KILL_SCRIPT, ProcessCommand
 from weft.host.tasks import run_to_completion
 
 READ_BYTES: Final = 1 << 16

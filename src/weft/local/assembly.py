@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -65,6 +64,8 @@ if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.api.editor import EditorWorkspace
     from weft.local.mcp import LocalMcp
 
+# Sessions that know which files they have read. One that ran longer ago has to read a file again before changing it.
+MAX_GUARDS = 1000
 Warn = Callable[[WeftError], None]
 # Makes what keeps the files of sessions for other nodes, out of what undo has.
 CarryFiles = Callable[[UndoContext], CarriedFiles]
@@ -254,7 +255,14 @@ def _make_resources(
     store: Store, journal: Journal, spill: Spill, settings: Settings, helpers: ToolHelpers, place: Place
 ) -> Callable[[SessionID], ToolResources]:
     """Return a function that makes the resources of a session: what its tools share between calls."""
-    guards: defaultdict[SessionID, ReadGuard] = defaultdict(lambda: ReadGuard(off=settings.guard_off))
+    guards: dict[SessionID, ReadGuard] = {}
+
+    def get_guard(session: SessionID) -> ReadGuard:
+        guard = guards.pop(session, None) or ReadGuard(off=settings.guard_off)
+        guards[session] = guard  # the last one is that of the session that ran last
+        if len(guards) > MAX_GUARDS:
+            del guards[next(iter(guards))]
+        return guard
 
     async def report_edited(path: str) -> None:
         # Format first, so that listeners read the final file. OpenCode publishes first and formats afterwards.
@@ -274,7 +282,7 @@ def _make_resources(
 
     def make_for_session(session: SessionID) -> ToolResources:
         return ToolResources(
-            guard=guards[session],
+            guard=get_guard(session),
             spill=spill,
             todos=SessionTodos(store, journal, session),
             after_edit=report_edited,

@@ -1,15 +1,17 @@
-"""An answer that is being made: the models to ask, its message, and the stream from the provider."""
+"""An answer that is being made: the models to ask, its message, the stream from the provider, and its failure."""
 
 import asyncio
-from contextlib import aclosing
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from weft.errors import ModelNotFoundError, NoModelError, ProviderError
+from weft.errors import ModelNotFoundError, NoModelError, ProviderError, StoreError, WeftError
 from weft.host.tasks import run_to_completion
 from weft.model.catalog import Model
 from weft.model.event import Event, MessageUpdated, PartGrew, SessionFailed
-from weft.model.failure import AnyFailure
+from weft.model.failure import AbortedFailure, AnyFailure
 from weft.model.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage
 from weft.model.part import ModelRef
 from weft.model.session import SessionInfo
@@ -19,6 +21,7 @@ from weft.run.changes import AnswerChanges
 from weft.run.decide import ModelStep
 from weft.run.processor import AnswerInput, Processor
 from weft.run.runtime import Runtime
+from weft.session.totals import update_ledger
 
 SUMMARY_AGENT = "compaction"
 
@@ -118,3 +121,56 @@ async def pump_stream(provider: Provider, request: ModelRequest, queue: AnswerQu
     except ProviderError as raised:
         error = raised
     queue.put_nowait(StreamEnded(error=error))
+
+
+async def record_failure(
+    runtime: Runtime,
+    session: SessionInfo,
+    transcript: Transcript,
+    *,
+    failure: AnyFailure,
+    unanswered_step: ModelStep | None,
+) -> WeftError | None:
+    """Store why a run failed: in the answer that it left open, else in a new answer to the prompt of `unanswered_step`.
+
+    If there is neither, only publish the failure. Return the error if the failure could not be stored. OpenCode only sends an
+    event, and returns whichever message is last.
+    """
+    open_answer = find_open_answer(transcript.messages())
+    failed = SessionFailed(session_id=session.id, error=failure)
+    if open_answer is None and unanswered_step is None:
+        # A person who aborts a run needs no event that says so.
+        if not isinstance(failure, AbortedFailure):
+            await runtime.journal.commit(failed)
+        return None
+    try:
+        if open_answer is not None:
+            await _end_answer(runtime, transcript, open_answer, failure)
+        elif unanswered_step is not None:
+            await PendingAnswer(runtime, session, transcript, unanswered_step).fail(failure)
+        with suppress(StoreError):  # it is counted the next time
+            await update_ledger(
+                runtime.journal, session.id, [message.info for message in transcript.messages()]
+            )
+    except WeftError as error:
+        await runtime.journal.commit(failed)
+        return error
+    return None
+
+
+async def _end_answer(
+    runtime: Runtime, transcript: Transcript, answer: AssistantMessage, failure: AnyFailure
+) -> None:
+    """End an answer with a failure. Its open parts stay: the journal may still store what they grew by, and the next opening
+    of the session settles them."""
+    time = replace(answer.time, completed=max(runtime.clock.now(), answer.time.created))
+    ended = MessageUpdated(info=replace(answer, error=failure, time=time))
+    failed = SessionFailed(session_id=answer.session_id, error=failure)
+    await runtime.journal.commit(ended, failed, into=transcript)
+
+
+def find_open_answer(history: Sequence[MessageWithParts]) -> AssistantMessage | None:
+    """Return the last answer if it has neither an end nor an error."""
+    infos = (message.info for message in reversed(history) if isinstance(message.info, AssistantMessage))
+    last = next(infos, None)
+    return last if last is not None and last.time.completed is None and last.error is None else None

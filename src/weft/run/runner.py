@@ -23,14 +23,12 @@ from weft.errors import (
 )
 from weft.host.tasks import run_to_completion
 from weft.model.event import (
-    MessageUpdated,
     PartUpdated,
-    SessionFailed,
     SessionIdled,
     SessionWarned,
     StatusChanged,
 )
-from weft.model.failure import AbortedFailure, AnyFailure, StorageFailure, aborted_failure
+from weft.model.failure import AnyFailure, StorageFailure, aborted_failure
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import PromptInput, ShellInput
 from weft.model.message import (
@@ -45,7 +43,7 @@ from weft.model.part import ModelRef
 from weft.model.session import Busy, Idle, RevertResult, SessionInfo
 from weft.model.transcript import Transcript
 from weft.run.admit import admit, choose_models
-from weft.run.answer import PendingAnswer
+from weft.run.answer import find_open_answer, record_failure
 from weft.run.compaction import request_summary
 from weft.run.decide import (
     ModelStep,
@@ -64,64 +62,10 @@ from weft.run.title import open_titles
 from weft.session.lifecycle import refuse_departed
 from weft.session.revert_point import WHOLE_REVERT, RevertScope, RevertTarget, cut_at_revert
 from weft.session.settle import to_settling_events
-from weft.session.totals import update_ledger
 from weft.tool.contract import ChildResult, ChildTask, ToolContext
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these
     from weft.run.shell import ManualCommand
-
-
-async def record_failure(
-    runtime: Runtime,
-    session: SessionInfo,
-    transcript: Transcript,
-    *,
-    failure: AnyFailure,
-    unanswered_step: ModelStep | None,
-) -> WeftError | None:
-    """Store why a run failed: in the answer that it left open, else in a new answer to the prompt of `unanswered_step`.
-
-    If there is neither, only publish the failure. Return the error if the failure could not be stored. OpenCode only sends an
-    event, and returns whichever message is last.
-    """
-    open_answer = find_open_answer(transcript.messages())
-    failed = SessionFailed(session_id=session.id, error=failure)
-    if open_answer is None and unanswered_step is None:
-        # A person who aborts a run needs no event that says so.
-        if not isinstance(failure, AbortedFailure):
-            await runtime.journal.commit(failed)
-        return None
-    try:
-        if open_answer is not None:
-            await _end_answer(runtime, transcript, open_answer, failure)
-        elif unanswered_step is not None:
-            await PendingAnswer(runtime, session, transcript, unanswered_step).fail(failure)
-        with suppress(StoreError):  # it is counted the next time
-            await update_ledger(
-                runtime.journal, session.id, [message.info for message in transcript.messages()]
-            )
-    except WeftError as error:
-        await runtime.journal.commit(failed)
-        return error
-    return None
-
-
-async def _end_answer(
-    runtime: Runtime, transcript: Transcript, answer: AssistantMessage, failure: AnyFailure
-) -> None:
-    """End an answer with a failure. Its open parts stay: the journal may still store what they grew by, and the next opening
-    of the session settles them."""
-    time = replace(answer.time, completed=max(runtime.clock.now(), answer.time.created))
-    ended = MessageUpdated(info=replace(answer, error=failure, time=time))
-    failed = SessionFailed(session_id=answer.session_id, error=failure)
-    await runtime.journal.commit(ended, failed, into=transcript)
-
-
-def find_open_answer(history: Sequence[MessageWithParts]) -> AssistantMessage | None:
-    """Return the last answer if it has neither an end nor an error."""
-    infos = (message.info for message in reversed(history) if isinstance(message.info, AssistantMessage))
-    last = next(infos, None)
-    return last if last is not None and last.time.completed is None and last.error is None else None
 
 
 class LeasedSession:

@@ -217,6 +217,8 @@ class CallWatcher:
             if ledger.is_empty:
                 ledger.calls.clear()
                 await asyncio.to_thread(Disk().remove, ledger.path)
+                if ledger.is_empty:  # no call has begun meanwhile
+                    self._ledgers.pop(ledger.session, None)
             else:
                 await asyncio.to_thread(ledger.save)
 

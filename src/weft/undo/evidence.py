@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from weft.host.processes import CommandRecord, claim_record, end_marked, identify_machine
+from weft.host.process_family import end_marked
+from weft.host.processes import CommandRecord, claim_record, identify_machine
 from weft.model.diff import Patch
 from weft.model.event import Event
 from weft.model.ids import SessionID

@@ -33,6 +33,7 @@ from weft.store.chain import (
 from weft.store.files.documents import LIMIT
 from weft.store.files.layout import TEMP_MARK, Layout, session_lock
 
+MAX_KNOWN: Final = 1000  # sessions whose chain is remembered
 HEAD_FORMAT: Final = b"%012d %s\n"
 HEAD_BYTES: Final = 12 + 1 + 64 + 1
 # What a document of a key is: the first word of the key.
@@ -122,7 +123,7 @@ class ChainFiles:
         if stamp is None:
             path = find_session_path(self._layout, session)
             stamp = _find_stamp(path)
-        self._known[session] = _Known(entry.after, changes.changes[SESSION_KEY].digest, path, stamp)
+        self._remember(session, _Known(entry.after, changes.changes[SESSION_KEY].digest, path, stamp))
 
     def write(self, entry: PlannedEntry, *, head: bool) -> list[str]:
         """Write an entry; with `head`, the head too. It may lag behind: what it says about its own entry stays true.
@@ -166,8 +167,16 @@ class ChainFiles:
                 digest = found[0]
                 break
         found_head = _Head(len(lines), _parse_hash(lines[-1]), end)
-        self._known[session] = known = _Known(found_head, digest)
+        known = _Known(found_head, digest)
+        self._remember(session, known)
         return known
+
+    def _remember(self, session: SessionID, known: _Known) -> None:
+        """Remember a chain, and forget the one that was used longest ago if there are too many. It is read again when needed."""
+        self._known.pop(session, None)
+        self._known[session] = known
+        if len(self._known) > MAX_KNOWN:
+            del self._known[next(iter(self._known))]
 
     def _find_outside(self, session: SessionID, known: _Known) -> int | None:
         """Return the time of the session's document if somebody wrote it who does not keep the chain."""

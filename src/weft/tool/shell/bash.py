@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from weft.errors import ToolError
+from weft.host.process_family import MARK, end_marked
 from weft.host.processes import (
-    MARK,
     SIGNAL_CODE,
     OnOutput,
     ProcessCommand,
     ProcessExit,
     ProcessOutput,
-    end_marked,
     new_token,
     run_command,
 )
