@@ -150,7 +150,7 @@ def test_every_test_passes_in_plain_pytest(block: Block, tmp_path: Path) -> None
         prepare_project(tmp_path)
     done = run_pytest(tmp_path)
     assert done.returncode == 0, done.stdout
-    assert re.search(r"^\d+ passed", done.stdout, re.MULTILINE), done.stdout
+    assert "1 passed" in done.stdout
 
 
 def test_every_program_is_run_or_tested() -> None:
