@@ -102,8 +102,9 @@ async def exchange(answer: bytes, *, close: bool = True) -> bytes:
         b"HTTP/1.0 200 OK\r\n\r\nok",
         b"HTTP/1.1 100 Continue\r\n\r\n" + OK,
         b"HTTP/1.1 103 Early Hints\r\ncontent-encoding: br\r\n\r\n" + OK,
-        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n" + gzip.compress(b"ok"),
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n" + gzip.compress(b"ok", mtime=0),
     ],
+    ids=["length", "chunks", "end of the connection", "HTTP/1.0", "continue", "early hints", "gzip"],
 )
 async def test_a_body_arrives_whole(answer: bytes) -> None:
     assert await exchange(answer) == b"ok"
@@ -120,6 +121,7 @@ async def test_a_body_arrives_whole(answer: bytes) -> None:
         b"SSH-2.0-OpenSSH_9.2\r\n",
         b"HTTP/1.1 200 OK\r\nx: " + b"a" * 200_000,
     ],
+    ids=["nothing", "half a head", "too short", "no last chunk", "no chunk", "no HTTP", "endless head"],
 )
 async def test_a_body_that_is_not_whole_is_an_error(answer: bytes) -> None:
     with pytest.raises(ConnectionBrokenError):
