@@ -97,7 +97,7 @@ def test_what_is_asked_is_answered_at_the_terminal(tmp_path: Path) -> None:
         assert talking.stderr is not None
         talking.stdin.write("hello\n")
         talking.stdin.flush()
-        while "bash: echo hi" not in (line := talking.stderr.readline()):
+        while "• echo hi" not in (line := talking.stderr.readline()):
             assert line, "it ended and did not ask"
         said, _ = talking.communicate("once\n", timeout=60)
         assert (talking.returncode, said) == (0, "Done.\n")

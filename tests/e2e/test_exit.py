@@ -328,7 +328,8 @@ def test_a_person_at_a_terminal_is_asked_and_may_interrupt_instead(workspace: Wo
     running.communicate(timeout=60)
     os.close(leader)
 
-    assert b"edit: greet.py" in heard
+    assert b"Allow edit?" in heard
+    assert b"greet.py" in heard
     assert running.returncode == 130
 
 
