@@ -65,7 +65,7 @@ export function TryDialog({ projects = [], session, at, words = "", onClose, onM
     <label for="trial-words">Prompt</label><textarea id="trial-words" name="words" rows="4" required defaultValue=${words}></textarea>
     <div class="fields">
       <div><label for="trial-count">Trials of each model</label><input id="trial-count" name="count" type="number" min="1" max=${MAX_TRIALS} defaultValue="3" required /></div>
-      <div><label for="trial-cost">Together at most, in $</label><input id="trial-cost" name="cost" type="number" min="0" step="any" placeholder="no limit" /></div>
+      <div><label for="trial-cost">Budget in $</label><input id="trial-cost" name="cost" type="number" min="0" step="any" placeholder="no limit" /></div>
       <div><label for="trial-agent">Agent</label><select id="trial-agent" name="agent"><option value="">the usual one</option>${(agents.value ?? []).filter((each) => each.mode !== "subagent" && !each.hidden).map((each) => html`<option key=${each.name} value=${each.name}>${each.name}</option>`)}</select></div>
     </div>
     <label for="trial-models">Models <span class="about">(the usual one if you choose none)</span></label><select id="trial-models" name="models" multiple size="4"><${ModelOptions} directory=${place} /></select>
