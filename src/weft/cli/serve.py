@@ -340,7 +340,7 @@ def print_welcome(start: ServerStart) -> None:
 
 def make_web_socket(**options: Any) -> asyncio.Protocol:
     """Return the protocol of one WebSocket connection. It is imported with the first: few clients use one."""
-    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol  # noqa: PLC0415
+    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol  # noqa: PLC0415  as above
 
     return WSProtocol(**options)
 

@@ -3,16 +3,19 @@
 import os
 import sys
 from collections.abc import Mapping
+from typing import Final
 from urllib.parse import urlsplit
+
+SYSTEMS_WITH_PROXIES: Final = frozenset({"darwin", "win32"})
 
 
 def read_proxies() -> Mapping[str, str]:
     """Return the environment with the proxies that it names. On macOS and Windows the system may name some, too."""
-    if sys.platform not in {"darwin", "win32"}:
-        return os.environ
-    from urllib.request import getproxies  # noqa: PLC0415  slow to import, and only these systems need it
+    if sys.platform in SYSTEMS_WITH_PROXIES:
+        from urllib.request import getproxies  # noqa: PLC0415  slow to import, and only these systems need it
 
-    return {f"{name}_proxy": url for name, url in getproxies().items()}
+        return {f"{name}_proxy": url for name, url in getproxies().items()}
+    return os.environ
 
 
 def find_proxy(url: str, environment: Mapping[str, str]) -> str | None:
