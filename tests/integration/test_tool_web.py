@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 from given.web import Answer, Web, open_web
 from weft.errors import DeniedError, ToolError
-from weft.host.proxy import find_proxy
+from weft.host.network import NetworkAccess, find_proxy, is_public
 from weft.testing.tool_contract import AskedPermission, ToolHarness
 from weft.tool.contract import Attachment, Audience, ToolResult
-from weft.tool.network import NetworkAccess, is_public
 from weft.tool.registry import WEBFETCH
 from weft.tool.webfetch import decode_page
 from weft.tool.websearch import make_search_tools

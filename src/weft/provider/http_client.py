@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from weft.host.proxy import find_proxy
+from weft.host.network import find_proxy
 from weft.model.url import is_loopback_host
 from weft.provider.http_connection import HttpConnection
 

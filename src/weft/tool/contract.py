@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from weft.errors import NobodyError, NotFoundError, ToolError
 from weft.host.clock import Clock
+from weft.host.network import NetworkAccess
 from weft.host.processes import ProcessCommand
 from weft.model.agent import AgentInfo
 from weft.model.ids import MessageID, SessionID
@@ -28,7 +29,6 @@ from weft.sandbox.policy import NO_SANDBOX, Sandbox
 from weft.tool.buffers import SessionFiles
 from weft.tool.diagnostic import LanguageServers, NoLanguageServers
 from weft.tool.files import Stamp
-from weft.tool.network import NetworkAccess
 from weft.tool.spill import Spill
 
 if TYPE_CHECKING:  # for types alone: starting up is faster without these

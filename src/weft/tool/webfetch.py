@@ -14,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 from msgspec import Struct
 
 from weft.errors import ToolError
-from weft.host.proxy import find_proxy
+from weft.host.network import find_proxy
 from weft.tool.contract import Attachment, ToolContext, ToolResult
 from weft.tool.inputs import WebFetchInput
 from weft.tool.read import MAX_PDF_BYTES, MAX_PICTURE_BYTES, sniff_mime

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from weft.errors import ToolError
-from weft.host.proxy import find_proxy
+from weft.host.network import find_proxy
 from weft.tool.contract import AnyTool, Audience, Tool, ToolContext, ToolResult, read_description
 from weft.version import VERSION
 

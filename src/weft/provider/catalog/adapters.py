@@ -115,7 +115,7 @@ class Adapters:
 
     def _get_client(self) -> HttpClient:
         if self._client is None:
-            from weft.host.proxy import read_proxies  # noqa: PLC0415  a server starts faster without it
+            from weft.host.network import read_proxies  # noqa: PLC0415  a server starts faster without it
             from weft.provider.http_client import HttpClient  # noqa: PLC0415  as above
 
             self._client = HttpClient(read_proxies())
