@@ -22,11 +22,12 @@ from weft.errors import (
     WeftError,
 )
 from weft.host.tasks import run_to_completion
-from weft.model.event import MessageUpdated, PartUpdated, SessionFailed, SessionIdled, StatusChanged
+from weft.model.event import PartUpdated, SessionFailed, SessionIdled, StatusChanged
 from weft.model.failure import AbortedFailure, AnyFailure, StorageFailure, aborted_failure
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import PromptInput, ShellInput
 from weft.model.message import (
+    AnyMessage,
     AssistantMessage,
     MessageWithParts,
     UserMessage,
@@ -103,10 +104,16 @@ async def _end_answer(
 ) -> None:
     """End an answer with a failure. Its open parts stay: the journal may still store what they grew by, and the next opening
     of the session settles them."""
-    time = replace(answer.time, completed=max(runtime.clock.now(), answer.time.created))
-    ended = MessageUpdated(info=replace(answer, error=failure, time=time))
-    failed = SessionFailed(session_id=answer.session_id, error=failure)
-    await runtime.journal.commit(ended, failed, into=transcript)
+
+    def end(stored: AnyMessage) -> AnyMessage:
+        # The write that failed may have been done all the same: then the answer is whole, and has its cost.
+        if not isinstance(stored, AssistantMessage) or stored.time.completed is not None:
+            return stored
+        time = replace(stored.time, completed=max(runtime.clock.now(), stored.time.created))
+        return replace(stored, error=failure, time=time)
+
+    await runtime.journal.edit_message(answer.session_id, answer.id, end, into=transcript)
+    await runtime.journal.commit(SessionFailed(session_id=answer.session_id, error=failure))
 
 
 def find_open_answer(history: Sequence[MessageWithParts]) -> AssistantMessage | None:
@@ -261,7 +268,9 @@ class Runner:
         """Return the answer as it is stored. Raise the error if not even its failure could be stored."""
         history = run.transcript.messages()
         if run.storing_error is not None and (
-            find_open_answer([answer]) or prompt == find_newest_human_prompt_id(history)
+            not isinstance(answer.info, AssistantMessage)
+            or find_open_answer([answer])
+            or prompt == find_newest_human_prompt_id(history)
         ):
             raise run.storing_error
         if isinstance(answer.info, AssistantMessage) and isinstance(answer.info.error, StorageFailure):
