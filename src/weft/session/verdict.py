@@ -23,6 +23,10 @@ MAX_NAMED_FILES: Final = 10
 NOT_STARTED: Final = "It did not start, and nothing was changed."
 READS_ONLY: Final = "It only reads, so nothing was changed."
 NO_EVIDENCE: Final = "It is not known whether it took effect."
+RESTARTED: Final = (
+    "The machine was restarted since. If its power failed, the record that the call began may be lost: "
+    "it is not known whether it took effect."
+)
 ELSEWHERE: Final = "It ran on another machine, so it is not known whether it took effect."
 WAS_ENDED: Final = "It was running when weft died, and was ended with it."
 OUTPUT_MAY_LACK_ITS_END: Final = "The end of its output may be missing."
@@ -34,6 +38,7 @@ class CallFindings(Struct, frozen=True, kw_only=True):
     `contents` are digests of the files that it meant to change, None for a missing file; a file that cannot be read is not in it.
     `began` says whether its command was started, None if that is not known; `code` is the command's exit code, if it ended.
     `changed` are the files that changed while it ran, if `seen` all of them, `shared` if other calls ran at the same time.
+    `restarted` says that the machine was started after the call: a power cut may have lost what the call noted last.
     """
 
     here: bool = False
@@ -43,6 +48,7 @@ class CallFindings(Struct, frozen=True, kw_only=True):
     changed: tuple[str, ...] = ()
     seen: bool = False
     shared: bool = False
+    restarted: bool = False
 
 
 def judge_call(part: ToolPart, findings: CallFindings, directory: str) -> CallVerdict:
@@ -52,7 +58,7 @@ def judge_call(part: ToolPart, findings: CallFindings, directory: str) -> CallVe
     findings = replace(findings, changed=tuple(_shorten(file, directory) for file in findings.changed))
     evidence = None if isinstance(state, PendingState) else find_evidence(state.metadata)
     if isinstance(state, PendingState):
-        verdict = CallVerdict(kind="not-started", why=NOT_STARTED, repeatable=True)
+        verdict = _judge_unstarted(findings)
     elif evidence is None:
         verdict = _judge_without_evidence(part.tool, (state.metadata or {}).get("sessionId"), findings)
     elif evidence.files:
@@ -62,8 +68,16 @@ def judge_call(part: ToolPart, findings: CallFindings, directory: str) -> CallVe
     elif evidence.server:
         verdict = _judge_request(evidence, findings)
     else:
-        verdict = CallVerdict(kind="not-started", why=NOT_STARTED, repeatable=True)
+        verdict = _judge_unstarted(findings)
     return replace(verdict, files=tuple(_shorten(file, directory) for file in verdict.files))
+
+
+def _judge_unstarted(findings: CallFindings) -> CallVerdict:
+    if findings.restarted:
+        return CallVerdict(
+            kind="unknown", why=_join(RESTARTED, _describe_changed(findings)), files=findings.changed
+        )
+    return CallVerdict(kind="not-started", why=NOT_STARTED, repeatable=True)
 
 
 def _judge_without_evidence(tool: str, child: object, findings: CallFindings) -> CallVerdict:
@@ -129,7 +143,7 @@ def _judge_command(
     if not findings.here:
         return CallVerdict(kind="unknown", why=ELSEWHERE)
     if findings.began is False:
-        return CallVerdict(kind="not-started", why=NOT_STARTED, repeatable=True)
+        return _judge_unstarted(findings)
     if findings.code is not None:
         return _judge_exit(findings, last)
     ended = WAS_ENDED if findings.began else "It is not known how it ended."
