@@ -11,7 +11,7 @@ WEFT_DRIVERS ?= ../shared/tools
 # Three processes on two cores: many tests wait for a process, a terminal or a browser. `make check` runs tests/architecture.
 TESTS := WEFT_PYRIGHT=$(PYRIGHT)/node_modules/.bin/pyright WEFT_AXE=$(AXE)/node_modules/axe-core/axe.min.js $(RUN)/pytest -n 3 -m "not opencode" --ignore=tests/architecture
 
-.PHONY: help setup demo fmt check test-fast test test-random test-opencode test-firefox test-clients test-schema mutate fuzz-shell soak cov cluster bench shape docs reference picture screenshots vendor dist sbom release clean
+.PHONY: help setup demo fmt check test-fast test test-random test-opencode test-firefox test-clients test-schema mutate simulate fuzz-shell soak cov cluster bench shape docs reference picture screenshots vendor dist sbom release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -70,6 +70,9 @@ test-schema: $(READY) ## send thousands of requests generated from GET /doc, wit
 
 mutate: $(READY) ## break the source on purpose, line by line, and see whether a test notices; MUTATE="--package shell"
 	$(RUN)/python tools/mutate.py $(MUTATE)
+
+simulate: $(READY) ## run the engine in simulated worlds with kills, power failures and failing disks; SIMULATE="--seeds 10000"
+	PYTHONHASHSEED=0 $(RUN)/python tools/simulate.py $(SIMULATE)
 
 fuzz-shell: $(READY) ## run shell commands that were judged harmless in a sandbox, and see whether they are; FUZZ="--seed 2 --count 50000"
 	$(RUN)/python tools/fuzz_shell.py $(FUZZ)

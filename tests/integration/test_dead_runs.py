@@ -17,9 +17,10 @@ from weft.store.files.lock import RenameStep, WriteAheadNote, encode_note
 WEFT = str(Path(sys.executable).with_name("weft"))
 DIES_HOLDING_A_LEASE = """
 import os, sys
+from weft.host.files import Disk
 from weft.store.files.layout import Layout
 from weft.store.files.lock import Lease
-Lease(Layout(sys.argv[1]), sys.argv[2], "process 1 on elsewhere")
+Lease(Layout(sys.argv[1]), Disk(), sys.argv[2], "process 1 on elsewhere")
 os._exit(1)
 """
 

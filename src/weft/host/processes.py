@@ -227,6 +227,13 @@ def identify_machine() -> str:
     return hashlib.sha256(f"{os.uname().nodename} {id}".encode()).hexdigest()[:16]
 
 
+def find_boot_time(now: int) -> int | None:
+    """Return when this machine was started (ms), None if the system does not say. `now` is the current time."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return None
+    return now - int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000)
+
+
 def describe_process() -> str:
     """Name this process, for others that wait for it. No other process has this name, not even one in another container with the
     same host name and number."""

@@ -12,7 +12,14 @@ from weft.host.tasks import run_to_completion
 from weft.model.catalog import Model
 from weft.model.event import Event, MessageUpdated, PartGrew, SessionFailed
 from weft.model.failure import AbortedFailure, AnyFailure
-from weft.model.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage
+from weft.model.message import (
+    AnyMessage,
+    AssistantMessage,
+    AssistantTime,
+    MessagePath,
+    MessageWithParts,
+    UserMessage,
+)
 from weft.model.part import ModelRef
 from weft.model.session import SessionInfo
 from weft.model.transcript import Transcript
@@ -163,10 +170,16 @@ async def _end_answer(
 ) -> None:
     """End an answer with a failure. Its open parts stay: the journal may still store what they grew by, and the next opening
     of the session settles them."""
-    time = replace(answer.time, completed=max(runtime.clock.now(), answer.time.created))
-    ended = MessageUpdated(info=replace(answer, error=failure, time=time))
-    failed = SessionFailed(session_id=answer.session_id, error=failure)
-    await runtime.journal.commit(ended, failed, into=transcript)
+
+    def end(stored: AnyMessage) -> AnyMessage:
+        # The write that failed may have been done all the same: then the answer is whole, and has its cost.
+        if not isinstance(stored, AssistantMessage) or stored.time.completed is not None:
+            return stored
+        time = replace(stored.time, completed=max(runtime.clock.now(), stored.time.created))
+        return replace(stored, error=failure, time=time)
+
+    await runtime.journal.edit_message(answer.session_id, answer.id, end, into=transcript)
+    await runtime.journal.commit(SessionFailed(session_id=answer.session_id, error=failure))
 
 
 def find_open_answer(history: Sequence[MessageWithParts]) -> AssistantMessage | None:

@@ -148,6 +148,7 @@ class Processor:
         self._texts: list[TextPart | ReasoningPart] = []
         self._step_start: StepStartPart | None = None
         self._has_calls = False
+        self._step_finish: Event | None = None
         self.partial_usage: AnswerUsage | None = None
 
     def feed(self, item: AnswerInput) -> list[Event]:
@@ -209,9 +210,9 @@ class Processor:
         )
         if before is not None and self._step_start is not None:
             closed.append(PartUpdated(part=replace(self._step_start, snapshot=before)))
-        step_finish = self._count_usage(answer_usage, finished.reason, snapshot=after)
+        self._step_finish = self._count_usage(answer_usage, finished.reason, snapshot=after)
         self.message = replace(self.message, finish=finished.reason, tokens=answer_usage.tokens)
-        return [*closed, step_finish, *self._complete()]
+        return [*closed, self._step_finish, *self._complete()]
 
     def finish_piece(self, answer_usage: AnswerUsage) -> tuple[str, list[Event]]:
         """End one piece of a summary, and return its text. The text stays in the message, but marked as ignored; its usage counts."""
@@ -233,7 +234,8 @@ class Processor:
             closed += self._fail_call(call, ABORTED)
         # OpenCode shows an aborted answer to the model if it has anything but reasoning in it, and the end of a step would count.
         # But providers refuse an answer of reasoning alone. So there is no end of a step; the cost is on the message anyway.
-        step_finish = self._count_partial_usage()
+        # If the end of the answer could not be stored, its usage is counted already, and the end of the step is stored once more.
+        step_finish = [self._step_finish] if self._step_finish else self._count_partial_usage()
         if isinstance(failure, AbortedFailure) and not (self._has_calls or self.has_text):
             step_finish = []
         self.message = replace(self.message, error=failure)

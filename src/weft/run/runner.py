@@ -213,7 +213,9 @@ class Runner:
         """Return the answer as it is stored. Raise the error if not even its failure could be stored."""
         history = run.transcript.messages()
         if run.storing_error is not None and (
-            find_open_answer([answer]) or prompt == find_newest_human_prompt_id(history)
+            not isinstance(answer.info, AssistantMessage)
+            or find_open_answer([answer])
+            or prompt == find_newest_human_prompt_id(history)
         ):
             raise run.storing_error
         if isinstance(answer.info, AssistantMessage) and isinstance(answer.info.error, StorageFailure):

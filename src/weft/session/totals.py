@@ -68,8 +68,20 @@ def is_behind(session: SessionInfo, messages: Iterable[AnyMessage]) -> bool:
     return count_messages(ledger, messages) != ledger
 
 
+def list_countable(messages: list[AnyMessage]) -> list[AnyMessage]:
+    """Return the messages before the first answer without an end: what that one costs is not known yet."""
+    open_answers = (
+        message.time.created
+        for message in messages
+        if isinstance(message, AssistantMessage) and message.time.completed is None
+    )
+    first_open = min(open_answers, default=None)
+    return [message for message in messages if first_open is None or message.time.created < first_open]
+
+
 async def update_ledger(journal: Journal, session: SessionID, messages: list[AnyMessage]) -> None:
     """Update the ledger of a session, and those of its ancestors."""
+    messages = list_countable(messages)
     # A session that was removed meanwhile needs no ledger.
     with suppress(NotFoundError):
         child = await journal.edit(

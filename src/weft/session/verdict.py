@@ -22,6 +22,10 @@ MAX_NAMED_FILES: Final = 10
 
 READS_ONLY: Final = "It only reads, so nothing was changed."
 NO_EVIDENCE: Final = "It is not known whether it took effect."
+RESTARTED: Final = (
+    "The machine was restarted since. If its power failed, the record that the call began may be lost: "
+    "it is not known whether it took effect."
+)
 ELSEWHERE: Final = "It ran on another machine, so it is not known whether it took effect."
 WAS_ENDED: Final = "It was running when weft died, and was ended with it."
 OUTPUT_MAY_LACK_ITS_END: Final = "The end of its output may be missing."
@@ -37,6 +41,7 @@ class CallFindings(Struct, frozen=True, kw_only=True):
     `contents` are digests of the files that it meant to change, None for a missing file; a file that cannot be read is not in it.
     `began` says whether its command was started, None if that is not known; `code` is the command's exit code, if it ended.
     `changed` are the files that changed while it ran, if `seen` all of them, `shared` if other calls ran at the same time.
+    `restarted` says that the machine was started after the call: a power cut may have lost what the call noted last.
     """
 
     here: bool = False
@@ -46,6 +51,7 @@ class CallFindings(Struct, frozen=True, kw_only=True):
     changed: tuple[str, ...] = ()
     seen: bool = False
     shared: bool = False
+    restarted: bool = False
 
 
 def judge_call(part: ToolPart, findings: CallFindings, directory: str) -> CallVerdict:
@@ -54,7 +60,7 @@ def judge_call(part: ToolPart, findings: CallFindings, directory: str) -> CallVe
     assert isinstance(state, OPEN_STATES), "only an open call needs a verdict"
     findings = replace(findings, changed=tuple(_shorten(file, directory) for file in findings.changed))
     verdict = (
-        NEVER_STARTED
+        _judge_unstarted(findings)
         if isinstance(state, PendingState)
         else _judge_running(part.tool, state, findings, directory)
     )
@@ -71,7 +77,14 @@ def _judge_running(tool: str, state: RunningState, findings: CallFindings, direc
         return _judge_command(evidence.command, evidence, findings, _to_last_result(state))
     if evidence.server:
         return _judge_request(evidence, findings)
-    return NEVER_STARTED  # it has noted nothing that it is about to do
+    return _judge_unstarted(findings)  # it has noted nothing that it is about to do
+
+
+def _judge_unstarted(findings: CallFindings) -> CallVerdict:
+    if findings.restarted:
+        why = _join(RESTARTED, _describe_changed(findings))
+        return CallVerdict(kind="unknown", why=why, files=findings.changed)
+    return NEVER_STARTED
 
 
 def _judge_without_evidence(tool: str, child: object, findings: CallFindings) -> CallVerdict:
@@ -137,7 +150,7 @@ def _judge_command(
     if not findings.here:
         return CallVerdict(kind="unknown", why=ELSEWHERE)
     if findings.began is False:
-        return NEVER_STARTED
+        return _judge_unstarted(findings)
     if findings.code is not None:
         return _judge_exit(findings, last)
     ended = WAS_ENDED if findings.began else "It is not known how it ended."

@@ -36,7 +36,8 @@ class Store(Protocol):
     Writing:
     * `apply` is all or nothing, even if the process dies in the middle, and outlives the process once it has returned; a new or
       deleted session, a prompt, a completed answer and a removal also outlive a power cut, with everything that was applied to their
-      sessions before; other events do once such an event of their session, or an `edit`, has followed;
+      sessions before, by this process or by earlier holders of the lease that is named; other events do once such an event of their
+      session, or an `edit`, has followed;
     * applying an event twice has the same effect as applying it once;
     * deleting a session also deletes its messages, parts, diff and todos; removing a message also removes its parts;
     * growth of a part that does not exist, or whose offset does not match, changes nothing;

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from msgspec.structs import replace
+
 from weft.host.process_family import end_marked
-from weft.host.processes import CommandRecord, claim_record, identify_machine
+from weft.host.processes import CommandRecord, claim_record, find_boot_time, identify_machine
 from weft.model.diff import Patch
 from weft.model.event import Event
 from weft.model.ids import SessionID
@@ -40,6 +42,7 @@ async def settle_calls(
     records = {part.id: await asyncio.to_thread(_end_command, _get_evidence(part)) for part in calls}
     is_recovered = not await recover(undo_context)
     history = list(await undo_context.store.list_messages(session))
+    booted = find_boot_time(undo_context.clock.now())
     verdicts = {}
     for message in history:
         directory = (
@@ -51,7 +54,8 @@ async def settle_calls(
             findings = await asyncio.to_thread(
                 _examine, part, message, records.get(part.id), is_scanned=is_scanned
             )
-            verdicts[part.id] = judge_call(part, findings, directory)
+            restarted = booted is not None and message.info.time.created < booted
+            verdicts[part.id] = judge_call(part, replace(findings, restarted=restarted), directory)
     return history, to_settling_events(history, verdicts)
 
 

@@ -2,14 +2,16 @@
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from given.conversation import assistant_message, tool_part, user_message
-from given.engine import ALLOW, Engine, open_engine, text_prompt
+from given.engine import ALLOW, NOW, Engine, open_engine, text_prompt
 from weft.model.event import MessageUpdated, PartUpdated
 from weft.model.input import SessionInput
-from weft.model.part import CallTime, ErrorState, ToolPart
+from weft.model.part import CallTime, ErrorState, PendingState, ToolPart
 from weft.model.permission import Rule
+from weft.model.verdict import find_verdict
 from weft.provider.scripted import Say, UseTool
 from weft.run.doom import NOT_REPEATED, was_interrupted
 from weft.session.settle import INTERRUPTED
@@ -68,3 +70,26 @@ async def test_a_rule_can_allow_interrupted_calls_to_be_repeated() -> None:
     script = ([UseTool(tool="echo", input=WORDS)], [Say(text="Done.")])
     async with open_engine(*script, store=MemoryStore()) as engine:
         assert not isinstance((await outcome(engine)).state, ErrorState)
+
+
+@pytest.mark.parametrize(("age", "verdict"), [(1, "not-started"), (10**12, "unknown")])
+async def test_a_call_that_is_older_than_the_start_of_the_machine_may_have_started(
+    age: int, verdict: str
+) -> None:
+    async with open_engine() as engine:
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        left = assistant_message("msg_left", NOW - age, "msg_prompt")
+        pending = replace(
+            tool_part("msg_left"),
+            session_id=session,
+            message_id=left.info.id,
+            state=PendingState(input={}, raw=""),
+        )
+        info = replace(left.info, session_id=session)
+        await engine.store.apply(MessageUpdated(info=info), PartUpdated(part=pending))
+        await engine.api.runner.settle(session)
+        [settled] = (await engine.api.list_messages(session))[0].parts
+    assert isinstance(settled, ToolPart)
+    found = find_verdict(settled.state.metadata) if isinstance(settled.state, ErrorState) else None
+    assert found is not None
+    assert found.kind == verdict

@@ -21,7 +21,7 @@ from weft.model.verdict import (
     with_evidence,
 )
 from weft.session.settle import INTERRUPTED, is_interrupted, to_settling_events
-from weft.session.verdict import ELSEWHERE, NEVER_STARTED, CallFindings, judge_call
+from weft.session.verdict import ELSEWHERE, NEVER_STARTED, RESTARTED, CallFindings, judge_call
 
 RESULT = CallResult(title="t", output="done")
 TRACE = CommandTrace(token="0" * 32, record="/o/tool_1.exit", watched=True)
@@ -49,6 +49,15 @@ def test_a_call_that_noted_nothing_did_not_start_and_one_that_never_notes_is_unk
     assert judge(None, "grep").kind == "unchanged"
     pending = replace(tool_part("A1"), state=PendingState(input={}, raw=""))
     assert judge_call(pending, CallFindings(), "/").kind == "not-started"
+
+
+def test_after_a_restart_nothing_proves_that_a_call_did_not_start() -> None:
+    """A power cut loses what was noted last, and the record of a command."""
+    pending = replace(tool_part("A1"), state=PendingState(input={}, raw=""))
+    unknown = CallVerdict(kind="unknown", why=RESTARTED)
+    assert judge_call(pending, CallFindings(restarted=True), "/") == unknown
+    assert judge(CallEvidence(), restarted=True) == unknown
+    assert judge(CallEvidence(command=TRACE), here=True, began=False, restarted=True) == unknown
 
 
 def test_files_are_judged_by_their_present_content() -> None:

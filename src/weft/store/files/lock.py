@@ -20,7 +20,6 @@ from weft.host.files import (
     share_lock,
     try_lock,
     wait_briefly,
-    write_atomic,
     write_mark,
 )
 from weft.model.ids import SessionID, check_file_name
@@ -239,18 +238,23 @@ GENERATION_BYTES = 7
 class Lease:
     """Marks a session as running, from construction until `leave`. Raises `SessionBusyError` if somebody else holds it."""
 
-    def __init__(self, layout: Layout, session: SessionID, owner: str) -> None:
+    def __init__(self, layout: Layout, disk: Disk, session: SessionID, owner: str) -> None:
+        self._disk = disk
         self._path = layout.run(session)
         self._owner = owner_path(self._path)
         self._held = ExitStack()
         make_directory(layout.runs)
+        is_abandoned = os.path.exists(self._path)
         if not self._take():
             raise SessionBusyError(session, find_owner(self._path))
         self.token = LeaseToken(session, int.from_bytes(os.urandom(GENERATION_BYTES)))
         try:
-            with open(self._path, "wb") as file:
-                file.write(_encode_generation(self.token))
-            write_atomic(self._owner, owner.encode(), temp=f"{self._owner}~")
+            disk.extend(self._path, 0, _encode_generation(self.token))
+            disk.prepare(f"{self._owner}~", owner.encode())
+            disk.move(f"{self._owner}~", self._owner)
+            if is_abandoned:
+                # Its holder died. What it wrote may not have reached the disk, and whatever follows relies on it.
+                disk.flush_all()
         except OSError:
             self._held.close()
             raise
@@ -270,8 +274,8 @@ class Lease:
         """
         with suppress(OSError):
             if read_bytes(self._path, limit=OWNER_LIMIT) == _encode_generation(self.token):
-                Disk().remove(self._owner)
-                Disk().remove(self._path)
+                self._disk.remove(self._owner)
+                self._disk.remove(self._path)
         self._held.close()
 
 
@@ -339,9 +343,9 @@ def _is_abandoned(path: str, name: str) -> bool:
     return not is_locked(path)
 
 
-def drop_abandoned(layout: Layout, session: SessionID) -> bool:
+def drop_abandoned(layout: Layout, disk: Disk, session: SessionID) -> bool:
     """Remove the lease of a dead holder. Return False if somebody holds it now."""
-    path, disk = layout.run(session), Disk()
+    path = layout.run(session)
     with try_lock(path) as mine:
         if mine:
             disk.remove(owner_path(path))

@@ -243,4 +243,4 @@ class FileRepairer:
             discard_index(self._index)
 
     def drop_lease(self, session: SessionID) -> bool:
-        return drop_abandoned(self._layout, session)
+        return drop_abandoned(self._layout, self._backup.disk, session)

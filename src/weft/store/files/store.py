@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.errors import NotFoundError, StoreError, UnreadableError
@@ -202,12 +202,12 @@ class FileStore:
         try:
             # Append inside the thread: if we are cancelled meanwhile, we still know which lease to release.
             await run_to_completion(
-                self._in_thread(lambda: held.append(Lease(self._tree.layout, session, owner)))
+                self._in_thread(lambda: held.append(Lease(self._tree.layout, self._disk, session, owner)))
             )
             yield held[0].token
         finally:
             for each in held:
-                await run_to_completion(self._in_thread(each.leave))
+                await run_to_completion(self._in_thread(partial(self._leave, each)))
 
     async def find_holder(self, session: SessionID) -> str | None:
         return await self._in_thread(lambda: find_holder(self._tree.layout, session))
@@ -271,6 +271,14 @@ class FileStore:
         for id in sessions:
             with suppress(OSError):
                 self._disk.remove(self._tree.layout.lock(session_lock(id)))
+
+    def _leave(self, lease: Lease) -> None:
+        """Release a lease. The next holder may be another process, which cannot know what is not flushed yet."""
+        lock = session_lock(lease.token.session)
+        if self._writer.has_unflushed(lock):
+            with suppress(OSError), self._locks.writing([lock]) as held:
+                self._writer.flush_locks(held)
+        lease.leave()
 
     def _check_leases(self, leases: Sequence[LeaseToken]) -> None:
         for token in leases:
@@ -351,7 +359,7 @@ class FileStore:
                 abandoned.append(session)
                 continue
             with suppress(OSError):  # on a read-only disk the lease stays, which does no harm
-                drop_abandoned(self._tree.layout, session)
+                drop_abandoned(self._tree.layout, self._disk, session)
         return abandoned
 
     def _finish_unfinished(self) -> None:

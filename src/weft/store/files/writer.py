@@ -1,7 +1,7 @@
 """Carry out a write plan, all or nothing, even if the disk fails or the process dies."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from weft.host.files import Disk, read_file
@@ -44,16 +44,23 @@ class BatchWriter:
             touched = self._extend(plan.extension)
         else:
             touched = self._replace(plan, locks, flush=flush, repair=repair)
+        for lock in locks:
+            waiting = self._unflushed.setdefault(lock, {})
+            for path in plan.puts if flush else ():
+                waiting.pop(path, None)  # it was flushed before its rename
+            waiting.update(dict.fromkeys(touched))
         if flush:
-            # Earlier writes under these locks are confirmed now too. New documents were flushed before their rename.
-            before = [
-                path for lock in locks for path in self._unflushed.pop(lock, ()) if path not in plan.puts
-            ]
-            self._flush([*before, *touched])
-        else:
-            for lock in locks:
-                self._unflushed.setdefault(lock, {}).update(dict.fromkeys(touched))
+            self.flush_locks(locks)
         self._tidy(plan)
+
+    def has_unflushed(self, lock: str) -> bool:
+        return bool(self._unflushed.get(lock))
+
+    def flush_locks(self, locks: Sequence[str]) -> None:
+        """Flush all that was written under these locks. What a failing disk refuses is tried again the next time."""
+        self._flush(path for lock in locks for path in self._unflushed.get(lock, ()))
+        for lock in locks:
+            self._unflushed.pop(lock, None)
 
     def _extend(self, extension: GrowthAppend) -> list[str]:
         self._disk.extend(extension.path, extension.at, extension.raw)
@@ -74,20 +81,25 @@ class BatchWriter:
         asides = [self._layout.absolute(step.source) for step in steps if step.way == "in"]
         note: WriteAheadNote | None = None
         try:
-            self._prepare(contents, flush=flush)
+            flushed: set[str] = set() if flush else self._list_replacing(steps, locks)
+            self._prepare(contents, flush=flush, flushed=flushed)
             before: dict[str, bytes | None] = {}
             if not _is_atomic(plan, steps, locks):
                 before = {path: _find(path) for path in plan.puts if os.path.dirname(path) not in plan.fresh}
                 appends = tuple(self._chains.to_append(entry) for entry in entries)
                 note = self._write_note(steps, appends, locks, flush=flush)
             touched = [path for entry in entries for path in self._chains.write(entry, head=flush)]
-            touched += self._apply_all(steps, before, flush=flush)
+            touched += self._apply_all(steps, before, flush=flush, flushed=flushed)
         except RollbackFailedError:
             raise  # keep the note and the files it needs
         except OSError:
             self._take_back(entries)
             if note is not None:
                 self._locks.forget(note)
+                if flush:
+                    # Or a power cut brings back what was reported as failed.
+                    with suppress(OSError):
+                        self._disk.flush(self._layout.notes)
             self._remove(asides)
             raise
         if note is not None:
@@ -113,14 +125,28 @@ class BatchWriter:
         ]
         return [relative(path) for path in (*plan.drops, *plan.moves, *replaced) if path.startswith(sessions)]
 
-    def _prepare(self, contents: dict[str, bytes], *, flush: bool) -> None:
+    def _list_replacing(self, steps: list[RenameStep], locks: tuple[str, ...]) -> set[str]:
+        """Return the temporary files that replace a document which is on the disk itself: a rename that reaches the disk before the
+        bytes of its file would destroy it."""
+        return {
+            self._layout.absolute(step.source)
+            for step in steps
+            if step.way == "in"
+            and not any(self._layout.absolute(step.target) in self._unflushed.get(lock, ()) for lock in locks)
+            and os.path.lexists(self._layout.absolute(step.target))
+        }
+
+    def _prepare(self, contents: dict[str, bytes], *, flush: bool, flushed: set[str]) -> None:
+        """Write temporary files. Flush all of them or only some."""
         if len(contents) > FLUSH_ALL_FROM:
             self._disk.prepare_many(list(contents.items()))
             if flush:
                 self._disk.flush_all()
+            else:
+                self._flush(flushed)
             return
         for temp, raw in contents.items():
-            self._disk.prepare(temp, raw, flush=flush)
+            self._disk.prepare(temp, raw, flush=flush or temp in flushed)
         if flush:
             self._flush(
                 os.path.dirname(temp) for temp in contents if "/" in temp[len(self._layout.temps) + 1 :]
@@ -164,12 +190,20 @@ class BatchWriter:
                 self._disk.flush(self._layout.temps)
                 self._disk.flush(self._layout.notes)
         except OSError:
-            self._remove((first, *others))
+            self._take_back_note((first, *others))
             raise
         return note
 
+    def _take_back_note(self, paths: Iterable[str]) -> None:
+        """Remove a note that could not be written. If that fails too, the next writer may find it whole, and finishes the batch."""
+        try:
+            for path in paths:
+                self._disk.remove(path)
+        except OSError as error:
+            raise RollbackFailedError(*error.args) from error
+
     def _apply_all(
-        self, steps: list[RenameStep], before: dict[str, bytes | None], *, flush: bool
+        self, steps: list[RenameStep], before: dict[str, bytes | None], *, flush: bool, flushed: set[str]
     ) -> list[str]:
         touched: list[str] = []
         taken: list[RenameStep] = []
@@ -177,7 +211,8 @@ class BatchWriter:
             for step in steps:
                 made = apply_rename(step, self._disk, self._layout.root)
                 taken.append(step)
-                touched += _list_touched(step, self._layout.root, made, flushed=flush)
+                is_flushed = flush or self._layout.absolute(step.source) in flushed
+                touched += _list_touched(step, self._layout.root, made, flushed=is_flushed)
         except OSError:
             self._roll_back(taken, before)
             raise

@@ -1,0 +1,119 @@
+"""Runs on a store that fails at some writes and works again afterwards."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+from given.engine import Engine, open_engine, text_prompt
+from weft.errors import StoreError
+from weft.model.event import Durable, MessageUpdated
+from weft.model.ids import SessionID
+from weft.model.input import SessionInput
+from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.part import StepFinishPart
+from weft.model.session import get_weft_data
+from weft.provider.chunk import Usage
+from weft.provider.scripted import End, Say, Wait
+from weft.store.contract import NO_LEASES
+from weft.store.lease import LeaseToken
+from weft.store.memory import MemoryStore
+
+SPENT = [Say(text="woven"), End(usage=Usage(input=1_000, output=100))]
+COST = Decimal("0.0045")
+
+
+class RefusingStore(MemoryStore):
+    """Refuses some writes of messages. With `late`, it has done the first of them before it says so."""
+
+    def __init__(self, refuses: Callable[[int], bool], *, late: bool = False) -> None:
+        super().__init__()
+        self._refuses = refuses
+        self._late = late
+        self._count = 0
+
+    async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
+        if any(is_ended_answer(event) for event in events):
+            self._count += 1
+            if self._refuses(self._count):
+                if self._late and self._count == 1:
+                    await super().apply(*events, leases=leases)
+                raise StoreError("no space left")
+        await super().apply(*events, leases=leases)
+
+
+def is_ended_answer(event: Durable) -> bool:
+    return (
+        isinstance(event, MessageUpdated)
+        and isinstance(event.info, AssistantMessage)
+        and event.info.time.completed is not None
+    )
+
+
+async def ask(engine: Engine) -> MessageWithParts:
+    """Prompt a session, and return the answer as it is stored."""
+    session = await engine.api.create_session(SessionInput(title="Cloth"))
+    await engine.api.prompt(session.id, text_prompt("weave"))
+    return (await engine.store.list_messages(session.id))[-1]
+
+
+def add_steps(answer: MessageWithParts) -> Decimal:
+    return sum((part.cost for part in answer.parts if isinstance(part, StepFinishPart)), Decimal(0))
+
+
+async def test_an_answer_whose_end_is_refused_once_has_its_cost_on_the_message_and_on_its_step() -> None:
+    async with open_engine(SPENT, store=RefusingStore(lambda number: number == 1)) as engine:
+        answer = await ask(engine)
+    assert isinstance(answer.info, AssistantMessage)
+    assert (answer.info.cost, add_steps(answer)) == (COST, COST)
+
+
+async def test_an_answer_that_was_stored_although_the_store_said_no_keeps_its_cost() -> None:
+    async with open_engine(SPENT, store=RefusingStore(lambda number: number <= 2, late=True)) as engine:
+        answer = await ask(engine)
+    assert isinstance(answer.info, AssistantMessage)
+    assert (answer.info.cost, add_steps(answer), answer.info.error) == (COST, COST, None)
+
+
+async def test_the_ledger_counts_an_answer_when_it_has_its_end() -> None:
+    slow = [Wait(seconds=2), *SPENT]
+    async with open_engine(
+        slow, slow, store=RefusingStore(lambda number: number <= 2), skip_waits=True
+    ) as engine:
+        answer = await ask(engine)
+        session = answer.info.session_id
+        await engine.api.prompt(session, text_prompt("go on"))
+        ledger = get_weft_data(await engine.api.get_session(session)).spent
+        spending = await engine.api.get_spending(session)
+        answers = [each.info for each in await engine.store.list_messages(session)]
+    assert ledger is not None
+    assert ledger.own == spending.own
+    times = [each.time for each in answers if isinstance(each, AssistantMessage)]
+    assert ledger.own.ms == sum((time.completed or 0) - time.created for time in times)
+
+
+class SlowRefusingStore(MemoryStore):
+    """Lets other tasks run while it writes, and refuses every answer."""
+
+    async def apply(self, *events: Durable, leases: Sequence[LeaseToken] = NO_LEASES) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        if any(
+            isinstance(each, MessageUpdated) and isinstance(each.info, AssistantMessage) for each in events
+        ):
+            raise StoreError("no space left")
+        await super().apply(*events, leases=leases)
+
+
+async def test_everybody_who_asked_is_told_that_no_answer_could_be_stored() -> None:
+    async with open_engine(SPENT, store=SlowRefusingStore()) as engine:
+        session = (await engine.api.create_session(SessionInput(title="Cloth"))).id
+        told = await asyncio.gather(*(ask_or_fail(engine, session, words) for words in ("first", "second")))
+    assert told == ["no space left", "no space left"]
+
+
+async def ask_or_fail(engine: Engine, session: SessionID, words: str) -> str:
+    try:
+        answer = await engine.api.prompt(session, text_prompt(words))
+    except StoreError as error:
+        return str(error)
+    return answer.info.role
