@@ -224,22 +224,20 @@ class SimulatedDisk(Disk):
             super().extend(path, offset, raw)
             self._medium.write(path, before[:offset] + raw)
 
-    def append(self, path: str, raw: bytes) -> None:
-        error = self._trouble.meet("append", path)
-        done = raw if error is None else self._cut(raw)
-        if not self._is_late():
-            super().append(path, done)
-            self._medium.write(path, self._medium.read(path) + done)
-        if error is not None:
-            raise error
+    def append(self, path: str, raw: bytes, *, at: int, head: bytes = b"") -> None:
+        self._write_under_head("append", path, at, raw, head)
 
     def extend_under_head(self, path: str, offset: int, raw: bytes, head: bytes) -> None:
-        error = self._trouble.meet("extend", path)
+        self._write_under_head("extend", path, offset, raw, head)
+
+    def _write_under_head(self, operation: str, path: str, offset: int, raw: bytes, head: bytes) -> None:
+        error = self._trouble.meet(operation, path)
         self._extend(path, offset, raw if error is None else self._cut(raw) if self._trouble.dead else b"")
         if error is not None:
             raise error
-        super().extend_under_head(path, offset, raw, head)
-        self._medium.write(path, head + self._medium.read(path)[len(head) :])
+        if head:
+            super().extend_under_head(path, offset, raw, head)
+            self._medium.write(path, head + self._medium.read(path)[len(head) :])
 
     def remove(self, path: str) -> None:
         if (error := self._trouble.meet("remove", path)) is not None:

@@ -32,7 +32,7 @@ from given.simulated_records import Records
 from given.simulated_time import SimulatedClock, StuckError
 from given.unfinished import list_unfinished
 from weft.errors import ConflictError, InvalidInputError, NotFoundError, SessionBusyError, StoreError
-from weft.journal import FLUSH_SECONDS
+from weft.journal import GROWTH_SECONDS
 from weft.maintenance.proof import check_session
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import SessionInput
@@ -360,7 +360,7 @@ class World:
         """What was published some time before the process died is stored."""
         if process.trouble.failed or not process.dead:
             return
-        late = process.died_at - FLUSH_SECONDS - 3 * process.slowest - 0.1
+        late = process.died_at - GROWTH_SECONDS - 3 * process.slowest - 0.1
         for message in history:
             for part in message.parts:
                 if isinstance(part, TextPart) and part.time is not None and part.time.end is None:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from functools import cache
