@@ -111,7 +111,7 @@ def test_a_session_full_of_markup_is_read_and_does_nothing(
     with browser.open(url) as tab:
         assert acted(tab, elsewhere) == {}
         assert (tab.evaluate("document.title"), tab.evaluate("location.href")) == (bad, url)
-        assert (tab.text().count(bad), json.dumps(bad) in tab.text()) == (PLACES, True)
+        assert tab.text().count(bad) == PLACES
         # What changes is put into the page by its script: that is a second way in.
         first = next(item for item in data if item["type"] == "part")
         sync([{**first, "data": {**first["data"], "text": f"and then {bad}"}}])

@@ -25,9 +25,9 @@ from weft.model.part import (
 )
 from weft.model.transfer import SessionExport
 
-# Title, prompt, file name and kind, agent, task (three), heading, item, code, thought, output, title and error of calls,
-# name of a tool, failure. The input of a call is shown as JSON, and not counted here.
-PLACES = 17
+# Title, prompt, file name and kind, agent, task (three), heading, item, code, thought, input, output, title and error of
+# calls, name of a tool, failure.
+PLACES = 18
 
 
 def attempts(elsewhere: str) -> Mapping[str, str]:

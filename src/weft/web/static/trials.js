@@ -1,5 +1,5 @@
 // Trials: one prompt tried several times, side by side, and what is kept of it. Any other sessions are compared here, too.
-import { html, useEffect, useState } from "./vendor/preact-htm.js";
+import { html, useEffect, useRef, useState } from "./vendor/preact-htm.js";
 import { get, post } from "./api.js";
 import { formatAgo, formatCost, formatCount, formatDuration, formatTokens, shortenPath, toTitle } from "./format.js";
 import { Loaded, Notice, useLoaded } from "./parts.js";
@@ -10,6 +10,7 @@ import { AdoptDialog, CheckDialog, DiscardDialog, JudgeDialog, TryDialog } from 
 // A comparison reads the files of every worktree: once in a while is enough while they run.
 const AGAIN_MS = 1500;
 const MAX_SESSIONS = 500;
+const MAX_ASKED = 20;
 const OUTCOMES = { finished: "good", running: "running", failed: "failed-badge" };
 const CHECKS = { passed: "good", failed: "failed-badge" };
 
@@ -97,6 +98,13 @@ function useReloadOfChanges(found) {
     const stops = compared.split(",").flatMap((id) => [listen(`status:${id}`, again), listen(`session:${id}`, again)]);
     return () => (clearTimeout(timer), stops.forEach((stop) => stop()));
   }, [compared]);
+  // What ended while the comparison was under way is told by no event.
+  const asked = useRef(0);
+  useEffect(() => {
+    const isOpen = found.value?.sessions.some((each) => each.outcome === "running" || (each.outcome === "empty" && asked.current++ < MAX_ASKED));
+    const timer = isOpen ? setTimeout(found.reload, 2 * AGAIN_MS) : 0;
+    return () => clearTimeout(timer);
+  }, [found.value]);
 }
 
 function Actions({ ids, directory, trial, sessions, setDialog, close, onJudged, onChanged }) {
