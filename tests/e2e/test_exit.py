@@ -33,6 +33,11 @@ class Workspace:
     def configure(self, **said: Any) -> None:
         (self.root / "opencode.json").write_text(json.dumps(said))
 
+    def configure_user(self, **said: Any) -> None:
+        own = Path(os.environ["XDG_CONFIG_HOME"], "opencode")
+        own.mkdir(parents=True, exist_ok=True)
+        (own / "opencode.json").write_text(json.dumps(said))
+
     def weft(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [WEFT, *arguments],
@@ -248,7 +253,7 @@ def test_a_budget_that_cannot_be_read_is_refused_with_its_place(workspace: Works
 
 
 def test_5_a_deadline_that_passed(workspace: Workspace) -> None:
-    workspace.configure(experimental={"weft": {"deadlines": {"turn": 1}}})
+    workspace.configure_user(experimental={"weft": {"deadlines": {"turn": 1}}})
     code, result = workspace.result(*DEMO, "go")
 
     assert (code, result["status"], result["error"]["name"]) == (5, "timeout", "DeadlineError")
