@@ -41,7 +41,7 @@ from weft.testing.store_values import SESSION, growth, prompt, session, text
 
 pytestmark = pytest.mark.slow
 
-CI_SEEDS = 120
+CI_SEEDS = 60
 # A planted mistake is to be found by one of so many seeds.
 PLANTED_SEEDS = 80
 
