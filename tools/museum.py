@@ -7,6 +7,7 @@ Run it once for every release that changed a format, and commit what it writes. 
 the present code.
 """
 
+import argparse
 import asyncio
 import gzip
 import hashlib
@@ -25,13 +26,22 @@ ROOT = Path(__file__).resolve().parent.parent
 MUSEUM = ROOT / "tests" / "museum"
 
 
-def main(maker: str, version: str, program: str = "") -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("maker", choices=("weft", "opencode"), help="who writes the stores")
+    parser.add_argument("version", help="the version that the exhibits are named for")
+    parser.add_argument("program", nargs="?", type=Path, help="the program of OpenCode")
+    args = parser.parse_args()
+    if args.maker == "opencode" and (args.program is None or not args.program.exists()):
+        parser.error("name the program of OpenCode, such as node_modules/.bin/opencode")
     sys.path.insert(0, str(ROOT / "tests"))
     with tempfile.TemporaryDirectory() as scratch:
-        if maker == "opencode":
-            save_opencode(version, Path(program), Path(scratch))
+        if args.maker == "opencode":
+            save_opencode(args.version, args.program, Path(scratch))
         else:
-            save_weft(version, Path(scratch))
+            save_weft(args.version, Path(scratch))
 
 
 def save_weft(version: str, here: Path) -> None:
@@ -147,4 +157,4 @@ def save(name: str, archive: bytes, manifest: dict[str, Any], suffix: str = "tar
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
